@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbanon import server
+from dbanon.postgres import server
 
 EVERY_S = 0.1
 
@@ -27,14 +27,19 @@ class Cost:
 
 
 def dbanon(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
-    """Run a command of dbanon in a process of its own.
+    """Run a command of dbanon in a process of its own."""
+    return python("-m", "dbanon", *arguments, environment=environment)
+
+
+def python(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
+    """Run a program of Python in a process of its own.
 
     Memory of the server is that of the embedded one: private pages, and shared ones in equal parts (PSS), sampled ten
     times a second. It takes the rights of the server's user to read it.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         began = time.perf_counter()
-        command = [sys.executable, "-m", "dbanon", *arguments]
+        command = [sys.executable, *arguments]
         process = subprocess.Popen(command, stdout=out, stderr=err, env={**os.environ, **(environment or {})})
         watch = _Watch(process.pid)
         watch.start()
@@ -44,7 +49,7 @@ def dbanon(*arguments: str, environment: Mapping[str, str] | None = None) -> Cos
         watch.join()
         out.seek(0), err.seek(0)
         if status:
-            raise SystemExit(f"dbanon {' '.join(arguments)} failed: {err.read()}")
+            raise SystemExit(f"{' '.join(command)} failed: {err.read()}")
         return Cost(seconds, usage.ru_utime + usage.ru_stime, watch.client_mb, watch.server_mb, out.read())
 
 

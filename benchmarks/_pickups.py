@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from pyproj import Transformer
 
-from dbanon.trajectory import Sites, Trajectories
+from dbanon.base.trajectory import Sites, Trajectories
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 EVENTS = DATA / "cabspotting" / "pickups_dropoffs.csv.gz"

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import psycopg
 
 from benchmarks._data import CITY, NETWORK, drop
-from dbanon import server
 from dbanon.database import open_database
+from dbanon.postgres import server
 from dbanon.testing import logins
 
 K, MINUTES, NAME = 10, 1440, "benchmark_analyst"

@@ -26,7 +26,8 @@ import psycopg
 import shapely
 from pyproj import Transformer
 
-from dbanon import server, testing
+from dbanon import testing
+from dbanon.postgres import server
 from tests.acceptance import analyst_truth
 from tests.acceptance.analyst_places import SRID
 from tests.acceptance.analyst_taxis import ALL_TAXIS, CABS, START

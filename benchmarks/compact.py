@@ -15,11 +15,13 @@ from typing import TypeVar
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon import _arrow, _rows, reading, writing
 from dbanon.attacks import Evidence
-from dbanon.cloaks import Cloaks, Hiding, Regions
+from dbanon.base.cloaks import Cloaks, Hiding, Regions
+from dbanon.base.dataset import DatasetRow
+from dbanon.base.trajectory import Trajectories
 from dbanon.database import open_database
-from dbanon.trajectory import Trajectories
+from dbanon.postgres import arrow
+from dbanon.runs import _rows, writing
 
 T = TypeVar("T")
 STEP_S = 60
@@ -129,7 +131,7 @@ def through_a_database(made: Cloaks) -> Evidence:
             " VALUES (%s, 'tp-aware', 'traj-anon', 'failed') RETURNING run_id"
         )
         ((run,),) = connection.execute(insert, [dataset_id]).fetchall()
-        dataset = reading.DatasetRow(
+        dataset = DatasetRow(
             dataset_id=dataset_id, name="compact", srid=32610, grid_m=1, grid_s=60, revision=0
         )  # fmt: skip
 
@@ -138,7 +140,7 @@ def through_a_database(made: Cloaks) -> Evidence:
                 writing.write_cloaks(connection, run, dataset, made)
 
         def read() -> Evidence:
-            with _arrow.snapshot(connection) as snapshot:
+            with arrow.snapshot(connection) as snapshot:
                 return _attacked(_rows.evidence(snapshot, run))
 
         try:

@@ -16,10 +16,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._pickups import DATA
-from dbanon import server
+from dbanon.base.errors import VerificationFailed
 from dbanon.database import Database, open_database
-from dbanon.errors import VerificationFailed
-from dbanon.load import Columns
+from dbanon.postgres import server
 
 CABS = DATA / "cabspotting" / "cabs_20080604.csv.gz"
 BUNDLE = 50
@@ -68,7 +67,7 @@ SELECT %(run)s, r, NULL, ARRAY(SELECT 1 + (r + o) %% %(n)s FROM generate_series(
 FROM generate_series(1, %(n)s) r"""
 METHOD = """INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
 VALUES ('alone', 's', 'At least k.', 'Polygon', 'attack',
-    '[{"name": "a", "summary": "s", "comparison_only": false, "stands_alone": true}]', '[]',
+    '[{"name": "a", "summary": "s", "stands_alone": true}]', '[]',
     '{"hides": "place", "hidden_by": "hiding", "instant": null,
       "oldest": null, "notices": {}, "totals": {}, "reasons": {}}')"""
 # Each hour another sixth are hidden, by 20; the others are shown where they are, inside the region of these 20.
@@ -101,8 +100,7 @@ SELECT dbanon_internal.store_groups(l.run_id, l.release_id) FROM l"""
 
 
 def taxis(database: Database) -> None:
-    columns = Columns(subject="cab_id", time="t", x="lon", y="lat")
-    database.load_trajectories([CABS], dataset="cabs", columns=columns, drop_outliers=True)
+    database.load_trajectories([CABS], dataset="cabs", subject="cab_id", time="t", x="lon", y="lat", drop_outliers=True)
     for k in (5, 20):
         run = database.run("tp-aware", dataset="cabs", params={"k": k})
         try:

@@ -15,10 +15,13 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon import _memory
+from benchmarks.papers.mob import nearest_by_threshold, sort_lists
+from dbanon.base import memory
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods.mob import Parameters, _gen_ag, _positions
-from dbanon.synth import Plan, Scenario
-from dbanon.trajectory import QuasiIdentifiers, Trajectories
+from dbanon.options.generating import Plan
+from dbanon.synth import Scenario
+from dbanon.synth._source import read_network
 
 OLDENBURG = Path(__file__).parents[2] / "shared" / "data" / "oldenburg"
 FILES = {name: OLDENBURG / f"oldenburgGen_{name[:-1]}.txt" for name in ("nodes", "edges")}
@@ -35,7 +38,7 @@ def positions(objects: int, whole_share: float) -> _positions.Positions:
         objects=objects, instants=INSTANTS, step_s=STEP_S, start_s=0, whole_share=whole_share, seed=SEED,
         requests_per_subject=0, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
-    scenario = Scenario.of(plan, plan.network())
+    scenario = Scenario.of(plan, read_network(plan))
     made = [scenario.made(np.arange(first, min(first + BATCH, objects)))[0] for first in range(0, objects, BATCH)]
     offset = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(one.offset) for one in made]))])
     x, y, t = np.concatenate([one.xym for one in made]).T.copy()
@@ -65,26 +68,26 @@ def known(whole: _positions.Positions, most: int) -> _positions.Positions:
 
 
 def measure(of: _positions.Positions, share: float) -> None:
-    place = _positions.places(of, None)
+    place = _positions.places(of)
     who, among = np.flatnonzero(np.diff(of.offset)), np.ones(len(of.subject), bool)
     sample = who[:: max(1, len(who) // SAMPLE)]
     _gen_ag.nearest(of, place, who[:2], NUMBER, among)  # compiled
-    _gen_ag.nearest_by_threshold(of, place, who[:2], NUMBER, among)
+    nearest_by_threshold(of, place, who[:2], NUMBER, among)
     began, used = time.perf_counter(), time.process_time()
     fast = _gen_ag.nearest(of, place, who, NUMBER, among)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
-    order, asked = _gen_ag._in_order(of, among), _gen_ag._columns(of, who)[1]
+    order, asked = _gen_ag.order_candidates(of, among), _gen_ag.number_columns(of, who)[1]
     used = time.process_time()
-    _gen_ag._sorted_lists(of, place, order, asked)
+    sort_lists(of, place, order, asked)
     lists_s = time.process_time() - used
     used = time.process_time()
-    plain = _gen_ag.nearest_by_threshold(of, place, sample, NUMBER, among)
+    plain = nearest_by_threshold(of, place, sample, NUMBER, among)
     searched_s = max(time.process_time() - used - lists_s, 0) / len(sample) * len(who)
     same = bool((plain == fast[:: max(1, len(who) // SAMPLE)]).all())
     pairs_ns = cpu_s / len(who) / len(among) * 1e9
     print(
         f"{len(who):>8,}{share:>7.0%}{np.diff(of.offset).mean():>7.1f}{lists_s:>9.1f}{searched_s:>11.0f}{cpu_s:>9.1f}"
-        f"{seconds:>9.1f}{pairs_ns:>9.2f}{(searched_s + lists_s) / cpu_s:>8.0f}{_memory.peak_mb():>9.0f}   {same}",
+        f"{seconds:>9.1f}{pairs_ns:>9.2f}{(searched_s + lists_s) / cpu_s:>8.0f}{memory.peak_mb():>9.0f}   {same}",
         flush=True,
     )
 

@@ -15,10 +15,10 @@ import pyarrow.csv
 from pyproj import Transformer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon import _memory
+from dbanon.base import memory
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods.kte import _groups, _k_merge
 from dbanon.methods.kte._samples import Merged, Samples, samples
-from dbanon.trajectory import Trajectories
 from tests.unit import oracles_kte as oracle
 
 CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
@@ -134,7 +134,7 @@ def grouping(title: str, data: Samples, sizes: tuple[int, ...]) -> None:
             print(
                 f"{k:>3} {'on' if improve else 'off':>7} {middle - began:>8.1f} {cpu:>7.1f} {ended - middle:>8.2f} "
                 f"{(slots * spans.sum(axis=1)).sum():>13,} {len(slots):>9,} {diagonal:>11,.0f} "
-                f"{np.median(slots) * data.grid_s / 60:>8.1f} {_memory.peak_mb():>8,.0f}",
+                f"{np.median(slots) * data.grid_s / 60:>8.1f} {memory.peak_mb():>8,.0f}",
                 flush=True,
             )
 

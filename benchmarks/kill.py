@@ -28,8 +28,8 @@ import numpy as np
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon.report import table
-from dbanon.server import EmbeddedServer
+from dbanon.cli.report import table
+from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 
 TRIES = int(os.environ.get("DBANON_KILLS") or 200)

@@ -33,15 +33,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._data import CITY, NETWORK
 from benchmarks._measure import dbanon
 from benchmarks.table2 import GRID_M, GRID_S, TAXIS, base_stations
-from dbanon import server
+from dbanon.base.trajectory import Trajectories
 from dbanon.database import open_database
-from dbanon.load import Columns
 from dbanon.methods import METHODS
 from dbanon.methods.kte import _samples
 from dbanon.methods.kte._hide import REASONS, Hidden, _clusters, _draw, hide
 from dbanon.methods.kte._samples import Samples
-from dbanon.reading import open_reader
-from dbanon.trajectory import Trajectories
+from dbanon.postgres import server
+from dbanon.runs.reading import open_reader
 
 SEED = 2017
 DAY = {"instants": 1440, "start": "2026-01-05T00:00:00Z", "whole_share": 1.0, "requests_per_subject": 0}
@@ -100,7 +99,7 @@ def taxis() -> Trajectories:
     with tempfile.TemporaryDirectory() as place, open_database() as database:
         file = Path(place) / "snapped.parquet"
         pq.write_table(pa.table(snapped), file)
-        database.load_trajectories([file], dataset="taxis", columns=Columns(), tz=ZONE, subject_per_day=True)
+        database.load_trajectories([file], dataset="taxis", tz=ZONE, subject_per_day=True)
     return read("taxis")
 
 

@@ -20,11 +20,13 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon import _memory
+from dbanon.base import memory
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import METHODS
 from dbanon.methods.mob import _classes, _positions, _rows
-from dbanon.synth import Plan, Scenario
-from dbanon.trajectory import QuasiIdentifiers, Trajectories
+from dbanon.options.generating import Plan
+from dbanon.synth import Scenario
+from dbanon.synth._source import read_network
 
 OLDENBURG = Path(__file__).parents[2] / "shared" / "data" / "oldenburg"
 FILES = {name: OLDENBURG / f"oldenburgGen_{name[:-1]}.txt" for name in ("nodes", "edges")}
@@ -46,7 +48,7 @@ def generated(objects: int, size: int, instants: int) -> tuple[Trajectories, Qua
         objects=objects, instants=INSTANTS, step_s=STEP_S, whole_share=1.0, seed=SEED, requests_per_subject=0,
         quasi_identifiers="random", quasi_identifier_size=size, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
-    scenario = Scenario.of(plan, plan.network())
+    scenario = Scenario.of(plan, read_network(plan))
     made = [scenario.made(np.arange(low, min(low + BATCH, objects))) for low in range(0, objects, BATCH)]
     x, y, t = np.concatenate([one.fixes.xym for one in made]).T.copy()
     number, known = (np.concatenate([getattr(one.known, name) for one in made]) for name in ("number", "t"))
@@ -92,10 +94,10 @@ def case(objects: int, k: int, size: int, instants: int, way: str) -> dict[str, 
     data_rows = data.fixes
     del data
     began, used = time.perf_counter(), time.process_time()
-    sets = _rows.ALGORITHMS[algorithm](positions, _positions.places(positions, None), params)
+    sets = _rows.ALGORITHMS[algorithm](positions, _positions.places(positions), params)
     found = _classes.classes(positions, sets)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
-    peak_mb = _memory.peak_mb()
+    peak_mb = memory.peak_mb()
     possibly, definitely = distortions(positions, found)
     figures = _classes.figures(found, data_rows, k, 1.0)
     return {"s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "possibly": possibly, "definitely": definitely, **figures}

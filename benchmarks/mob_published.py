@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._measure import Cost, dbanon, server_cpu_s
 from benchmarks.mob import FILES, INSTANTS, OLDENBURG, SEED, SIZE, K
-from dbanon import server
 from dbanon.database import open_database
+from dbanon.postgres import server
 
 PHASES = ("routes", "making", "writing", "load", "compile", "compute", "write", "verify")
 FLEET = (

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon import schema
 from dbanon.database import open_database
-from dbanon.server import EmbeddedServer
+from dbanon.postgres.server import EmbeddedServer
 from tests.acceptance.chaos import Attempt
 
 

@@ -13,9 +13,11 @@ import time
 import numpy as np
 from _data import drop, fill
 
-from dbanon import _memory, reading, runs, server
-from dbanon.connection import connect
+from dbanon.base import memory
 from dbanon.database import open_database
+from dbanon.postgres import server
+from dbanon.postgres.connection import connect
+from dbanon.runs import reading, stored
 
 INSTANTS = 30
 
@@ -49,7 +51,7 @@ def measured(how: str, dataset: int) -> dict[str, float]:
     began = time.perf_counter()
     columns = {"fast": fast, "plain": plain}[how](url, dataset)
     seconds = time.perf_counter() - began
-    peak = _memory.peak_mb()
+    peak = memory.peak_mb()
     return {"seconds": seconds, "peak_mb": peak, "sum": float(sum(c.sum() for c in columns))}
 
 
@@ -61,7 +63,7 @@ def elsewhere(how: str, dataset: int) -> dict[str, float]:
 def main(sizes: list[int], *, keep: bool) -> None:
     with open_database() as database:
         names = {n: fill(database, n) for n in (20_000, *sizes)}
-        datasets = {n: runs.dataset_row(database.connection, name).dataset_id for n, name in names.items()}
+        datasets = {n: stored.dataset_row(database.connection, name).dataset_id for n, name in names.items()}
     print(f"trajectories of {INSTANTS} fixes as NumPy arrays")
     print(f"{'n':>9}  {'how':<6} {'seconds':>8} {'million fixes/s':>16} {'peak MB':>8} {'of arrays, MB':>14}")
     results = {}

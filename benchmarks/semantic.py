@@ -29,9 +29,11 @@ import numpy as np
 import psycopg
 
 from benchmarks._measure import dbanon
-from dbanon import methods, reading, server
+from dbanon import methods
 from dbanon.attacks import attacker
 from dbanon.methods.semantic import _groups
+from dbanon.postgres import server
+from dbanon.runs import reading
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 BOX = (-122.53, 37.58, -122.34, 37.85)

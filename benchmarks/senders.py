@@ -17,9 +17,9 @@ from pyproj import Transformer
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._pickups import DATA, SRID
 from dbanon import methods
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES
-from dbanon.trajectory import Requests, Trajectories
 
 CABS, EVENTS = (DATA / "cabspotting" / name for name in ("cabs_20080604.csv.gz", "pickups_dropoffs.csv.gz"))
 BEGIN = 1212562800 + 18 * 3600  # 18:00 in San Francisco

@@ -1,5 +1,7 @@
 """The paper's figures 12 to 16 on taxi pick-ups: time and GGC of BK, MK, KNN and Local, and what `improve` adds to BK.
 
+KNN and Local are of `benchmarks.papers.sensitive_sites`.
+
 Users are pick-ups, sites are drawn at random among drop-offs. Times are of the whole computation in memory (curve,
 algorithm, guards, rows), compiled code at hand, the median of three. "to bk" and "to less" compare bk+improve with bk
 and with the cheaper of bk and mk; 2-by-2 sums a rectangle for each user and site, k times as many.
@@ -13,12 +15,14 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import benchmarks.papers.sensitive_sites  # noqa: F401 - adds knn and local
 from benchmarks import _pickups
-from dbanon import _memory, methods
+from dbanon import methods
+from dbanon.base import memory
+from dbanon.base.trajectory import Sites, Trajectories
 from dbanon.methods.kernels import hilbert
 from dbanon.methods.sensitive_sites import _bichromatic
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from dbanon.trajectory import Sites, Trajectories
 from tests.unit import oracles_sensitive_sites as oracle
 
 SEED = 2008
@@ -28,7 +32,7 @@ Run = tuple[float, float]
 
 def run(data: Trajectories, places: Sites, algorithm: str, k: int, **params: object) -> Run:
     """Seconds, the median of three runs, and GGC in percent."""
-    chosen = FAMILY.parse({"k": k, **params}, algorithm)
+    chosen = FAMILY.parse({"k": k, **params})
     seconds = []
     for _ in range(3):
         began = time.perf_counter()
@@ -93,7 +97,7 @@ def large(positions: np.ndarray, drops: np.ndarray) -> None:
     for n in (100_000, 200_000, 300_000, 400_000, len(positions)):
         some = _pickups.users(positions[rng.choice(len(positions), n, replace=False)])
         print(f"{n:>8}{compare(some, places, 20)}", flush=True)
-    print(f"peak memory so far: {_memory.peak_mb():,.0f} MB")
+    print(f"peak memory so far: {memory.peak_mb():,.0f} MB")
 
 
 def small(positions: np.ndarray, drops: np.ndarray) -> None:
@@ -112,7 +116,7 @@ def small(positions: np.ndarray, drops: np.ndarray) -> None:
 
 def local(data: Trajectories, places: Sites, k: int) -> str:
     seconds, secure = run(data, places, "local", k)
-    _, open_format = run(data, places, "local", k, local_format="2-by-2")
+    _, open_format = run(data, places, "local-2-by-2", k)
     return f"{seconds:>9.3f}{secure:>9.3f}{open_format:>10.3f}"
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon._pool import Pool
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import Trajectories
+from dbanon.worker._pool import Pool
 
 PEOPLE, WINDOWS, INSTANTS, SEED = 50_000, 8, 30, 20120905
 

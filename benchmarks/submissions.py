@@ -16,7 +16,7 @@ import psycopg
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon import schema
 from dbanon.database import open_database
-from dbanon.server import EmbeddedServer
+from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance import workers
 

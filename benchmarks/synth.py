@@ -18,7 +18,9 @@ from _data import CITY, NETWORK, ROOT
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon.database import open_database
-from dbanon.synth import Plan, Scenario, _journeys
+from dbanon.options.generating import Plan
+from dbanon.synth import Scenario, _journeys
+from dbanon.synth._source import read_network
 
 DATASET = "benchmark of dbanon synth"
 PHASES = ("routes_s", "making_s", "writing_s", "total_s")
@@ -103,7 +105,7 @@ def plain(scenario: Scenario, objects: int) -> int:
 def against_one_path_at_a_time() -> None:
     plan = Plan(objects=200_000, whole_share=1, **NETWORK)
     began = time.perf_counter()
-    scenario = Scenario.of(plan, plan.network())
+    scenario = Scenario.of(plan, read_network(plan))
     routes_s = time.perf_counter() - began
     _journeys.walk(
         scenario.routes, timetable := _journeys.Timetable(start_s=0, instants=30, step_s=60), 1, np.arange(10)

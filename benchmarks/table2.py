@@ -27,10 +27,13 @@ from pyproj import Transformer
 from scipy.spatial import cKDTree
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon.methods.kte import _glove, _k_merge, _static, _w4m
+from benchmarks.papers.kte import glove, static, w4m
+from dbanon.base.trajectory import Trajectories
+from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import Merged, Samples, samples
-from dbanon.synth import Plan, Scenario
-from dbanon.trajectory import Trajectories
+from dbanon.options.generating import Plan
+from dbanon.synth import Scenario
+from dbanon.synth._source import read_network
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 TAXIS = DATA / "cabspotting" / "cabs_20080602_08.parquet"
@@ -41,7 +44,6 @@ DAY_S = 86_400
 GRID_S, GRID_M = 60, 100.0
 TUPLES = 100
 SEED = 2017
-DELTA_M = 1_000.0
 PEOPLE, CALLS, AT_ONCE = 10_000, 24.0, 1_000
 
 
@@ -86,7 +88,7 @@ def phone_records() -> Trajectories:
         objects=PEOPLE, instants=DAY_S // GRID_S, step_s=GRID_S, start_s=MIDNIGHT, seed=SEED, requests_per_subject=0,
         calls_per_day=CALLS, **NETWORK,
     )  # fmt: skip
-    scenario = Scenario.of(plan, plan.network())
+    scenario = Scenario.of(plan, read_network(plan))
     made = [scenario.made(np.arange(low, low + AT_ONCE))[0] for low in range(0, PEOPLE, AT_ONCE)]
     number, xym = np.concatenate([part.number for part in made]), np.concatenate([part.xym for part in made])
     size = np.concatenate([np.diff(part.offset) for part in made])
@@ -138,12 +140,12 @@ def by_k_merge(whole: Samples, drawn: np.ndarray) -> list[float]:
 
 
 def by_static(whole: Samples, drawn: np.ndarray) -> list[float]:
-    return [100 * alike(whole, drawn, *level) for level in _static.LEVELS.values()]
+    return [100 * alike(whole, drawn, *level) for level in static.LEVELS.values()]
 
 
 def alike(whole: Samples, drawn: np.ndarray, level_s: int, level_m: float) -> float:
     """Share of samples in whose coarse slot and cell all of the tuple have one."""
-    slots, cells = _static.sizes(whole, level_s, level_m)
+    slots, cells = static.sizes(whole, level_s, level_m)
     coarse = np.column_stack([whole.slot // slots, whole.x // cells, whole.y // cells])
     merged = there = 0
     for who in drawn:
@@ -158,7 +160,7 @@ def alike(whole: Samples, drawn: np.ndarray, level_s: int, level_m: float) -> fl
 def by_w4m(whole: Samples, drawn: np.ndarray) -> list[float]:
     """Deleted, created, minutes and km; the first of a tuple, which was drawn at random, is the pivot."""
     parts = [take(whole, who) for who in drawn]
-    edited = [_w4m.edit(part, [np.arange(len(part.subject))], DELTA_M) for part in parts]
+    edited = [w4m.edit(part, [np.arange(len(part.subject))], w4m.DELTA_M) for part in parts]
     there = sum(len(part.slot) for part in parts)
     deleted, created = (sum(one.counts[name] for one in edited) for name in ("deleted", "created"))
     moved = [hulls(part, one.source.reshape(len(part.subject), -1)) for part, one in zip(parts, edited, strict=True)]
@@ -177,12 +179,12 @@ def hulls(part: Samples, source: np.ndarray) -> Merged:
 
 def by_glove(whole: Samples, drawn: np.ndarray) -> list[float]:
     k = drawn.shape[1]
-    return spans([_glove.glove(take(whole, who), k, np.arange(k))[1] for who in drawn])
+    return spans([glove.glove(take(whole, who), k, np.arange(k))[1] for who in drawn])
 
 
 METHODS = {"k-merge": by_k_merge, "static": by_static, "w4m": by_w4m, "glove": by_glove}
 HEADER = (
-    f"{'':3}{'k-merge':^16}{'static, merged %':^24}{f'W4M, delta {DELTA_M:.0f} m':^32}{'GLOVE':^16}{'CPU s':^32}\n"
+    f"{'':3}{'k-merge':^16}{'static, merged %':^24}{f'W4M, delta {w4m.DELTA_M:.0f} m':^32}{'GLOVE':^16}{'CPU s':^32}\n"
     f"{'k':>3}{'min':>8}{'km':>8}{'2h-4km':>8}{'4h-10km':>8}{'8h-20km':>8}{'del %':>8}{'new %':>8}{'min':>8}{'km':>8}"
     f"{'min':>8}{'km':>8}" + "".join(f"{name:>8}" for name in METHODS)
 )
@@ -191,7 +193,7 @@ HEADER = (
 def table(title: str, whole: Samples, person: np.ndarray) -> None:
     size = np.diff(whole.offset)
     print(f"\n{title}: {len(size):,} subjects, {size.mean():,.0f} samples each in the mean; seeds {SEED} + k")
-    shares = [f"{100 * _static.static(whole, 2, *level)[2]:.1f}" for level in _static.LEVELS.values()]
+    shares = [f"{100 * static.static(whole, 2, *level)[2]:.1f}" for level in static.LEVELS.values()]
     print(f"static generalisation leaves this % of all subjects alike with another: {', '.join(shares)}")
     print(HEADER)
     for k in (2, 5, 8):

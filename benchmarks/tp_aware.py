@@ -1,4 +1,4 @@
-"""The family tp-aware: the optimised Traj-anon against the printed one, and all its algorithms against one another.
+"""The family tp-aware: the optimised Traj-anon against the printed one, and against what the paper compares it with.
 
 ``python benchmarks/tp_aware.py [PART]... [--limit SECONDS] [--sizes N,N] [--plots DIR]``; all parts by default:
 plain: Algorithm 1 as printed (with k-summing) beside the optimised one, in the same process on the same data.
@@ -34,14 +34,17 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import benchmarks.papers.tp_aware  # noqa: F401 - adds bulk-dp, fast-tga, slow-tga and hilbert
 from benchmarks._data import CITY, NETWORK, drop, fill
 from benchmarks._measure import dbanon
 from benchmarks.table2 import DAY_S, MIDNIGHT, SRID, TAXIS
-from dbanon import _memory
+from dbanon.base import memory
+from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import METHODS
-from dbanon.synth import Plan, Scenario
-from dbanon.synth._options import MORNING_S
-from dbanon.trajectory import Requests, Trajectories
+from dbanon.options.generating import Plan
+from dbanon.synth import Scenario
+from dbanon.synth._source import read_network
 
 SEED = 20120905
 FAMILY = METHODS["tp-aware"]
@@ -157,9 +160,9 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
 
     algorithm, options = WAYS[case.way]
     data, start = people(case, place)
-    _memory.forget_peak()  # that of the file of all people
+    memory.forget_peak()  # that of the file of all people
     given = {"k": case.k, "instants": case.instants, "step_s": STEP_S, "start": start, **options}
-    params = FAMILY.parse(given, algorithm)
+    params = FAMILY.parse(given)
     FAMILY.prepare(algorithm, params)
     spent = {phase: timed(tree, function) for phase, function in PHASES.items()}
     signal.setitimer(signal.ITIMER_REAL, limit_s)  # kills the process: kernels listen to nobody
@@ -167,7 +170,7 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     cloaks = FAMILY.anonymise(data, algorithm, params, np.random.default_rng(0))
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
     signal.setitimer(signal.ITIMER_REAL, 0)
-    peak_mb = _memory.peak_mb()
+    peak_mb = memory.peak_mb()
     none = Requests(subject=np.empty(0, np.int64), t=np.empty(0), content=np.empty(0, np.int64), contents=())
     joined = FAMILY.attach(cloaks, data, params, requests=none)
     verdict = attacked(FAMILY, algorithm, params, data, joined, given={"requests": none})
@@ -202,7 +205,7 @@ def generate(place: Path, objects: int) -> None:
     plan = Plan(
         objects=objects, instants=instants, step_s=STEP_S, whole_share=1.0, seed=1, requests_per_subject=0, **NETWORK
     )
-    scenario = Scenario.of(plan, plan.network())
+    scenario = Scenario.of(plan, read_network(plan))
     shape = (objects, instants, 3)
     written = np.lib.format.open_memmap(place / "network.npy", mode="w+", dtype=np.float64, shape=shape)
     for low in range(0, objects, BATCH):
@@ -237,7 +240,7 @@ def people(case: Case, place: Path) -> tuple[Trajectories, int | None]:
     number = np.arange(len(who))
     if case.data == "network":
         x, y, t = (np.ascontiguousarray(whole[who, : case.instants, part]).ravel() for part in range(3))
-        offset, start = np.arange(len(who) + 1) * case.instants, MORNING_S
+        offset, start = np.arange(len(who) + 1) * case.instants, Plan().start_s
     else:
         fixes = whole[np.isin(whole[:, 0], who)]
         t, x, y = (fixes[:, column].copy() for column in (1, 2, 3))
@@ -345,7 +348,17 @@ def database(sizes: list[int]) -> None:
             name = fill(server, n)
         with tempfile.TemporaryDirectory() as cache:
             for how in ("cold", "warm"):
-                words = ["run", "tp-aware", "--dataset", name, "-p", f"k={K}", "-p", f"start={MORNING_S}", "--json"]
+                words = [
+                    "run",
+                    "tp-aware",
+                    "--dataset",
+                    name,
+                    "-p",
+                    f"k={K}",
+                    "-p",
+                    f"start={Plan().start_s}",
+                    "--json",
+                ]
                 cost = dbanon(*words, environment={"NUMBA_CACHE_DIR": cache})
                 told = json.loads(cost.printed)
                 timings = told["timings"]

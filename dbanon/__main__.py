@@ -9,7 +9,7 @@ from typing import NoReturn
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # ignored, for one in the background, it stays so
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # while it is still importing there is nothing to undo or to say
 
-from dbanon import cli
+from dbanon.cli.main import main as run_command_line
 
 
 def main() -> NoReturn:
@@ -20,7 +20,7 @@ def main() -> NoReturn:
     """
     code: object = 1
     try:
-        cli.main()
+        run_command_line()
     except SystemExit as ended:
         code = ended.code
     for stream in (sys.stdout, sys.stderr):

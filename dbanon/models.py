@@ -15,9 +15,10 @@ from sqlalchemy import Connection, Engine, MetaData, PrimaryKeyConstraint, Table
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.exc import DBAPIError
 
-from dbanon import _arrow, published
-from dbanon.connection import PIN_PATH, errors_translated, translate
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import PIN_PATH, errors_translated, translate
+from dbanon.releases import published
 
 _KEY = "cloak_id"  # views have no keys in the catalogue; docs/contracts.md promises this one
 # GeoAlchemy2 writes names into its queries without quotes. Ours need none; a view that was made by hand may.
@@ -103,7 +104,7 @@ def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg
             with session.transaction(force_rollback=True):
                 session.execute(PIN_PATH)
                 path = sql.SQL("SET LOCAL search_path = pg_catalog, {}, pg_temp")
-                session.execute(path.format(sql.Identifier(_arrow.postgis(session))))
+                session.execute(path.format(sql.Identifier(arrow.postgis(session))))
                 yield connection, session
         finally:
             if not began:

@@ -33,7 +33,7 @@ except ImportError:
 if TYPE_CHECKING:
     import psycopg
 
-    from dbanon.server import Target
+    from dbanon.postgres.server import Target
 
 __all__ = [
     "cloned_database",
@@ -112,8 +112,8 @@ def _wait_for(container: Any, image: str, password: str, deadline: float) -> "Ta
     """Wait until the final server answers: the one that runs the init scripts listens on no port."""
     import psycopg
 
-    from dbanon.errors import StoreError
-    from dbanon.server import Target, uri
+    from dbanon.base.errors import StoreError
+    from dbanon.postgres.server import Target, uri
 
     while True:
         with suppress(psycopg.OperationalError, OSError, LookupError):
@@ -161,7 +161,7 @@ def demand_image(image: str | None = None) -> str:
     StoreError
         If there is no engine, or the image cannot be had.
     """
-    from dbanon.errors import StoreError
+    from dbanon.base.errors import StoreError
 
     name = image or image_name()
     docker, client = _engine()
@@ -195,7 +195,7 @@ def _build(docker: Any, client: Any, name: str) -> None:
 
 def _engine() -> tuple[Any, Any]:
     """Return the docker module and a client of an engine that answers."""
-    from dbanon.errors import StoreError
+    from dbanon.base.errors import StoreError
 
     absent = StoreError("No Docker engine answered. Start one or set DBANON_TEST_SERVER=embedded.")
     if not _answers(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"):
@@ -249,8 +249,8 @@ def running_server() -> "Iterator[Target]":
     StoreError
         If the server that it asks for cannot be had.
     """
-    from dbanon.errors import ParameterError, StoreError
-    from dbanon.server import external
+    from dbanon.base.errors import ParameterError, StoreError
+    from dbanon.postgres.server import external
 
     wanted, dsn = os.environ.get("DBANON_TEST_SERVER", ""), os.environ.get("DBANON_TEST_DSN")
     if wanted not in ("", "embedded", "container"):
@@ -275,7 +275,7 @@ def running_server() -> "Iterator[Target]":
 @contextmanager
 def _temporary_server() -> "Iterator[Target]":
     """Run a temporary embedded server; not in pytest's directory, which the server's user may not enter."""
-    from dbanon.server import EmbeddedServer
+    from dbanon.postgres.server import EmbeddedServer
 
     directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=_memory_directory()))
     directory.chmod(0o711)
@@ -314,7 +314,7 @@ def database_url(url: str, **words: str) -> str:
     **words : str
         Keywords of libpq, such as ``dbname``, ``user``, ``password`` or ``options``.
     """
-    from dbanon.server import parse, uri
+    from dbanon.postgres.server import parse, uri
 
     return uri({**parse(url), **words})
 
@@ -413,7 +413,7 @@ def logins(url: str) -> Iterator[Callable[[str], str]]:
     """
     from psycopg import sql
 
-    from dbanon.server import Target
+    from dbanon.postgres.server import Target
 
     owner, users = Target(url, ""), []
 

@@ -140,7 +140,7 @@ COMMENT ON COLUMN dbanon.method.summary IS 'What it does.';
 COMMENT ON COLUMN dbanon.method.guarantee IS 'What it promises; the comment of every release.';
 COMMENT ON COLUMN dbanon.method.region_type IS 'Geometry type of the region of its releases.';
 COMMENT ON COLUMN dbanon.method.attack IS 'The attack a run must withstand to be published.';
-COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, comparison_only, stands_alone}].';
+COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, stands_alone}].';
 COMMENT ON COLUMN dbanon.method.columns IS 'Its own columns of a release, from extra: [{name, sql_type, default, comment}].';
 
 COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
@@ -154,10 +154,9 @@ COMMENT ON VIEW dbanon.methods IS 'The methods and their algorithms.';
 COMMENT ON COLUMN dbanon.methods.method IS 'The method family.';
 COMMENT ON COLUMN dbanon.methods.algorithm IS 'One way to compute it.';
 COMMENT ON COLUMN dbanon.methods.is_default IS 'Whether it is taken where no algorithm is named.';
-COMMENT ON COLUMN dbanon.methods.comparison_only IS 'Whether it gives no guarantee and is never published.';
 COMMENT ON COLUMN dbanon.methods.summary IS 'What the method does.';
 COMMENT ON COLUMN dbanon.methods.algorithm_summary IS 'What the algorithm does.';
-COMMENT ON COLUMN dbanon.methods.guarantee IS 'What is promised; null where nothing is.';
+COMMENT ON COLUMN dbanon.methods.guarantee IS 'What is promised.';
 COMMENT ON COLUMN dbanon.methods.attack IS 'The attack a run must withstand to be published.';
 COMMENT ON COLUMN dbanon.methods.paper IS 'Where the method is from.';
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from dbanon import testing
-from dbanon._postgres import installations
+from dbanon.postgres.programs import installations
 
 
 def client(name: str, url: str) -> list[str]:

@@ -4,6 +4,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import hypothesis.core
@@ -16,11 +17,14 @@ from dbanon.testing import logins
 # Left in the environment for the processes of pytest-xdist: all have the same.
 SEED = int(os.environ.get("DBANON_TEST_SEED") or secrets.randbelow(2**31))
 os.environ["DBANON_TEST_SEED"] = str(SEED)
+PAPERS = Path(__file__).parent / "papers"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", action="store_true", help="run also what kills, fills disks or memory, or waits")
-    parser.addoption("--all", action="store_true", help="run that, all of many cases alike and more random ones")
+    parser.addoption(
+        "--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,9 +49,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "dbanon_server" in getattr(item, "fixturenames", ()):
             item.add_marker("db")
+        if item.path.parent == PAPERS:
+            item.add_marker("papers")
     if config.getoption("--all"):
         return
-    left_out = _others_of_many(items)
+    left_out = _others_of_many(items) | {item for item in items if item.get_closest_marker("papers")}
     if not config.getoption("--stress"):
         left_out |= {item for item in items if item.get_closest_marker("stress")}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])

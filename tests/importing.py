@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import _sqlstate
+from dbanon.postgres import sqlstate
 
 _SOURCES = sorted((Path(__file__).parents[1] / "sql" / "20_load").glob("*.sql"))
 _WORDS = {word for path in _SOURCES for word in re.findall(r"'([a-z]+(?:-[a-z]+)+)'", path.read_text())}
@@ -77,7 +77,7 @@ def refused(connection, statement, more=""):
         connection.execute(f"{statement}{more})")
     assert caught.value.diag.message_detail
     assert caught.value.diag.message_hint
-    return _sqlstate.translated(caught.value)
+    return sqlstate.translated(caught.value)
 
 
 def everything(connection, query):

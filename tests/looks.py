@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from dbanon import queue, watch
-from dbanon.watch import Watch
+from dbanon.runs import queue, watch
+from dbanon.runs.watch import Watch
 
 
 def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:

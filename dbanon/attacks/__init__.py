@@ -8,13 +8,16 @@ own, `decidable`. Nothing it says names a subject, a trajectory or a coordinate.
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError
-from dbanon.trajectory import Float, Int, Trajectories, _freeze
+from dbanon.base.errors import DataError
+from dbanon.base.trajectory import Float, Int, Trajectories, freeze
+
+if TYPE_CHECKING:
+    from dbanon.attacks.shared.frame import Attack
 
 Bool = NDArray[np.bool_]
 Kind = TypeVar("Kind", bound="Evidence")
@@ -121,7 +124,7 @@ class Evidence:
             raise DataError("Every row must be of a record; this is a defect of the read.")
         if len(self.period) != self.rows or (self.place is not None and len(self.place) != self.rows):
             raise DataError("Every row must have a region and a period; this is a defect of the read.")
-        _freeze(self)
+        freeze(self)
 
     @property
     def rows(self) -> int:
@@ -247,21 +250,20 @@ class Source(Protocol):
         """
 
     def inputs(self, *names: str) -> dict[str, Any]:
-        """Read inputs of the run's dataset anew, as those given to the method: `dbanon.trajectory`."""
+        """Read inputs of the run's dataset anew, as those given to the method: `dbanon.base.trajectory`."""
 
 
 class Attacker(Protocol):
-    """A package that attacks a family: `read` adds to the evidence on any run what this attack looks at as well.
+    """A package that attacks a family: `attack` decides, on the evidence on any run and what `read` adds to it.
 
     It may have a function `prepare` without arguments, which is called while the evidence is read: to compile. And
     `AHEAD` may name SQL evidence functions with many rows, which are read beside the trajectories.
     """
 
-    def read(self, evidence: Evidence, source: Source) -> Evidence:
-        """Read the evidence of the attack."""
+    attack: "Attack[Any]"
 
-    def attack(self, evidence: Any) -> Verdict:
-        """Decide; pure."""
+    def read(self, evidence: Evidence, source: Source) -> Evidence:
+        """Read what this attack looks at as well."""
 
 
 def attacker(package: str) -> Attacker:

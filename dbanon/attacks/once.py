@@ -13,11 +13,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dbanon.attacks import Clause, Evidence, Verdict
+from dbanon.attacks.shared.frame import Condition
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import runs, slices
-from dbanon.errors import counted
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 
+ONE_GROUP = Condition(
+    name="one-group",
+    must="Each person must be in one record at a time, or in several with the very same members",
+    broken_by="people",
+    remedy="The method must form groups that do not overlap.",
+    plain="No person is in two groups at a time, which a reader could compare.",
+    test="linkability",
+)
+SUBJECTS_SUM = Condition(
+    name="subjects-sum",
+    must="Rows of one time must stand for no more people than are members of their records",
+    broken_by="groups",
+    remedy="The method must state fewer subjects.",
+    plain="The column subjects may be added up over the rows of one time: no person is counted twice.",
+    test="singling out",
+)
+CLAUSES = (ONE_GROUP, SUBJECTS_SUM)
 _ROWS_TOGETHER = 1 << 20
 
 
@@ -118,22 +135,7 @@ def clauses(evidence: Evidence, *, days: bool) -> tuple[Clause, Clause]:
     groups = _groups(pieces)
     twice, overstated = _in_two_groups(pieces, groups), _overstated(evidence, records, pieces, groups)
     people, number = len(distinct(pieces.member)), len(groups.piece)
-    return (
-        Clause(
-            name="one-group",
-            passed=twice == 0,
-            violations=twice,
-            sentence="Each person must be in one record at a time, or in several with the very same members; broken by "
-            f"{twice} of {counted(people, 'person', 'people')}. The method must form groups that do not overlap.",
-        ),
-        Clause(
-            name="subjects-sum",
-            passed=overstated == 0,
-            violations=overstated,
-            sentence="Rows of one time must stand for no more people than are members of their records; broken by "
-            f"{overstated} of {counted(number, 'group')}. The method must state fewer subjects.",
-        ),
-    )
+    return ONE_GROUP.count(twice, {}, among=people), SUBJECTS_SUM.count(overstated, {}, among=number)
 
 
 def _people(data: Trajectories, *, days: bool) -> Int:

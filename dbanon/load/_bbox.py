@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-Box = tuple[float, float, float, float]
+from dbanon.options.loading import Box
+
 Float = NDArray[np.float64]
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dbanon.errors import DataError, counted
+from dbanon.base.errors import DataError, counted
 from dbanon.load import _parquet
 
 BLOCK_BYTES = 4 * 1024**2

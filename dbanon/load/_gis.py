@@ -18,7 +18,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyproj
 
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
 from dbanon.load import _files, _gis_reader
 
 MOST_FILE_BYTES = 512 * 1024**2

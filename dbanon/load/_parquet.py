@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError
+from dbanon.base.errors import DataError
 from dbanon.load import _parse
 
 ROWS = 65_536

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
 
 FIRST_S, LAST_S = -62_135_596_800.0, 1e11
 """Unix seconds of the first and the last time that is read as one: the years 1 and 5138."""

@@ -16,8 +16,8 @@ import psycopg
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon import _sqlstate, binary_copy, writing
-from dbanon._progress import Progress
+from dbanon.base.progress import Progress
+from dbanon.postgres import binary_copy, sqlstate
 
 Connection = psycopg.Connection[Any]
 
@@ -65,12 +65,12 @@ class Staging:
 
     def stage(self, rows: Sequence[binary_copy.Column]) -> None:
         """Copy usable rows, column by column."""
-        with writing.copying(self.connection, f"dbanon_staged ({self.columns})") as copy:
+        with binary_copy.copying(self.connection, f"dbanon_staged ({self.columns})") as copy:
             copy.write(memoryview(binary_copy.rows(rows)))
 
     def suspect(self, rows: Sequence[binary_copy.Column]) -> None:
         """Copy rows in which something may be wrong, with their cells as they were read, column by column."""
-        with writing.copying(self.connection, "dbanon_suspect") as copy:
+        with binary_copy.copying(self.connection, "dbanon_suspect") as copy:
             copy.write(memoryview(binary_copy.rows(rows)))
 
 
@@ -96,7 +96,7 @@ def notices_of(connection: Connection, progress: Progress) -> Iterator[list[str]
     def hear(said: psycopg.errors.Diagnostic) -> None:
         if said.sqlstate != _SAID:
             return
-        text = _sqlstate.for_command_line(said.message_primary or "")
+        text = sqlstate.for_command_line(said.message_primary or "")
         if said.severity_nonlocalized == "NOTICE":
             notices.append(f"Notice: {text}")
         else:

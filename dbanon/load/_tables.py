@@ -16,13 +16,14 @@ import shapely
 from numpy.typing import NDArray
 from psycopg.rows import dict_row
 
-from dbanon import binary_copy
-from dbanon._progress import Progress, silent
-from dbanon.connection import Connection, errors_translated
-from dbanon.errors import DataError, ParameterError, counted
-from dbanon.load import _bbox, _files, _gis, _parse, _staging, _trajectories
+from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.base.progress import Progress, silent
+from dbanon.load import _files, _gis, _parse, _staging, _trajectories
 from dbanon.load._staging import LoadReport
-from dbanon.writing import copying
+from dbanon.options.loading import Box, LoadingCells, LoadingPlaces, LoadingQuasiIdentifiers, LoadingRequests
+from dbanon.postgres import binary_copy
+from dbanon.postgres.binary_copy import copying
+from dbanon.postgres.connection import Connection, errors_translated
 
 Rows = Iterator[list[binary_copy.Column]]
 Shapes = NDArray[np.object_]
@@ -34,81 +35,18 @@ _EARLIEST_S, _LATEST_S = -1.5e11, 2e11
 """Times beyond these are out of range all the same; timestamptz holds both."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PlaceColumns:
-    """Which column of a file holds what: positions in `x` and `y`, so called where not said, or shapes in `geom`.
-
-    `name` is the column of a site's, cell's or station's name, or of a point of interest's category.
-    """
-
-    x: str | None = None
-    y: str | None = None
-    name: str | None = None
-    geom: str | None = None
-
-    def check(self) -> None:
-        """Raise `ParameterError` if there are two places in a row, or one column is to be two things."""
-        if self.geom is not None and (self.x is not None or self.y is not None):
-            raise ParameterError(
-                "A place must have either a shape or x and y. Got columns of both; give --geom, or --x and --y."
-            )
-        _trajectories.check_differ(self.names(), "position and name")
-        if self.geom is None:
-            _trajectories.refuse_names_of_each_other(*self.position())
-
-    def position(self) -> tuple[str, str]:
-        """Name the columns of x and y, where there is no shape."""
-        return self.x or "x", self.y or "y"
-
-    def names(self) -> list[str]:
-        """Name the columns to read from a table."""
-        place = self.position() if self.geom is None else (self.geom,)
-        return [*place, *([] if self.name is None else [self.name])]
-
-
 # ---- places ----------------------------------------------------------------------------------------------------------
 
 
-def load_places(
-    connection: Connection,
-    kind: str,
-    file: Path,
-    *,
-    dataset: str,
-    columns: PlaceColumns | None = None,
-    crs: str | None = None,
-    layer: str | None = None,
-    area: Path | None = None,
-    bbox: _bbox.Box | None = None,
-    drop_outliers: bool = False,
-    replace: bool = False,
-    progress: Progress | None = None,
-) -> LoadReport:
+def load_places(connection: Connection, file: Path, asked: LoadingPlaces, progress: Progress = silent) -> LoadReport:
     """Load one place a row from CSV (also gzipped) or Parquet, or one a feature from GeoJSON, GeoPackage or Shapefile.
 
     Parameters
     ----------
     connection : psycopg.Connection
-    kind : {"pois", "sites", "cells", "stations"}
     file : Path
-    dataset : str
-        One that exists.
-    columns : PlaceColumns, optional
-        Of a table all of them count, of a geographic file `name` alone.
-    crs : str, optional
-        Reference system of the file; EPSG:4326 for a table, the file's own otherwise.
-    layer : str, optional
-        Of a geographic file that has several.
-    area : Path, optional
-        Geographic file of polygons that the cells of stations divide among themselves; else the hull of the stations
-        with a margin.
-    bbox : tuple of float, optional
-        Of sites: least x, least y, greatest x, greatest y, in units of the file; those whose middle lies outside are
-        left out.
-    drop_outliers : bool
-        Leave out those far outside where the trajectories are, and not only count them.
-    replace : bool
-        Delete what the dataset has of the kind first.
+    asked : LoadingSites, LoadingPois, LoadingCells or LoadingStations
+        Of its columns all count in a table, and `name` alone in a geographic file.
     progress : callable, optional
 
     Returns
@@ -123,23 +61,23 @@ def load_places(
     DataError
         If the file is no table or no row is usable and new; nothing is stored then.
     """
-    columns, progress = columns or PlaceColumns(), progress or silent
+    kind = asked.kind
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
-        srid = _claimed(connection, dataset)
+        srid = _claimed(connection, asked.dataset)
         if _gis.is_gis(file):
-            rows, crs = _features(file, columns, layer, crs)
+            rows, crs = _features(file, asked)
         else:
-            if kind == "cells":
-                columns = dataclasses.replace(columns, geom=columns.geom or "geom")
-            rows, crs = _placed(file, columns, layer, progress, kind=kind), crs or DEGREES
-        _copy(connection, file, None, rows, *_remedies(kind, file, columns))
+            if isinstance(asked, LoadingCells):
+                asked = dataclasses.replace(asked, geom=asked.geom or "geom")
+            rows, crs = _placed(file, asked, progress), asked.crs or DEGREES
+        _copy(connection, file, None, rows, *_remedies(file, asked))
         made = _import_places(
-            connection, kind, dataset=dataset, crs=crs, replace=replace, bbox=bbox, drop_outliers=drop_outliers,
-            area=None if area is None else _area(area),
+            connection, kind, dataset=asked.dataset, crs=crs, replace=asked.replace, bbox=asked.bbox,
+            drop_outliers=asked.drop_outliers, area=None if asked.area is None else _area(Path(asked.area)),
         )  # fmt: skip
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
     far = {"far-position": made["far"]} if made["far"] else {}
-    return _report(dataset, kind, file, made, srid=srid, far=far, notices=notices)
+    return _report(asked.dataset, kind, file, made, srid=srid, far=far, notices=notices)
 
 
 def store_places(
@@ -171,7 +109,7 @@ def _import_places(
     dataset: str,
     crs: str,
     replace: bool = False,
-    bbox: _bbox.Box | None = None,
+    bbox: Box | None = None,
     drop_outliers: bool = False,
     area: str | None = None,
 ) -> dict[str, Any]:
@@ -192,42 +130,67 @@ def _import_places(
     )
 
 
-def _remedies(kind: str, file: Path, columns: PlaceColumns) -> tuple[str, str]:
+def _remedies(file: Path, asked: LoadingPlaces) -> tuple[str, str]:
     """What to do where x and y are the wrong way round, and where no row is usable."""
-    others = "--crs and --bbox" if kind == "sites" else "and --crs"
+    others = "--crs and --bbox" if asked.kind == "sites" else "and --crs"
     if _gis.is_gis(file):
         return "The shapes have them the other way round; write them with x first.", f"Check the file, {others}."
-    if columns.geom is not None:
-        swap = f"The shapes of column '{columns.geom}' have them the other way round; write them with x first."
+    if asked.geom is not None:
+        swap = f"The shapes of column '{asked.geom}' have them the other way round; write them with x first."
         return swap, f"Check which column --geom names, {others}."
-    return _trajectories.swapped_columns(*columns.position()), f"Check which columns --x and --y name, {others}."
+    return _trajectories.swapped_columns(*_position(asked)), f"Check which columns --x and --y name, {others}."
 
 
-def _placed(file: Path, columns: PlaceColumns, layer: str | None, progress: Progress, *, kind: str) -> Rows:
+def _position(asked: LoadingPlaces) -> tuple[str, str]:
+    """Name the columns of x and y, where there is no shape."""
+    return asked.x or "x", asked.y or "y"
+
+
+def _checked_columns(asked: LoadingPlaces) -> list[str]:
+    """Name the columns to read from a table.
+
+    Raises
+    ------
+    ParameterError
+        If there are two places in a row, or one column is to be two things.
+    """
+    if asked.geom is not None and (asked.x is not None or asked.y is not None):
+        raise ParameterError(
+            "A place must have either a shape or x and y. Got columns of both; give --geom, or --x and --y."
+        )
+    place = _position(asked) if asked.geom is None else (asked.geom,)
+    names = [*place, *([] if asked.name is None else [asked.name])]
+    _trajectories.check_differ(names, "position and name")
+    if asked.geom is None:
+        _trajectories.refuse_names_of_each_other(*_position(asked))
+    return names
+
+
+def _placed(file: Path, asked: LoadingPlaces, progress: Progress) -> Rows:
     """Read places from the rows of a table."""
-    columns.check()
-    if layer is not None:
+    names, kind = _checked_columns(asked), asked.kind
+    if asked.layer is not None:
         raise ParameterError(f"Only a geographic file has layers. Got --layer for {file.name}; leave it out.")
     options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
-    for batch in _trajectories.tracked(file, columns.names(), progress, options=options):
+    for batch in _trajectories.tracked(file, names, progress, options=options):
         label = pa.nulls(len(batch), pa.string())
-        if columns.name is not None:
-            label = _texts(batch, columns.name)
-        if columns.geom is None:
-            geom = _points(*(_parse.numbers(batch.columns[name]) for name in columns.position()))
+        if asked.name is not None:
+            label = _texts(batch, asked.name)
+        if asked.geom is None:
+            geom = _points(*(_parse.numbers(batch.columns[name]) for name in _position(asked)))
         else:
-            geom = _shapes(batch.columns[columns.geom])
+            geom = _shapes(batch.columns[asked.geom])
         yield [*_known(batch), label, geom]
 
 
-def _features(file: Path, columns: PlaceColumns, layer: str | None, crs: str | None) -> tuple[Rows, str]:
+def _features(file: Path, asked: LoadingPlaces) -> tuple[Rows, str]:
     """Read places from a geographic file; their lines are the numbers of its features."""
-    if (columns.x, columns.y, columns.geom) != (None, None, None):
+    if (asked.x, asked.y, asked.geom) != (None, None, None):
         raise ParameterError(
             f"{file.name} holds its own geometries. Got columns for them; leave out --x, --y and --geom."
         )
-    found = _gis.features(file, layer=layer, label=columns.name)
-    return _feature_rows(found.parts, columns.name), _gis.system(file, found.crs, crs)
+    found = _gis.features(file, layer=asked.layer, label=asked.name)
+    return _feature_rows(found.parts, asked.name), _gis.system(file, found.crs, asked.crs)
 
 
 def _feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Rows:
@@ -306,15 +269,7 @@ def _wkb(shapes: Shapes) -> pa.Array:
 
 
 def load_requests(
-    connection: Connection,
-    file: Path,
-    *,
-    dataset: str,
-    subject: str = "subject",
-    time: str = "time",
-    columns: tuple[str, ...],
-    tz: str | None = None,
-    progress: Progress | None = None,
+    connection: Connection, file: Path, asked: LoadingRequests, progress: Progress = silent
 ) -> LoadReport:
     """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
 
@@ -324,13 +279,7 @@ def load_requests(
     ----------
     connection : psycopg.Connection
     file : Path
-    dataset : str
-        One that exists.
-    subject, time : str
-        Column names.
-    columns : tuple of str
-    tz : str, optional
-        Zone of times that name none.
+    asked : LoadingRequests
     progress : callable, optional
 
     Returns
@@ -338,36 +287,25 @@ def load_requests(
     LoadReport
         `trajectories` is 0, `subjects` counts the senders.
     """
-    columns, progress = tuple(columns), progress or silent
-    _parse.check_zone(tz)
+    _parse.check_zone(asked.tz)
+    columns, named = list(asked.columns), [asked.subject, asked.time]
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
-        connection.execute(
-            "SELECT dbanon_internal.check_request_columns(%s, %s, %s::text[])", [subject, time, list(columns)]
-        )
-        srid = _claimed(connection, dataset)
+        connection.execute("SELECT dbanon_internal.check_request_columns(%s, %s, %s::text[])", [*named, columns])
+        srid = _claimed(connection, asked.dataset)
         options = "--subject, --time or --columns"
-        _copy(connection, file, len(columns), _events(file, [subject, time, *columns], tz, progress, options))
+        _copy(connection, file, len(columns), _events(file, [*named, *columns], asked.tz, progress, options))
         made = _imported(
             connection,
             "dbanon_internal.take_requests('pg_temp.dbanon_file', %(dataset)s, 'subject', 'time', %(cells)s::text[], "
             "%(keys)s::text[], NULL)",
-            {"dataset": dataset, "cells": [f"cell_{i + 1}" for i in range(len(columns))], "keys": list(columns)},
+            {"dataset": asked.dataset, "cells": [f"cell_{i + 1}" for i in range(len(columns))], "keys": columns},
         )
         progress("storing requests", made["rows_kept"], made["rows_kept"])
-    return _report(dataset, "requests", file, made, srid=srid, notices=notices)
+    return _report(asked.dataset, "requests", file, made, srid=srid, notices=notices)
 
 
 def load_quasi_identifiers(
-    connection: Connection,
-    file: Path,
-    *,
-    dataset: str,
-    set_name: str = "default",
-    subject: str = "subject",
-    time: str = "time",
-    tz: str | None = None,
-    replace: bool = False,
-    progress: Progress | None = None,
+    connection: Connection, file: Path, asked: LoadingQuasiIdentifiers, progress: Progress = silent
 ) -> LoadReport:
     """Load times at which an adversary may know where a subject was, one a row of a CSV (also gzipped) or Parquet file.
 
@@ -375,16 +313,7 @@ def load_quasi_identifiers(
     ----------
     connection : psycopg.Connection
     file : Path
-    dataset : str
-        One that exists.
-    set_name : str
-        Which of the dataset's sets they belong to.
-    subject, time : str
-        Column names.
-    tz : str, optional
-        Zone of times that name none.
-    replace : bool
-        Delete those of the set that are there first.
+    asked : LoadingQuasiIdentifiers
     progress : callable, optional
 
     Returns
@@ -392,20 +321,20 @@ def load_quasi_identifiers(
     LoadReport
         `trajectories` is 0, `subjects` counts those who have one.
     """
-    progress, kind = progress or silent, "quasi-identifiers"
-    _parse.check_zone(tz)
+    kind, named = "quasi-identifiers", [asked.subject, asked.time]
+    _parse.check_zone(asked.tz)
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
-        connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'subject and time')", [[subject, time]])
-        srid = _claimed(connection, dataset)
-        _copy(connection, file, 0, _events(file, [subject, time], tz, progress, "--subject or --time"))
+        connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'subject and time')", [named])
+        srid = _claimed(connection, asked.dataset)
+        _copy(connection, file, 0, _events(file, named, asked.tz, progress, "--subject or --time"))
         made = _imported(
             connection,
-            "dbanon.import_quasi_identifiers('pg_temp.dbanon_file', %(dataset)s, set_name => %(set)s, "
+            "dbanon.import_quasi_identifiers('pg_temp.dbanon_file', %(dataset)s, set_name => %(set_name)s, "
             "replace => %(replace)s)",
-            {"dataset": dataset, "set": set_name, "replace": replace},
+            vars(asked),
         )
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
-    return _report(dataset, kind, file, made, srid=srid, notices=notices)
+    return _report(asked.dataset, kind, file, made, srid=srid, notices=notices)
 
 
 def _events(file: Path, wanted: Sequence[str], tz: str | None, progress: Progress, options: str) -> Rows:

@@ -1,7 +1,7 @@
 """Fixes out of files, batch by batch, into the staging table; what cannot be used goes into quarantine."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dbanon import binary_copy
-from dbanon._progress import Progress
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
+from dbanon.base.progress import Progress
 from dbanon.load import _bbox, _files, _parse, _staging
-from dbanon.load._bbox import Box
+from dbanon.options.loading import LoadingTrajectories
+from dbanon.postgres import binary_copy
 
 MB = 1024**2
 ITS_OWN = "-"
@@ -24,28 +24,15 @@ _LATITUDES = {"lat", "latitude", "northing", "north"}
 _LONGITUDES = {"lon", "lng", "long", "longitude", "easting", "east"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """Which column of a file holds what; `trip` cuts a subject's fixes into trajectories."""
+def check_columns(asked: LoadingTrajectories) -> None:
+    """Raise `ParameterError` for columns of which no fix can be made.
 
-    subject: str = "subject"
-    time: str = "time"
-    x: str = "x"
-    y: str = "y"
-    trip: str | None = None
-
-    def check(self) -> None:
-        """Raise `ParameterError` if one column is to be two things, or no column but the subject's is its own."""
-        check_named([self.subject, self.time, self.x, self.y], self.trip, "subject, time, x and y")
-
-    def names(self) -> list[str]:
-        """The columns to read from a file, each once."""
-        return list(self.staged())
-
-    def staged(self) -> dict[str, str]:
-        """Name the column of the staging table for each column of a file."""
-        named = {self.subject: "subject", self.time: "t", self.x: "x", self.y: "y", self.trip: "trip"}
-        return {name: staged for name, staged in named.items() if name is not None and name != ITS_OWN}
+    One column is to be two things, none but the subject's is `ITS_OWN`, and x and y are not called like each other.
+    """
+    check_differ([asked.subject, asked.time, asked.x, asked.y], "subject, time, x and y")
+    if ITS_OWN in (asked.time, asked.x, asked.y, asked.trip):
+        raise ParameterError(f"Only the subject can be '{ITS_OWN}'. Got it for another column; name that column.")
+    refuse_names_of_each_other(asked.x, asked.y)
 
 
 @dataclass(frozen=True)
@@ -53,9 +40,7 @@ class Files:
     """Files of fixes, in the order that decides between contradicting ones."""
 
     paths: tuple[Path, ...]
-    columns: Columns
-    tz: str | None
-    bbox: Box | None
+    asked: LoadingTrajectories
 
     @property
     def sources(self) -> list[str]:
@@ -65,18 +50,20 @@ class Files:
     @property
     def remedy(self) -> str:
         """What to do where x and y are the wrong way round."""
-        return swapped_columns(self.columns.x, self.columns.y)
+        return swapped_columns(self.asked.x, self.asked.y)
 
     @property
-    def cells(self) -> Mapping[str, str]:
-        """For each column, the expression of what was read from it."""
-        return self.columns.staged()
+    def cells(self) -> dict[str, str]:
+        """For each column to read, each once, the column of the staging table."""
+        asked = self.asked
+        named = {asked.subject: "subject", asked.time: "t", asked.x: "x", asked.y: "y", asked.trip: "trip"}
+        return {name: staged for name, staged in named.items() if name is not None and name != ITS_OWN}
 
     def stage(self, staging: _staging.Staging, progress: Progress, *, geographic: bool, first: int) -> None:
         """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
         for path in self.paths:
-            times, rows = _parse.Times(self.tz), 0
-            for batch in tracked(path, self.columns.names(), progress, options=OPTIONS):
+            times, rows = _parse.Times(self.asked.tz), 0
+            for batch in tracked(path, list(self.cells), progress, options=OPTIONS):
                 self._stage_batch(staging, batch, times, first + sum(staging.read) + rows, geographic=geographic)
                 rows += len(batch)
             staging.read.append(rows)
@@ -84,7 +71,7 @@ class Files:
     def _stage_batch(
         self, staging: _staging.Staging, batch: _files.Batch, times: _parse.Times, first: int, *, geographic: bool
     ) -> None:
-        columns, named = batch.columns, self.columns
+        columns, named = batch.columns, self.asked
         if named.subject == ITS_OWN:
             subject = pc.utf8_lpad(pa.array(first + np.arange(len(batch))).cast(pa.string()), 12, "0")
         else:
@@ -113,8 +100,8 @@ class Files:
         odd = _staging.is_null(subject) | _parse.too_long(subject) | _parse.has_control(subject)
         odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S))
         odd |= ~((np.abs(east) <= most_x) & (np.abs(north) <= most_y))
-        if self.bbox is not None:
-            odd |= ~_bbox.inside(east, north, self.bbox)
+        if self.asked.bbox is not None:
+            odd |= ~_bbox.inside(east, north, self.asked.bbox)
         return np.asarray(~odd)
 
 
@@ -150,13 +137,6 @@ def check_differ(named: list[str], what: str) -> None:
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice is not None:
         raise ParameterError(f"The columns of {what} must differ. Got '{twice}' twice; name each as it is called.")
-
-
-def check_named(named: list[str], trip: str | None, what: str) -> None:
-    """Raise `ParameterError` if a column is named twice, or any but the first is `ITS_OWN`."""
-    check_differ(named, what)
-    if ITS_OWN in [*named[1:], trip]:
-        raise ParameterError(f"Only the subject can be '{ITS_OWN}'. Got it for another column; name that column.")
 
 
 def tracked(

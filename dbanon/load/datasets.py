@@ -3,43 +3,45 @@
 Invariant: no other session loads into the dataset until the transaction that claimed it ends.
 """
 
-from dataclasses import dataclass
-from typing import Literal, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
 
-from dbanon.connection import Connection
-from dbanon.reading import DatasetRow
+from dbanon.base.dataset import DatasetRow
+from dbanon.options import fields
+from dbanon.options.loading import LoadingTrajectories
+from dbanon.postgres.connection import Connection, jsonb
 
-Mode = Literal["create", "append", "replace"]
+ASKED = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s)"
+"""What a load was asked for, as the SQL functions take it; `sent` makes the parameter."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class People:
-    """Who is in a dataset: its population, and its settle time in seconds; None leaves what it has, or the default."""
-
-    population: str | None = None
-    settle_s: int | None = None
+_INTEGERS = {one.name for one in fields(LoadingTrajectories) if one.type in (int, int | None)}
 
 
-def fitting(number: int | None) -> int | None:
-    """Bring a number within an integer of the server, which refuses those at its ends as it does those beyond."""
+def sent(asked: Mapping[str, Any]) -> Jsonb:
+    """Make the parameter of `ASKED`; what that has no attribute for is left out there.
+
+    The server refuses an integer beyond its own before a function could say what must hold.
+    """
+    return jsonb({name: _fitting(value) if name in _INTEGERS else value for name, value in asked.items()})
+
+
+def _fitting(number: int | None) -> int | None:
     return None if number is None else max(min(number, 2**31 - 1), -(2**31))
 
 
-def claim(
-    connection: Connection,
-    name: str,
-    mode: Mode,
-    *,
-    grid_m: float,
-    grid_s: int,
-    srid: int | None,
-    people: People | None = None,
-) -> DatasetRow | None:
+def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None:
     """Keep others from loading into the dataset until the transaction ends, and check that the mode fits it.
 
-    One that exists gets the population and settle time named.
+    One that exists gets the population and settle time named. Whole subjects are loaded, which have names.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    asked : mapping
+        Options of `dbanon.options.loading.LoadingTrajectories`: dataset, mode, grid_m, grid_s, population, settle_s.
 
     Returns
     -------
@@ -53,39 +55,25 @@ def claim(
         names, or has releases and would be replaced or change its population;
         for what no dataset can be called or have for a grid.
     """
-    people = people or People()
     with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
         return cursor.execute(
-            "SELECT dataset_id, name, srid, grid_m, grid_s, revision "
-            "FROM dbanon_internal.claim_dataset(%s, %s, %s::float8, %s::float8, %s::integer, '', "
-            "%s, %s::integer, false) WHERE dataset_id IS NOT NULL",
-            [name, mode, grid_m, grid_s, srid, people.population, fitting(people.settle_s)],
+            f"SELECT dataset_id, name, srid, grid_m, grid_s, revision "
+            f"FROM dbanon_internal.claim_dataset({ASKED}, '') WHERE dataset_id IS NOT NULL",
+            {"asked": sent(asked)},
         ).fetchone()
 
 
-def write(
-    connection: Connection,
-    name: str,
-    mode: Mode,
-    *,
-    srid: int,
-    grid_m: float,
-    grid_s: int,
-    people: People | None = None,
-) -> int:
+def write(connection: Connection, asked: Mapping[str, Any], srid: int) -> int:
     """Create the dataset, or empty it of trajectories and runs if it is replaced; returns its key.
 
-    What else was loaded into it stays.
+    What else was loaded into it stays. Options are those of `claim`.
 
     Raises
     ------
     ParameterError
         If it has sites, and would change its reference system.
     """
-    people = people or People()
     row = connection.execute(
-        "SELECT dbanon_internal.write_dataset("
-        "%s, %s, %s::integer, %s::float8, %s::integer, NULL, %s, %s::integer, false)",
-        [name, mode, srid, grid_m, grid_s, people.population, fitting(people.settle_s)],
+        f"SELECT dbanon_internal.write_dataset({ASKED}, %(srid)s::integer, NULL)", {"asked": sent(asked), "srid": srid}
     ).fetchone()
     return int(cast("tuple[int]", row)[0])

@@ -22,10 +22,10 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
-from dbanon.errors import DataError, ParameterError, choose_one
-from dbanon.methods import _parsing
-from dbanon.trajectory import Trajectories
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.errors import DataError, ParameterError, choose_one
+from dbanon.base.trajectory import Trajectories
+from dbanon.methods import parsing
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """One way to compute a family; `comparison_only` ones give no guarantee and are never published.
+    """One way to compute a family, with its guarantee.
 
     Releases of one that `stands_alone` are not intersected with others: their hiding sets overlap, or they promise more
     than k. No other release may speak of their people at the same time.
@@ -137,7 +137,6 @@ class Algorithm:
 
     name: str
     summary: str
-    comparison_only: bool = False
     stands_alone: bool = False
 
 
@@ -292,7 +291,7 @@ class Method:
         raise _unknown(f"algorithm of {self.name}", name, (a.name for a in self.algorithms))
 
     def parse(self, given: Mapping[str, Any], algorithm: str | None = None) -> Any:
-        """Make parameters from names and values (text or JSON), checked: all checks that need no data.
+        """Make parameters from names and typed values, checked: all checks that need no data.
 
         Of several faults the same one is reported in whatever order they are given, as
         `dbanon_internal.check_params` does.
@@ -440,16 +439,15 @@ def method(name: str) -> Method:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
-    return ParameterError(f"There is no {what} named {_parsing.quoted(name)}. {choose_one(known)}")
+    return ParameterError(f"There is no {what} named {parsing.quoted(name)}. {choose_one(known)}")
 
 
 def _value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:
-    value = _parsing.plain(given)
-    if value is None and item.default is None:
+    if given is None and item.default is None:
         return None  # "derived from the data", as the stored parameters of a run say it in JSON
-    converted = _parsing.converted(item.metadata, value)
+    converted = parsing.converted(item.metadata, given)
     if converted is None:
-        must, got = requirement(item.metadata), _parsing.shown(value)
+        must, got = requirement(item.metadata), parsing.shown(given)
         raise ParameterError(f"The '{item.name}' parameter of {method_name} must be {must}. Got {got} instead.")
     return converted
 

@@ -4,7 +4,8 @@ Straight into PostGIS or into CSV files, in batches of bounded size, so that mem
 Same plan, same rows: what an object does depends on the seed and its number alone. No person in the data is real,
 and no place except the given streets.
 
-Options are in `_options`, journeys in `_journeys`, street networks in `_network`, requests in `_requests`, phone
+What can be asked for is in `dbanon.options.generating`, journeys in `_journeys`, street networks in `_network`,
+requests in `_requests`, phone
 records in `_phones`, quasi-identifiers in `_quasi_identifiers`, points of interest and stations in `_places`.
 """
 
@@ -24,26 +25,26 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import shapely
 
-from dbanon import _memory, _utm, binary_copy, load, writing
-from dbanon._background import in_background
-from dbanon._progress import Progress, silent
-from dbanon.connection import errors_translated, one
-from dbanon.errors import DataError, ParameterError
+from dbanon import load
+from dbanon.base import memory
+from dbanon.base.background import in_background
+from dbanon.base.dataset import DatasetRow
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.base.progress import Progress, silent
 from dbanon.load import datasets
-from dbanon.reading import DatasetRow
-from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests
+from dbanon.options.generating import Generating, Plan
+from dbanon.postgres import binary_copy
+from dbanon.postgres.connection import errors_translated, one
+from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests, _utm
 from dbanon.synth._journeys import Int
-from dbanon.synth._options import Plan, limits_kmh, start_seconds
 from dbanon.synth._requests import POIS
+from dbanon.synth._source import describe_source, read_network
 
 __all__ = [
     "CSV_COLUMNS",
-    "Plan",
     "SynthReport",
     "into_database",
     "into_files",
-    "limits_kmh",
-    "start_seconds",
     "write_demo",
 ]
 
@@ -51,7 +52,7 @@ Connection = psycopg.Connection[Any]
 T = TypeVar("T")
 
 CSV_COLUMNS = {"subject": "subject", "time": "time", "x": "lon", "y": "lat"}
-"""The columns of ``trajectories.csv`` by the names that `dbanon.load.Columns` has for them."""
+"""The columns of ``trajectories.csv`` by the names that `dbanon.options.loading.LoadingTrajectories` has for them."""
 
 LOADED = {
     "trajectories": "dbanon.trajectory (dataset_id, load_id, subject, path)",
@@ -210,36 +211,21 @@ class _Tally:
             requests=self.requests,
             quasi_identifiers=self.quasi_identifiers,
             timings={**self.seconds, "total_s": time.perf_counter() - self.began},
-            peak_rss_mb=_memory.peak_mb(),
+            peak_rss_mb=memory.peak_mb(),
             **columns,
         )
 
 
-def into_database(
-    connection: Connection,
-    plan: Plan,
-    *,
-    dataset: str,
-    grid_m: float = 1.0,
-    grid_s: int = 1,
-    mode: datasets.Mode = "create",
-    people: datasets.People | None = None,
-    progress: Progress = silent,
-) -> SynthReport:
+def into_database(connection: Connection, dataset: str, asked: Generating, progress: Progress = silent) -> SynthReport:
     """Generate into a dataset, in one transaction.
 
     Parameters
     ----------
     connection : psycopg.Connection
-    plan : Plan
     dataset : str
-    grid_m, grid_s
-        The dataset's grid in metres and seconds; with ``append`` anything but the defaults must match.
-    mode : {"create", "append", "replace"}
-        As for `dbanon.load.load_trajectories`; ``append`` goes on with the numbers of the subjects that are there and
-        keeps the places that are, and ``replace`` replaces requests and places too.
-    people : dbanon.load.datasets.People, optional
-        The dataset's population and settle time, where they are not the default.
+    asked : Generating
+        With ``append``, a grid other than the default must be the dataset's; the numbers of the subjects that are
+        there go on, and its places stay. ``replace`` replaces requests and places too.
     progress : callable
         Called with a stage, what is done and the total or None.
 
@@ -251,15 +237,15 @@ def into_database(
         If a file of the network is not one.
     """
     tally = _Tally()
-    network = plan.network()
+    network, mode = read_network(asked), asked.mode
+    described = {name: getattr(asked, name) for name in ("mode", "grid_m", "grid_s", "population", "settle_s")}
+    described["dataset"] = dataset
     with errors_translated(), connection.transaction():
-        old = datasets.claim(connection, dataset, mode, grid_m=grid_m, grid_s=grid_s, srid=None, people=people)
+        old = datasets.claim(connection, described)
         _check_srid(connection, network.srid, old if mode == "append" else None)
         progress("finding the quickest ways", 0, None)
-        scenario = tally.timed("routes_s", Scenario.of, plan, network)
-        dataset_id = datasets.write(
-            connection, dataset, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s, people=people
-        )
+        scenario = tally.timed("routes_s", Scenario.of, asked, network)
+        dataset_id = datasets.write(connection, described, network.srid)
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
             connection.execute("DELETE FROM dbanon.poi WHERE dataset_id = %s", [dataset_id])
@@ -271,7 +257,7 @@ def into_database(
         if mode == "append":
             _demand_generated(connection, dataset_id)
             first = _first_number(connection, dataset_id)
-        source = plan.source(network, first)
+        source = describe_source(asked, network, first)
         begin = "SELECT dbanon_internal.begin_record(%s, %s, ARRAY[%s])"
         numbers = [one(connection, begin, [dataset_id, kind, source]) for kind in LOADED]
         _write(connection, dataset_id, numbers, scenario, first=first, tally=tally, progress=progress)
@@ -367,7 +353,7 @@ def _rows(columns: list[Any]) -> _Rows:
 def _copy(connection: Connection, tables: list[_Rows]) -> None:
     for target, rows in zip(LOADED.values(), tables, strict=True):
         if rows:
-            with writing.copying(connection, target) as copy:
+            with binary_copy.copying(connection, target) as copy:
                 for part in rows:
                     copy.write(part)
 
@@ -433,7 +419,7 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
             "give --replace."
         )
     tally = _Tally()
-    network = plan.network()
+    network = read_network(plan)
     if not _utm.is_zone(network.srid):
         raise ParameterError(
             f"Files are written in degrees, from a UTM zone. Got SRID {network.srid}; leave out --srid, or generate "

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from dbanon import _utm
-from dbanon.errors import DataError, ParameterError, counted
+from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.options.generating import MIN_LIMIT_KMH
+from dbanon.synth import _utm
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
@@ -46,8 +47,6 @@ LIMITS_KMH: Mapping[str, Mapping[int, float]] = {
 LIMIT_KMH = 50.0
 """Highest speed where a network says nothing of it."""
 
-SLOWEST_KMH = 1.0
-"""Lower limits are taken for mistakes: nothing would ever arrive."""
 
 MAIN_ROAD_EVERY = 4
 SHORTEST_EDGE_M = 0.01
@@ -140,6 +139,7 @@ def city(
     row, column = np.divmod(np.arange(side * side, dtype=np.int32), side)
     x = (column + rng.uniform(-0.15, 0.15, side * side)) * block_m
     y = (row + rng.uniform(-0.15, 0.15, side * side)) * block_m
+    # The order of draws is part of the result: crossings, streets, then which are missing.
     edge_from, edge_to, kind = _streets(row, column, side, rng)
     # Main roads are all there; of the others an eighth is missing unless the city would fall apart.
     missing = (kind > 0) & (rng.random(len(kind)) < 0.12)
@@ -232,6 +232,7 @@ def read(
 def largest_part(network: Network) -> Network:
     """Keep the largest connected part of a network, and count the nodes left out."""
     n = len(network.x)
+    # Objects walk between any two nodes, so all that are kept must reach one another.
     links = sparse.coo_array((np.ones(len(network.edge_from)), (network.edge_from, network.edge_to)), shape=(n, n))
     _, part = csgraph.connected_components(links, directed=False)
     inside = part == np.argmax(np.bincount(part))
@@ -346,10 +347,10 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
         kmh = table.numbers(column)
     else:
         kmh = _limits_of(table.numbers(column), table.path, limits_kmh or LIMITS_KMH[column])
-    slow = int((kmh < SLOWEST_KMH).sum())
+    slow = int((kmh < MIN_LIMIT_KMH).sum())
     if slow:
         raise DataError(
-            f"A speed limit must be at least {SLOWEST_KMH:g} km/h. Got {counted(slow, 'edge')} of {table.path.name} "
+            f"A speed limit must be at least {MIN_LIMIT_KMH:g} km/h. Got {counted(slow, 'edge')} of {table.path.name} "
             "with a lower one; correct them, or see --limits."
         )
     return kmh / 3.6
@@ -389,6 +390,7 @@ class _Table:
             order = [*order[:3], "class"] if first.endswith("*") else order
             # Brinkhoff's files end each line with a tab and a star.
             text = re.sub(r"(?m)^[ \t]+|[ \t*\r]+$", "", text)
+            # Without a header, blanks, commas and semicolons all separate cells.
             text = re.sub(r"[ \t;,]+", ",", text)
             cells = text.split("\n", 1)[0].count(",") + 1
             names, columns = order[:cells], _parsed(path, text, order[:cells])

@@ -10,9 +10,6 @@ import numpy as np
 
 from dbanon.synth._journeys import Fixes, Int, hashed
 
-KINDS = ("random", "disjoint", "chain", "forest")
-"""Each linked with any other; none, instants dealt out in turn; with the one before; with its parent in a tree."""
-
 TREE = 63
 """Objects of a tree of a forest, in which each has two children."""
 
@@ -47,7 +44,7 @@ def quasi_identifiers(
         Every object at every instant at which it is there, one after the other.
     seed : int
     kind : str
-        One of `KINDS`.
+        One of `dbanon.options.generating.Links`.
     size : int
         Most instants of an object; each has twice `overlap` or more, but for those of which it is there at fewer.
     overlap : int

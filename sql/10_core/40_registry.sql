@@ -1,6 +1,6 @@
 -- Methods, algorithms and parameters, checked with the sentences of the registry, from which upgrades fill dbanon.method.
 --
--- What a value means and how an error shows it is decided twice, here and in dbanon/methods/_parsing.py; a test holds the two
+-- What a value means and how an error shows it is decided twice, here and in dbanon/methods/parsing.py; a test holds the two
 -- against each other. Session settings play no part in it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.choose_one(known text[]) RETURNS text

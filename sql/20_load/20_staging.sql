@@ -28,106 +28,113 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_dataset(text, text, double precision, double precision) IS
 'Refuses what no dataset can be called or have for a grid.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(
-    dataset text, mode text, grid_m double precision, grid_s double precision, srid integer, day_zone text, population text,
-    settle_s integer, own_subjects boolean) RETURNS dbanon.dataset
+CREATE OR REPLACE FUNCTION dbanon_internal.day_zone(asked dbanon_internal.loading) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Midnight is that of the zone of times that name none.
+    SELECT CASE WHEN (asked).subject_per_day THEN coalesce((asked).tz, 'UTC') END
+$$;
+COMMENT ON FUNCTION dbanon_internal.day_zone(dbanon_internal.loading) IS
+'The time zone in which a load cuts subjects into days; NULL where it does not.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(asked dbanon_internal.loading, day_zone text) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     old dbanon.dataset;
+    alone CONSTANT boolean := coalesce(asked.subject = '-', false);
     word text;
     releases bigint;
 BEGIN
-    PERFORM dbanon_internal.check_dataset(dataset, mode, grid_m, grid_s);
-    PERFORM dbanon_internal.check_people(population, settle_s);
-    PERFORM dbanon_internal.lock_dataset(dataset);
-    IF mode = 'create' THEN
-        IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.name = claim_dataset.dataset AND d.dropped_at IS NULL) THEN
-            RAISE EXCEPTION 'A new dataset must have a new name. There is a ''%'' already.', dataset
+    PERFORM dbanon_internal.check_dataset(asked.dataset, asked.mode, asked.grid_m, asked.grid_s);
+    PERFORM dbanon_internal.check_people(asked.population, asked.settle_s);
+    PERFORM dbanon_internal.lock_dataset(asked.dataset);
+    IF asked.mode = 'create' THEN
+        IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.name = asked.dataset AND d.dropped_at IS NULL) THEN
+            RAISE EXCEPTION 'A new dataset must have a new name. There is a ''%'' already.', asked.dataset
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset is known by its name.',
                       HINT = 'Add to it with mode => ''append'' or replace its trajectories with mode => ''replace''.';
         END IF;
         RETURN NULL;
     END IF;
-    old := dbanon_internal.known_dataset(dataset);
-    IF mode = 'append' THEN
-        word := CASE WHEN srid <> old.srid THEN format('SRID %s. Got %s', old.srid, srid)
-                     WHEN grid_m NOT IN (1, old.grid_m) THEN format('grid_m %s. Got %s', old.grid_m, grid_m)
-                     WHEN grid_s NOT IN (1, old.grid_s) THEN format('grid_s %s. Got %s', old.grid_s, grid_s) END;
+    old := dbanon_internal.known_dataset(asked.dataset);
+    IF asked.mode = 'append' THEN
+        word := CASE WHEN asked.srid <> old.srid THEN format('SRID %s. Got %s', old.srid, asked.srid)
+                     WHEN asked.grid_m NOT IN (1, old.grid_m) THEN format('grid_m %s. Got %s', old.grid_m, asked.grid_m)
+                     WHEN asked.grid_s NOT IN (1, old.grid_s) THEN format('grid_s %s. Got %s', old.grid_s, asked.grid_s) END;
         IF word IS NOT NULL THEN
-            RAISE EXCEPTION 'What is added must be on the dataset''s grid. ''%'' has %.', dataset, word
+            RAISE EXCEPTION 'What is added must be on the dataset''s grid. ''%'' has %.', asked.dataset, word
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset has one grid and one reference system.', HINT = 'Leave it out.';
         ELSIF day_zone <> coalesce(old.day_zone, '') THEN
-            RAISE EXCEPTION 'What is added must be cut into days as the dataset is. ''%'' has %. Got %.', dataset,
+            RAISE EXCEPTION 'What is added must be cut into days as the dataset is. ''%'' has %. Got %.', asked.dataset,
                     coalesce('days of ' || old.day_zone, 'whole subjects'), coalesce('days of ' || nullif(day_zone, ''), 'whole subjects')
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset is cut in one time zone, or not at all.',
                       HINT = 'Leave out subject_per_day => true: what is added is cut as what is there.';
-        ELSIF own_subjects <> old.own_subjects THEN
+        ELSIF alone <> old.own_subjects THEN
             -- A number that stands for one row could be the name of a person.
-            RAISE EXCEPTION 'What is added must name its subjects as the dataset does. In ''%'' %, and in what is added %.', dataset,
-                    dbanon_internal.naming(old.own_subjects), dbanon_internal.naming(own_subjects)
+            RAISE EXCEPTION 'What is added must name its subjects as the dataset does. In ''%'' %, and in what is added %.', asked.dataset,
+                    dbanon_internal.naming(old.own_subjects), dbanon_internal.naming(alone)
                 USING ERRCODE = 'DA011', DETAIL = 'People are counted by the names of subjects.',
                       HINT = 'Load it into a separate dataset.';
         END IF;
-        RETURN dbanon_internal.set_people(old, population, settle_s);
+        RETURN dbanon_internal.set_people(old, asked.population, asked.settle_s);
     END IF;
     -- Replacing is left: the runs go with the data, which those that were published must not.
     SELECT count(*) INTO releases FROM dbanon.release l JOIN dbanon.run r USING (run_id) WHERE r.dataset_id = old.dataset_id;
     IF releases > 0 THEN
         RAISE EXCEPTION 'A dataset to replace must have no releases, since what was published stays known. ''%'' has %, withdrawn ones '
-                        'included.', dataset, releases
+                        'included.', asked.dataset, releases
             USING ERRCODE = 'DA011', DETAIL = 'Who was hidden with whom must stay known here, too.',
                   HINT = 'Add to it with mode => ''append''. The same people in another dataset are compared with these releases, too.';
     END IF;
-    RETURN dbanon_internal.set_people(old, population, settle_s);
+    RETURN dbanon_internal.set_people(old, asked.population, asked.settle_s);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.claim_dataset(
-    text, text, double precision, double precision, integer, text, text, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.claim_dataset(dbanon_internal.loading, text) IS
 'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it; gives one that exists the
 population and settle time named.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(
-    dataset text, mode text, srid integer, grid_m double precision, grid_s integer, day_zone text, population text, settle_s integer,
-    own_subjects boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(asked dbanon_internal.loading, target integer, day_zone text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     known dbanon.dataset;
+    alone CONSTANT boolean := coalesce(asked.subject = '-', false);
     sites bigint;
 BEGIN
-    IF mode = 'create' THEN
+    IF asked.mode = 'create' THEN
         INSERT INTO dbanon.dataset AS d (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects)
-        VALUES (dataset, srid, grid_m, grid_s, day_zone, dbanon_internal.population_id(coalesce(population, 'default')),
-                coalesce(settle_s, 900), own_subjects)
+        VALUES (asked.dataset, target, asked.grid_m, asked.grid_s, day_zone,
+                dbanon_internal.population_id(coalesce(asked.population, 'default')), coalesce(asked.settle_s, 900), alone)
         RETURNING d.dataset_id INTO known.dataset_id;
         RETURN known.dataset_id;
     END IF;
-    known := dbanon_internal.known_dataset(dataset);
-    IF mode = 'append' THEN
+    known := dbanon_internal.known_dataset(asked.dataset);
+    IF asked.mode = 'append' THEN
         RETURN known.dataset_id;
     END IF;
     -- Sites stay, and are stored in metres of the dataset's reference system.
     SELECT count(*) INTO sites FROM dbanon.site s WHERE s.dataset_id = known.dataset_id;
-    IF sites > 0 AND srid <> known.srid THEN
+    IF sites > 0 AND target <> known.srid THEN
         RAISE EXCEPTION 'A dataset must stay in the reference system of its sites. ''%'' has % in SRID % and would be in %.',
-                dataset, sites, known.srid, srid
+                asked.dataset, sites, known.srid, target
             USING ERRCODE = 'DA011', DETAIL = 'Sites stay when trajectories are replaced.',
                   HINT = format('Give srid => %s.', known.srid);
     END IF;
     -- Runs describe the data that go; drop_run refuses those that are published or being worked on.
     PERFORM dbanon.drop_run(r.run_id) FROM dbanon.run r WHERE r.dataset_id = known.dataset_id ORDER BY r.run_id;
     DELETE FROM dbanon.trajectory t WHERE t.dataset_id = known.dataset_id;
-    UPDATE dbanon.dataset d SET srid = write_dataset.srid, grid_m = write_dataset.grid_m, grid_s = write_dataset.grid_s,
-        day_zone = write_dataset.day_zone, own_subjects = write_dataset.own_subjects
+    UPDATE dbanon.dataset d SET srid = target, grid_m = asked.grid_m, grid_s = asked.grid_s,
+        day_zone = write_dataset.day_zone, own_subjects = alone
     WHERE d.dataset_id = known.dataset_id AND (d.srid, d.grid_m, d.grid_s, d.day_zone, d.own_subjects) IS DISTINCT FROM (
-        write_dataset.srid, write_dataset.grid_m, write_dataset.grid_s, write_dataset.day_zone, write_dataset.own_subjects);
+        target, asked.grid_m, asked.grid_s, write_dataset.day_zone, alone);
     RETURN known.dataset_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_dataset(text, text, integer, double precision, integer, text, text, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.write_dataset(dbanon_internal.loading, integer, text) IS
 'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it stays.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_metric(srid integer) RETURNS void
@@ -205,19 +212,6 @@ COMMENT ON FUNCTION dbanon_internal.is_endless(@postgis@.geometry) IS
 
 -- ---- staged rows
 
-CREATE OR REPLACE FUNCTION dbanon_internal.staged_content(cells jsonb) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT format('jsonb_build_object(%s)', string_agg(
-        format('%L::text, (%s)::text', c.key, CASE c.value
-            WHEN 'place' THEN 'coalesce(@postgis@.ST_AsText(shape), ''POINT('' || x || '' '' || y || '')'')'
-            ELSE quote_ident(c.value) END), ', '))
-    FROM jsonb_each_text(cells) c
-$$;
-COMMENT ON FUNCTION dbanon_internal.staged_content(jsonb) IS
-'Writes the JSON of a staged row: the columns of the source and what was read from them.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.report_stage(stage text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -243,9 +237,7 @@ COMMENT ON FUNCTION dbanon_internal.raise_notice(text) IS
 'Raises a notice with the text, unless it is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
-    dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s double precision,
-    split_gap_s double precision, bbox double precision[], day_zone text, population text, settle_s integer, alone boolean,
-    OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
+    asked dbanon_internal.loading, OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -253,16 +245,20 @@ DECLARE
     old dbanon.dataset;
     meant record;
 BEGIN
-    IF NOT split_gap_s > 0 OR split_gap_s = 'NaN' THEN
-        RAISE EXCEPTION 'The gap that splits must be seconds above 0. Got %.', split_gap_s
+    IF asked.subject_per_day AND asked.subject = '-' THEN
+        RAISE EXCEPTION 'Days are those of subjects that are named. Got ''-'' for the column of subjects.'
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.',
+                  HINT = 'Name the column of subjects, or leave out subject_per_day => true.';
+    ELSIF NOT asked.split_gap_s > 0 OR asked.split_gap_s = 'NaN' THEN
+        RAISE EXCEPTION 'The gap that splits must be seconds above 0. Got %.', asked.split_gap_s
             USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',
                   HINT = 'Change it to one such as split_gap_s => 3600, or leave it out.';
     END IF;
     -- The dataset first, so that two loads of one name do not both read a large source.
-    old := dbanon_internal.claim_dataset(dataset, mode, grid_m, grid_s, srid, day_zone, population, settle_s, alone);
-    meant := dbanon_internal.reference_system(crs);
-    PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
-    PERFORM dbanon_internal.check_metric(CASE WHEN mode = 'append' THEN old.srid ELSE srid END);
+    old := dbanon_internal.claim_dataset(asked, dbanon_internal.day_zone(asked));
+    meant := dbanon_internal.reference_system(asked.crs);
+    PERFORM dbanon_internal.check_bbox(asked.bbox, meant.geographic);
+    PERFORM dbanon_internal.check_metric(CASE WHEN asked.mode = 'append' THEN old.srid ELSE asked.srid END);
     source_srid := meant.srid;
     geographic := meant.geographic;
     SELECT coalesce(sum(l.rows_read), 0) + 1 INTO first_number FROM dbanon.load l WHERE l.dataset_id = old.dataset_id;
@@ -277,6 +273,5 @@ BEGIN
         t double precision, x double precision, y double precision, content jsonb) ON COMMIT DROP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.begin_load(
-    text, text, text, integer, double precision, double precision, double precision, double precision[], text, text, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.begin_load(dbanon_internal.loading) IS
 'Claims the dataset for a load of trajectories, checks what was asked for, and makes the staging tables.';

@@ -5,9 +5,7 @@
 -- ---- trajectories
 
 CREATE OR REPLACE FUNCTION dbanon_internal.finish_load(
-    dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s integer, split_gap_s double precision,
-    drop_outliers boolean, sources text[], rows_read bigint[], cells jsonb, alone boolean, swap_remedy text, remedy text,
-    day_zone text, population text, settle_s integer)
+    asked dbanon_internal.loading, sources text[], rows_read bigint[], cells jsonb, swap_remedy text, remedy text)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -15,8 +13,13 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     every CONSTANT bigint := (SELECT sum(r.n) FROM unnest(rows_read) r (n));
-    meant CONSTANT record := dbanon_internal.reference_system(crs);
-    content CONSTANT text := dbanon_internal.staged_content(cells);
+    meant CONSTANT record := dbanon_internal.reference_system(asked.crs);
+    -- The JSON of a staged row: the columns of the source and what was read from them.
+    content CONSTANT text := (
+        SELECT format('jsonb_build_object(%s)', string_agg(format('%L::text, (%s)::text', c.key, CASE c.value
+            WHEN 'place' THEN 'coalesce(@postgis@.ST_AsText(shape), ''POINT('' || x || '' '' || y || '')'')'
+            ELSE quote_ident(c.value) END), ', '))
+        FROM jsonb_each_text(cells) c);
     newest CONSTANT bigint := (SELECT coalesce(max(r.trajectory_id), 0) FROM dbanon.trajectory r);
     sample record;
     shape jsonb;
@@ -25,7 +28,7 @@ DECLARE
     drawn bigint;
     shapes bigint;
     copies text;
-    zone text := day_zone;
+    zone text := dbanon_internal.day_zone(asked);
 BEGIN
     -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
@@ -34,27 +37,27 @@ BEGIN
     -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
     sample := dbanon_internal.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
     shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
-    middle := dbanon_internal.survey_place(shape, crs, swap_remedy);
-    target := coalesce(CASE WHEN mode = 'append' THEN (dbanon_internal.known_dataset(dataset)).srid ELSE srid END,
+    middle := dbanon_internal.survey_place(shape, asked.crs, swap_remedy);
+    target := coalesce(CASE WHEN asked.mode = 'append' THEN (dbanon_internal.known_dataset(asked.dataset)).srid ELSE asked.srid END,
                        dbanon_internal.utm_zone(middle.lon, middle.lat));
-    PERFORM dbanon_internal.check_axes(crs, target, middle.lon, middle.lat, swap_remedy);
+    PERFORM dbanon_internal.check_axes(asked.crs, target, middle.lon, middle.lat, swap_remedy);
     -- Then the same question for single rows, after which most of a file may turn out to be swapped.
-    PERFORM dbanon_internal.sort_out(shape, drop_outliers, content);
+    PERFORM dbanon_internal.sort_out(shape, coalesce(asked.drop_outliers, false), content);
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
-    into_dataset := dbanon_internal.write_dataset(dataset, mode, target, grid_m, grid_s, zone, population, settle_s, alone);
+    into_dataset := dbanon_internal.write_dataset(asked, target, zone);
     drawn := dbanon_internal.begin_record(into_dataset, 'trajectories', sources);
     -- What is added is cut into days as the dataset is, whatever the call said.
-    IF mode = 'append' THEN
-        zone := (dbanon_internal.known_dataset(dataset)).day_zone;
+    IF asked.mode = 'append' THEN
+        zone := (dbanon_internal.known_dataset(asked.dataset)).day_zone;
     END IF;
     -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
     PERFORM dbanon_internal.report_stage('making trajectories');
     SELECT count(s.shape) INTO shapes FROM pg_temp.dbanon_staged s;
     SELECT m.trajectories, m.subjects INTO trajectories, subjects FROM dbanon_internal.make_trajectories(
-        into_dataset, meant.srid, target, split_gap_s, mode = 'append', shapes > 0, content, zone, drawn) m;
+        into_dataset, meant.srid, target, asked.split_gap_s, asked.mode = 'append', shapes > 0, content, zone, drawn) m;
     PERFORM dbanon_internal.require_usable_rows(every, remedy);
     -- Figures and notices, from what was kept. A copy matters only where every row is a separate subject.
-    copies := CASE WHEN alone THEN dbanon_internal.copies_notice(into_dataset, newest) END;
+    copies := CASE asked.subject WHEN '-' THEN dbanon_internal.copies_notice(into_dataset, newest) END;
     SELECT to_timestamp(min(o.t)), to_timestamp(max(o.t)) INTO first_time, last_time FROM pg_temp.dbanon_ordered o WHERE o.kept;
     IF zone IS NOT NULL THEN
         SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
@@ -63,8 +66,12 @@ BEGIN
     far := dbanon_internal.kept_far(shape);
     PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
     PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, crs, target));
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.shapes_notice(shapes));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, asked.crs, target));
+    IF shapes > 0 THEN
+        -- The owner of the table may have meant lines as trajectories.
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.counted(shapes, 'row holds a line or an area; it', 'rows hold lines or areas; each')
+            || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.');
+    END IF;
     PERFORM dbanon_internal.raise_notice(copies);
     PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(into_dataset, newest) n (notice);
     FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(drawn, rows_read) w LOOP
@@ -72,22 +79,8 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.finish_load(
-    text, text, text, integer, double precision, integer, double precision, boolean, text[], bigint[], jsonb, boolean, text, text, text, text,
-    integer) IS
+COMMENT ON FUNCTION dbanon_internal.finish_load(dbanon_internal.loading, text[], bigint[], jsonb, text, text) IS
 'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.shapes_notice(shapes bigint) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    -- The owner of the table may have meant lines as trajectories.
-    SELECT dbanon_internal.counted(shapes, 'row holds a line or an area; it', 'rows hold lines or areas; each')
-        || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.'
-    WHERE shapes > 0
-$$;
-COMMENT ON FUNCTION dbanon_internal.shapes_notice(bigint) IS
-'Words what became of lines and areas.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fix_reasons(source_srid integer, geographic boolean, bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -100,7 +93,7 @@ COMMENT ON FUNCTION dbanon_internal.fix_reasons(integer, boolean, double precisi
 'Writes what may be wrong with a fix by itself, as branches of a CASE over columns subject, trip, t, srid, x and y; the first
 counts.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.judge_suspects(source_srid integer, geographic boolean, bbox double precision[]) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.judge_suspects(asked dbanon_internal.loading, geographic boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -112,25 +105,26 @@ BEGIN
         '  INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, content FROM judged WHERE reason IS NOT NULL) '
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y) '
         'SELECT file, line, subject, trip, t, x, y FROM judged WHERE reason IS NULL',
-        dbanon_internal.fix_reasons(source_srid, geographic, bbox));
+        dbanon_internal.fix_reasons(0, geographic, asked.bbox));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.judge_suspects(integer, boolean, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean) IS
 'Judges the rows of pg_temp.dbanon_suspect, those of files in which something may be wrong, as rows of tables are: stages them or
 leaves them out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
-    source regclass, subject text, "time" text, geom text, trip text, tz text, source_srid integer, geographic boolean,
-    first_number bigint, bbox double precision[]) RETURNS bigint
+    asked dbanon_internal.loading, source regclass, source_srid integer, geographic boolean, first_number bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    described record := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'), geom);
+    subject CONSTANT text := nullif(asked.subject, '-');
+    described record := dbanon_internal.describe_source(
+        source, array_remove(ARRAY[subject, asked."time", asked.geom, asked.trip], NULL), subject, asked.geom);
     place text := format('jsonb_build_object(%s)', (
         SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.value), ', ')
-        FROM (VALUES (nullif(subject, '-'), 'raw_subject'), ("time", 'raw_time'), (geom, '@postgis@.ST_AsText(raw_geom)'),
-                     (CASE WHEN trip <> subject THEN trip END, 'raw_trip')) c (name, value)
+        FROM (VALUES (subject, 'raw_subject'), (asked."time", 'raw_time'), (asked.geom, '@postgis@.ST_AsText(raw_geom)'),
+                     (CASE WHEN asked.trip <> asked.subject THEN asked.trip END, 'raw_trip')) c (name, value)
         WHERE c.name IS NOT NULL));
     rows_read bigint;
 BEGIN
@@ -149,110 +143,86 @@ BEGIN
         '                  FROM (SELECT %8$s AS raw_subject, %9$I AS raw_time, %10$I::@postgis@.geometry AS raw_geom, %11$s AS raw_trip '
         '                        FROM %12$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
         place,
-        dbanon_internal.fix_reasons(source_srid, geographic, bbox),
-        CASE subject WHEN '-' THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.text_expression('raw_subject') END,
+        dbanon_internal.fix_reasons(source_srid, geographic, asked.bbox),
+        CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.text_expression('raw_subject') END,
         dbanon_internal.text_expression('raw_trip'),
-        dbanon_internal.time_expression('raw_time', described.qualified, described.types, "time", tz),
+        dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz),
         dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
-        CASE subject WHEN '-' THEN 'NULL::text' ELSE format('%I::text', subject) END, "time", geom,
-        CASE WHEN trip IS NULL THEN 'NULL::text' ELSE format('%I::text', trip) END,
+        CASE WHEN subject IS NULL THEN 'NULL::text' ELSE format('%I::text', subject) END, asked."time", asked.geom,
+        CASE WHEN asked.trip IS NULL THEN 'NULL::text' ELSE format('%I::text', asked.trip) END,
         described.qualified), described.qualified);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_fixes(regclass, text, text, text, text, text, integer, boolean, bigint, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.stage_fixes(dbanon_internal.loading, regclass, integer, boolean, bigint) IS
 'Copies the usable rows of a table into dbanon_staged, the others into dbanon_rejected.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_columns(subject text, "time" text, geom text, trip text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_columns(asked dbanon_internal.loading) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time", geom], 'subject, time and geometry');
-    IF '-' IN ("time", geom, trip) THEN
+    PERFORM dbanon_internal.check_differ(ARRAY[asked.subject, asked."time", asked.geom], 'subject, time and geometry');
+    IF '-' IN (asked."time", asked.geom, asked.trip) THEN
         RAISE EXCEPTION 'Only the subject can be ''-''. Got it for another column.'
             USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.', HINT = 'Name that column.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_columns(text, text, text, text) IS
-'Refuses columns of which one is to be two things, or of which another than the subject''s is ''-''.';
+COMMENT ON FUNCTION dbanon_internal.check_columns(dbanon_internal.loading) IS
+'Refuses columns of a table of which one is to be two things, or of which another than the subject''s is ''-''.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_uncut(trip text, split_gap_s double precision) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_uncut(asked dbanon_internal.loading) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF (trip IS NOT NULL OR split_gap_s IS NOT NULL) AND EXISTS (SELECT FROM pg_temp.dbanon_staged s WHERE s.shape IS NOT NULL) THEN
+    IF (asked.trip IS NOT NULL OR asked.split_gap_s IS NOT NULL) AND EXISTS (SELECT FROM pg_temp.dbanon_staged s WHERE s.shape IS NOT NULL) THEN
         RAISE EXCEPTION 'Where a table holds lines or areas, each row is a trajectory of one fix, which cannot be cut. Got %.',
-                CASE WHEN trip IS NULL THEN format('split_gap_s => %s', split_gap_s) ELSE format('trip => %L', trip) END
+                CASE WHEN asked.trip IS NULL THEN format('split_gap_s => %s', asked.split_gap_s) ELSE format('trip => %L', asked.trip) END
             USING ERRCODE = 'DA011', DETAIL = 'A line or an area becomes the rectangle around it, at one time.',
                   HINT = 'Leave it out, or take lines apart with ST_DumpPoints in a view and import that.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_uncut(text, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.check_uncut(dbanon_internal.loading) IS
 'Refuses to cut trajectories each of which is a single fix.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_days(subject text, subject_per_day boolean) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF subject_per_day AND subject = '-' THEN
-        RAISE EXCEPTION 'Days are those of subjects that are named. Got ''-'' for the column of subjects.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.',
-                  HINT = 'Name the column of subjects, or leave out subject_per_day => true.';
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.check_days(text, boolean) IS
-'Refuses to cut subjects into days where every row is one.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(
-    source regclass, dataset text, subject text, "time" text, geom text, trip text, crs text, srid integer, grid_m double precision,
-    grid_s integer, mode text, split_gap_s double precision, tz text, bbox double precision[], drop_outliers boolean, subject_per_day boolean,
-    population text, settle_s integer)
-RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
+CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(source regclass, asked dbanon_internal.loading)
+RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    subject CONSTANT text := nullif(asked.subject, '-');
     described record;
-    meant text;
     begun record;
     every bigint;
-    -- Midnight is that of the zone of times that name none.
-    day_zone CONSTANT text := CASE WHEN subject_per_day THEN coalesce(tz, 'UTC') END;
 BEGIN
     -- What was asked for is checked before the dataset is locked, and the source before anything of it is read.
-    PERFORM dbanon_internal.check_columns(subject, "time", geom, trip);
-    PERFORM dbanon_internal.check_zone(tz);
-    PERFORM dbanon_internal.check_days(subject, subject_per_day);
-    described := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'), geom);
-    PERFORM dbanon_internal.check_geometry(described.types, geom);
-    meant := coalesce(crs, dbanon_internal.source_crs(described.qualified, geom));
-    begun := dbanon_internal.begin_load(
-        dataset, mode, meant, srid, grid_m, grid_s, split_gap_s, bbox, day_zone, population, settle_s, subject = '-');
+    PERFORM dbanon_internal.check_columns(asked);
+    PERFORM dbanon_internal.check_zone(asked.tz);
+    described := dbanon_internal.describe_source(
+        source, array_remove(ARRAY[subject, asked."time", asked.geom, asked.trip], NULL), subject, asked.geom);
+    PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
+    asked.crs := coalesce(asked.crs, dbanon_internal.source_crs(described.qualified, asked.geom));
+    begun := dbanon_internal.begin_load(asked);
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
-    every := dbanon_internal.stage_fixes(source, subject, "time", geom, trip, tz, begun.source_srid, begun.geographic, begun.first_number, bbox);
-    PERFORM dbanon_internal.check_uncut(trip, split_gap_s);
+    every := dbanon_internal.stage_fixes(asked, source, begun.source_srid, begun.geographic, begun.first_number);
+    PERFORM dbanon_internal.check_uncut(asked);
     RETURN QUERY SELECT * FROM dbanon_internal.finish_load(
-        dataset, mode, meant, srid, grid_m, grid_s, split_gap_s, coalesce(drop_outliers, false),
-        ARRAY['table ' || described.qualified], ARRAY[every],
-        jsonb_build_object("time", 't', geom, 'place') || CASE WHEN trip IS NULL THEN '{}' ELSE jsonb_build_object(trip, 'trip') END
-            || CASE subject WHEN '-' THEN '{}' ELSE jsonb_build_object(subject, 'subject') END,
-        subject = '-',
+        asked, ARRAY['table ' || described.qualified], ARRAY[every],
+        jsonb_build_object(asked."time", 't', asked.geom, 'place')
+            || CASE WHEN asked.trip IS NULL THEN '{}' ELSE jsonb_build_object(asked.trip, 'trip') END
+            || CASE WHEN subject IS NULL THEN '{}' ELSE jsonb_build_object(subject, 'subject') END,
         format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
-               'import that.', geom),
-        'Check which columns are named, crs, bbox and the times.', day_zone, population, settle_s);
+               'import that.', asked.geom),
+        'Check which columns are named, crs, bbox and the times.');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.import_fixes(
-    regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
-    boolean, boolean, text, integer) IS
+COMMENT ON FUNCTION dbanon_internal.import_fixes(regclass, dbanon_internal.loading) IS
 'Does the work of dbanon.import_trajectories.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
@@ -265,11 +235,13 @@ RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined j
     srid integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
-    -- In PL/pgSQL no result could be called srid, as an argument is.
-    SELECT * FROM dbanon_internal.import_fixes(
-        source, dataset, subject, "time", geom, trip, crs, srid, grid_m, grid_s, mode, split_gap_s, tz, bbox, drop_outliers,
-        coalesce(subject_per_day, false), population, settle_s)
+    -- In PL/pgSQL no result could be called srid, as an argument is. The record is made by name.
+    SELECT f.* FROM (
+        SELECT dataset, subject, "time", geom, trip, crs, srid, grid_m, grid_s, mode, split_gap_s, tz, bbox, drop_outliers,
+            subject_per_day, population, settle_s) asked
+    CROSS JOIN dbanon_internal.import_fixes(source, jsonb_populate_record(NULL::dbanon_internal.loading, to_jsonb(asked))) f
 $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],

@@ -62,19 +62,6 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.register_worker(text) IS
 'Enters a worker, which counts as up for as long as the calling session lasts.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.given_begin(traits jsonb, params jsonb) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT coalesce((params ->> (traits ->> 'instant'))::double precision,
-        (SELECT (params ->> b.value)::double precision
-         FROM jsonb_array_elements_text(traits -> 'begins') WITH ORDINALITY b
-         WHERE params ->> b.value IS NOT NULL ORDER BY b.ordinality LIMIT 1))
-$$;
-COMMENT ON FUNCTION dbanon_internal.given_begin(jsonb, jsonb) IS
-'The time, in unix seconds, from which the rows of a run are by its parameters alone: the instant looked at, or where they say that rows begin;
-NULL where they leave it to the data.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.default_seed(dataset_id bigint, method text, algorithm text, params jsonb) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp

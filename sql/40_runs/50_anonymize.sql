@@ -16,8 +16,7 @@ COMMENT ON FUNCTION dbanon_internal.refused_commit() IS
 the message it got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_waiting(
-    publish_as text, replace boolean, end_readers boolean, readers text[], method text, algorithm text, allow_overlap boolean, reason text,
-    within boolean)
+    publish_as text, replace boolean, end_readers boolean, readers text[], allow_overlap boolean, reason text, within boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -37,7 +36,7 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.check_override(allow_overlap, reason);
     IF publish_as IS NOT NULL THEN
-        PERFORM dbanon_internal.check_release(publish_as, replace, end_readers, readers, method, algorithm);
+        PERFORM dbanon_internal.check_release(publish_as, replace, end_readers, readers);
     ELSIF replace OR end_readers OR allow_overlap OR readers IS NOT NULL THEN
         RAISE EXCEPTION '% must come with the name of a release. Got none.',
                 CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' WHEN allow_overlap THEN 'allow_overlap' ELSE 'readers' END
@@ -46,30 +45,22 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_waiting(text, boolean, boolean, text[], text, text, boolean, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_waiting(text, boolean, boolean, text[], boolean, text, boolean) IS
 'What must hold before dbanon.anonymize submits anything.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_release(
-    name text, replace boolean, end_readers boolean, readers text[], method text, algorithm text) RETURNS void
+    name text, replace boolean, end_readers boolean, readers text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    chosen text := dbanon_internal.checked_algorithm(method, algorithm);
 BEGIN
     PERFORM dbanon_internal.check_name(check_release.name);
     PERFORM dbanon_internal.check_ending(end_readers, replace);
     PERFORM dbanon_internal.check_name_free(check_release.name, replace);
     PERFORM dbanon_internal.chosen_readers(check_release.name, replace, readers);
-    IF (SELECT (a.value ->> 'comparison_only')::boolean FROM dbanon.method m CROSS JOIN jsonb_array_elements(m.algorithms) a
-        WHERE m.name = check_release.method AND a.value ->> 'name' = chosen) IS NOT FALSE THEN
-        RAISE EXCEPTION 'A run to publish must use an algorithm that gives the guarantee. % is for comparison.', chosen
-            USING ERRCODE = 'DA011', DETAIL = 'Algorithms for comparison are run and measured, and never published.',
-                  HINT = 'Choose another, or do not publish it.';
-    END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_release(text, boolean, boolean, text[], text, text) IS
+COMMENT ON FUNCTION dbanon_internal.check_release(text, boolean, boolean, text[]) IS
 'Says before a run that its release could not be made: spares the run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
@@ -196,7 +187,7 @@ BEGIN
         -- Here and below: with a new snapshot for each statement, whatever the login is used to.
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     END IF;
-    PERFORM dbanon_internal.demand_waiting(publish_as, replace, end_readers, readers, method, algorithm, allow_overlap, reason, within);
+    PERFORM dbanon_internal.demand_waiting(publish_as, replace, end_readers, readers, allow_overlap, reason, within);
     run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
     COMMIT;
     RAISE NOTICE 'Run % is queued. It goes on if you stop waiting; SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;

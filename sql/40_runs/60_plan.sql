@@ -45,9 +45,13 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     -- The instant looked at; or from where a parameter says that rows begin, else from the first slot of the data, to the end.
     SELECT CASE WHEN s.begins < s.ends THEN tstzrange(to_timestamp(s.begins), to_timestamp(s.ends)) END
-    FROM (SELECT coalesce(dbanon_internal.given_begin(traits, params), floor(first_s / grid_s) * grid_s) AS begins,
-                 coalesce((params ->> (traits ->> 'instant'))::double precision + grid_s, (params ->> 'until')::double precision,
-                    floor(last_s / grid_s) * grid_s + grid_s) AS ends) s
+    FROM (SELECT (params ->> (traits ->> 'instant'))::double precision AS instant) i
+    CROSS JOIN LATERAL (
+        SELECT coalesce(i.instant,
+                   (SELECT (params ->> b.value)::double precision FROM jsonb_array_elements_text(traits -> 'begins') WITH ORDINALITY b
+                    WHERE params ->> b.value IS NOT NULL ORDER BY b.ordinality LIMIT 1),
+                   floor(first_s / grid_s) * grid_s) AS begins,
+               coalesce(i.instant + grid_s, (params ->> 'until')::double precision, floor(last_s / grid_s) * grid_s + grid_s) AS ends) s
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_span(jsonb, jsonb, integer, double precision, double precision) IS
 'The time that the rows of a run may cover, by its parameters and the extent of the data; NULL where there is none.';
@@ -129,9 +133,6 @@ BEGIN
         SELECT 4, true, format('A run must have at least k = %s subjects. The dataset has %s; lower k, or load more.', checked ->> 'k', data.subjects)
             WHERE (checked ->> 'k')::numeric > data.subjects
         UNION ALL
-        SELECT 5, true, format('%s is for comparison only: the attack refuses what it publishes.', chosen)
-            WHERE family.algorithms @> jsonb_build_array(jsonb_build_object('name', chosen, 'comparison_only', true))
-        UNION ALL
         SELECT 5, false, CASE WHEN dbanon_internal.stands_alone(family.name, chosen)
                 THEN format('%s stands alone: publishing the run is refused if it shows any of the %s whom %s published at that time.',
                             chosen, dbanon_internal.counted(conflict.people, 'person', 'people'), others)
@@ -148,7 +149,7 @@ COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
 'What a run would meet, without computing or writing anything. Takes: dataset, its name; method; params, as dbanon.submit_run takes
 them; algorithm, by default the first of the method. Returns: one row an item: item, value, exact (false: an estimate), note: what is
 there, the time and the releases it would be compared with, and what an earlier run of the method came to. The last item, exit_code,
-is 3 where an input is missing, 4 where there are fewer than k subjects, 5 where the algorithm is for comparison only or where releases
-already speak of people_published people although one of the two stands alone, else 0. Raises:
+is 3 where an input is missing, 4 where there are fewer than k subjects, 5 where releases already
+speak of people_published people although one of the two stands alone, else 0. Raises:
 DA001 where there is no such dataset; DA011 for method, algorithm and parameters. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''METHOD'',
 ''{"k": 20}'').';

@@ -7,10 +7,9 @@ SELECT
     m.name AS method,
     a.value ->> 'name' AS algorithm,
     a.ord = 1 AS is_default,
-    (a.value ->> 'comparison_only')::boolean AS comparison_only,
     m.summary,
     a.value ->> 'summary' AS algorithm_summary,
-    CASE WHEN NOT (a.value ->> 'comparison_only')::boolean THEN m.guarantee END AS guarantee,
+    m.guarantee,
     m.attack,
     m.paper
 FROM dbanon.method m

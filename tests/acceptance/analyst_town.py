@@ -19,19 +19,13 @@ RUNS = {
         *("-p", "align=linear", "-p", "min_contents=2"),
     ),
     "tp_quadrants": ("tp-aware", "-p", "k=7", "-p", "instants=4", "-p", "cloak=quadrant", "-p", "min_cloak_m=50"),
-    **{
-        f"tp_{name}": ("tp-aware", "--algorithm", algorithm, "-p", "k=4", "-p", "instants=6")
-        for name, algorithm in {"bulk": "bulk-dp", "fast": "fast-tga", "slow": "slow-tga", "hilbert": "hilbert"}.items()
-    },
     "sites_bk": ("sensitive-sites", "-p", "k=4", "-p", f"at={START + 900}"),
     "sites_mk": ("sensitive-sites", "--algorithm", "mk", "-p", "k=4", "-p", f"at={START + 900}"),
-    "sites_knn": ("sensitive-sites", "--algorithm", "knn", "-p", "k=4", "-p", f"at={START + 900}"),
     "mob": ("mob", "-p", "k=3", "-p", "qid_only=off"),
     "mob_hidden": ("mob", "-p", "k=3"),
     "mob_union": ("mob", "--algorithm", "extreme-union", "-p", "k=3", "-p", "qid_only=off"),
     "kte": ("kte", "-p", "k=2", "-p", "tau_s=600", "-p", "leak_s=600"),
     "kte_groups": ("kte", "--algorithm", "k-merge", "-p", "k=3"),
-    "kte_glove": ("kte", "--algorithm", "glove", "-p", "k=2"),
     "semantic": ("semantic", "-p", "k=2", "-p", "l=2", "-p", "t=0.5"),
 }  # fmt: skip
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psycopg
 
-from dbanon._background import in_background
-from dbanon.server import EmbeddedServer
+from dbanon.base.background import in_background
+from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance import workers
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import cli
+from dbanon.cli.main import main
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -45,7 +45,7 @@ def call(url: str, *arguments: str) -> Done:
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         with redirect_stdout(stdout), redirect_stderr(stderr), pytest.raises(SystemExit) as ended:
-            cli.main(["--dsn", url, *arguments])
+            main(["--dsn", url, *arguments])
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

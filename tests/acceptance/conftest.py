@@ -8,8 +8,7 @@ import pytest
 
 from dbanon import synth
 from dbanon.database import Database, open_database
-from dbanon.load import Columns, PlaceColumns
-from dbanon.server import Target, parse
+from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database, logins
 from tests.acceptance import commands
 
@@ -42,7 +41,7 @@ def city_template(
     """Name of a database with a loaded city and one verified run, to be cloned, and the run's id."""
     with cloned_database(dbanon_server, dbanon_template) as url:
         with open_database(url) as database:
-            database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+            database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
             database.load_requests(city_files[1], dataset="city", columns=["poi"])
             result = database.run("tp-aware", dataset="city", params={"k": 5}, seed=7)
             result.require_verified()
@@ -73,8 +72,8 @@ def city(dbanon_server: Target, city_template: tuple[str, int], city_files: tupl
     with cloned_database(dbanon_server, city_template[0]) as url:
         with open_database(url) as database:
             database.publish(city_template[1], "city_k5")
-            places = PlaceColumns(x="lon", y="lat", name="name")
-            database.load_sites(commands.sites(city_files[0]), dataset="city", columns=places)
+            places = {"x": "lon", "y": "lat", "name": "name"}
+            database.load_sites(commands.sites(city_files[0]), dataset="city", **places)
             result = database.run("sensitive-sites", dataset="city", params={"k": 4, "at": "2026-01-05T08:10:00Z"})
             database.publish(result.run_id, "city_sites", allow_overlap=True, reason="a test of files")
         yield url

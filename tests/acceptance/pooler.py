@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import psycopg
 
-from dbanon import server
+from dbanon.postgres import server
 
 _STARTUP, _SECURE = 196608, (80877103, 80877104)  # protocol 3.0; requests for SSL and GSS
 _TOLD = ("server_version", "client_encoding", "standard_conforming_strings", "integer_datetimes", "DateStyle")

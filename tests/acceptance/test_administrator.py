@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import _postgres, server
+from dbanon.postgres import programs, server
 from tests import wholeness
 from tests.acceptance import workers
 
@@ -42,7 +42,7 @@ class Psql:
     """A psql that stays open, as an administrator's does: what a block keeps with a variable the next ones have."""
 
     def __init__(self, url: str) -> None:
-        psql = _postgres.find_binaries().bindir / "psql"
+        psql = programs.find_binaries().bindir / "psql"
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
             [psql, "--no-psqlrc", url], stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True

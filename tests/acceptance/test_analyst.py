@@ -21,7 +21,7 @@ import pytest
 import shapely
 
 from dbanon.methods import METHODS
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance.analyst_places import SRID, Place
@@ -168,12 +168,7 @@ def test_every_algorithm_whose_runs_are_published_is_asked() -> None:
         (family, options[1] if options[0] == "--algorithm" else METHODS[family].algorithms[0].name)
         for family, *options in TOWN.runs.values()
     }
-    assert asked == {
-        (method.name, algorithm.name)
-        for method in METHODS.values()
-        for algorithm in method.algorithms
-        if not algorithm.comparison_only
-    }
+    assert asked == {(method.name, algorithm.name) for method in METHODS.values() for algorithm in method.algorithms}
 
 
 @every_release()
@@ -404,7 +399,7 @@ REFUSED = {
     "no column requests": "requests_inside('published.mob', {box}, {all})",
     "and nothing": "flows('published.tp', 'zones', 'nothing', {all})",
     "pg_class, with 0": "flows('published.tp', 'pg_catalog.pg_class', 'relname', {all})",
-    "A flow": "flows('published.sites_knn', 'zones', 'zone', {all})",
+    "A flow": "flows('published.sites_mk', 'zones', 'zone', {all})",
     "Got -1/0/0": "tile(-1, 0, 0, 'mob')",
     "Got 2/0/4": 'tile_query(2, 0, 4, \'{{"release": "mob"}}\')',
     "Got NULL/0/0": "tile(NULL, 0, 0, 'mob')",

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
-from dbanon.errors import ParameterError
 from tests.acceptance.commands import Done, call, finished, json_of, start
 from tests.acceptance.samples import GOOD, HEAD, SECRETS, fixes, parquet
 from tests.facts import refusal, refused

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon.commands import loading
+from dbanon.base.console import visible
+from dbanon.cli import loading
 from dbanon.database import open_database
-from dbanon.report import visible
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests import wholeness
 from tests.acceptance.commands import call, json_of

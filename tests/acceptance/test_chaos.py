@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbanon.database import open_database
-from dbanon.server import EmbeddedServer
+from dbanon.postgres.server import EmbeddedServer
 from tests.acceptance.chaos import Attempt
 
 pytestmark = pytest.mark.stress

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from typer.main import get_command
 
-from dbanon.commands._shared import app
+from dbanon.cli._shared import app
 from tests.acceptance.commands import call
 from tests.facts import names, refused
 
@@ -183,7 +183,8 @@ def test_help_names_every_command_in_its_section_and_starts_quickly(dbanon: Run)
     listed = [name for names in sections.values() for name in names]
     assert sorted(listed) == sorted(get_command(app).commands)
     slow = (
-        "import sys; import dbanon.cli; print(sorted({'numpy', 'numba', 'sqlalchemy', 'psycopg'} & set(sys.modules)))"
+        "import sys; import dbanon.cli.main; "
+        "print(sorted({'numpy', 'numba', 'sqlalchemy', 'psycopg'} & set(sys.modules)))"
     )
     loaded = subprocess.run([sys.executable, "-c", slow], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"

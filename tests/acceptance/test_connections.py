@@ -13,12 +13,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import _postgres, queue, reading, schema, synth
-from dbanon.connection import connect, one
+from dbanon import schema, synth
+from dbanon.base.errors import StoreError
 from dbanon.database import open_database
-from dbanon.errors import StoreError
-from dbanon.load import Columns
-from dbanon.server import EmbeddedServer
+from dbanon.postgres import programs
+from dbanon.postgres.connection import connect, one
+from dbanon.postgres.server import EmbeddedServer
+from dbanon.runs import queue, reading
 from dbanon.testing import database_url
 from tests import wholeness
 from tests.acceptance import workers
@@ -54,7 +55,7 @@ def city_server(own_server: EmbeddedServer, city_files: tuple[Path, Path]) -> Em
     """The same when its database holds the city."""
     schema.upgrade(own_server.url)
     with open_database(own_server.url) as database:
-        database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+        database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
     return own_server
 
 
@@ -149,7 +150,7 @@ class Standby(EmbeddedServer):
     def _create(self) -> None:
         building = self.home / "data.new"
         self._make_private(building)
-        program = _postgres.find_binaries(self.primary._major()).bindir / "pg_basebackup"
+        program = programs.find_binaries(self.primary._major()).bindir / "pg_basebackup"
         copy = [str(program), "-d", self.primary.url, "-D", str(building), "-c", "fast", "-R"]
         self._demand(self._run(copy), "pg_basebackup")
         building.rename(self.data)

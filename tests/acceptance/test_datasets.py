@@ -6,9 +6,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import server
+from dbanon.base.errors import ParameterError
 from dbanon.database import Database
-from dbanon.errors import ParameterError
+from dbanon.postgres import server
 from tests import wholeness
 from tests.acceptance.commands import call, json_of
 from tests.facts import named, names, refusal, refused

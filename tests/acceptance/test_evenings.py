@@ -6,8 +6,8 @@ from typing import Any
 import numba
 import pytest
 
-from dbanon import _compiling
 from dbanon.database import Database
+from dbanon.runs import compiling
 
 pytestmark = pytest.mark.db
 
@@ -62,8 +62,9 @@ def test_a_first_run_says_that_it_compiles_and_later_ones_do_not(
 
     def run() -> int:
         stages.clear()
-        database.run("tp-aware", dataset="city", params={"k": 5}, progress=lambda stage, *_: stages.append(stage))
-        return stages.count(_compiling.STAGE)
+        database.progress = lambda stage, *_: stages.append(stage)
+        database.run("tp-aware", dataset="city", params={"k": 5})
+        return stages.count(compiling.STAGE)
 
     assert run() == 0
     with monkeypatch.context() as patch:

@@ -17,20 +17,22 @@ import pyogrio
 import pytest
 import shapely
 
-from dbanon import _arrow, errors
+from dbanon.base import errors
 from dbanon.database import Database, open_database
-from dbanon.server import Target
+from dbanon.postgres import arrow
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, finished, heed, json_of, start
 from tests.facts import names, refusal, refused
 
 FIRST = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384));"
-LIMITED = f"{FIRST} from dbanon.cli import main; main(sys.argv[1:])"
+LIMITED = f"{FIRST} from dbanon.cli.main import main; main(sys.argv[1:])"
 MEASURED = """
 import atexit, sys
-from dbanon import _memory, cli
-atexit.register(lambda: print(_memory.peak_mb()))
-cli.main(sys.argv[1:])"""
+from dbanon.base import memory
+from dbanon.cli.main import main
+atexit.register(lambda: print(memory.peak_mb()))
+main(sys.argv[1:])"""
 SLOW = ("--where", "pg_sleep(0.05) IS NOT NULL")
 LARGE = """
     CREATE TABLE dbanon.release_999 AS SELECT i AS cloak_id, i / 30 AS record_id, (i % 30)::integer AS seq,
@@ -229,7 +231,7 @@ def test_without_room_what_was_there_stays_and_nothing_half_is_left(anna: str, t
 def test_an_error_of_the_server_amid_the_rows_is_reported_as_such(
     analyst: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    monkeypatch.setattr(_arrow, "_BATCH", 20_000)
+    monkeypatch.setattr(arrow, "_BATCH", 20_000)
     with refusal(errors.ParameterError, "22012"):
         analyst.export("city_k5", tmp_path / f"release{suffix}", where="1 / (cloak_id - 800) <> 1")
     assert list(tmp_path.iterdir()) == []
@@ -240,7 +242,10 @@ def test_an_error_of_the_server_amid_the_rows_is_reported_as_such(
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("batch", [20_000, 1 << 22])
 def test_an_interrupted_export_leaves_nothing(anna: str, city: str, tmp_path: Path, suffix: str, batch: int) -> None:
-    program = f"from dbanon import _arrow, cli; import sys; _arrow._BATCH = {batch}; cli.main(sys.argv[1:])"
+    program = (
+        "import sys; from dbanon.cli.main import main; from dbanon.postgres import arrow; "
+        f"arrow._BATCH = {batch}; main(sys.argv[1:])"
+    )
     words = ["--dsn", anna, "export", "city_k5", str(tmp_path / f"release{suffix}"), *SLOW]
     process = subprocess.Popen(
         [sys.executable, "-c", program, *words],

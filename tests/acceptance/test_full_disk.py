@@ -16,8 +16,7 @@ import pytest
 
 from dbanon import schema, synth
 from dbanon.database import open_database
-from dbanon.load import Columns
-from dbanon.server import EmbeddedServer
+from dbanon.postgres.server import EmbeddedServer
 from dbanon.testing import database_url
 from tests import wholeness
 from tests.acceptance.commands import call, later
@@ -112,7 +111,7 @@ def own_server(directory: Path, city_files: tuple[Path, Path]) -> Iterator[Embed
     try:
         schema.upgrade(server.start().url)
         with open_database(server.url) as database:
-            database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+            database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
             database.load_requests(city_files[1], dataset="city", columns=["poi"])
             database.run("tp-aware", dataset="city", params={"k": 5}).require_verified()
         yield server

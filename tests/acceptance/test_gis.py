@@ -10,7 +10,7 @@ import psycopg
 import pyogrio
 import pytest
 
-from dbanon.server import parse
+from dbanon.postgres.server import parse
 from tests.acceptance.commands import call
 from tests.pages import ROOT
 

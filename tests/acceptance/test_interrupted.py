@@ -18,10 +18,9 @@ import psycopg
 import pytest
 
 from dbanon import synth
-from dbanon._background import in_background
+from dbanon.base.background import in_background
 from dbanon.database import open_database
-from dbanon.load import Columns
-from dbanon.server import EmbeddedServer
+from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance.commands import SIGNALS, STAGES, Done, call, finished, held_up, json_of, start, waiting
 from tests.facts import names, refused
@@ -176,7 +175,7 @@ def own_server(city_files: tuple[Path, Path]) -> Iterator[EmbeddedServer]:
     server = EmbeddedServer(directory / "home", settings={"fsync": "off", "full_page_writes": "off"})
     try:
         with open_database(prepared(server)) as database:
-            database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+            database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
             database.load_requests(city_files[1], dataset="city", columns=["poi"])
             database.run("tp-aware", dataset="city", params={"k": 5}).require_verified()
         yield server

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon.server import Target, parse
+from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call
 from tests.facts import names, refused
@@ -145,14 +145,6 @@ def test_a_tampered_run_is_refused(database: str, change: str, number: int, clau
     assert re.search(rf"^{clause} +BROKEN", told.stdout, re.MULTILINE)
 
 
-@pytest.mark.parametrize("algorithm", ["static", "w4m"])
-def test_what_is_there_for_comparison_is_measured_and_refused(database: str, algorithm: str) -> None:
-    ended = call(database, "run", "kte", "--dataset", "phones", "--algorithm", algorithm, "--json")
-    told = json.loads(ended.stdout.splitlines()[0])
-    assert (ended.code, told["status"]) == (5, "refused")
-    assert told["metrics"]["samples"] > 0
-
-
 @pytest.mark.many
 @pytest.mark.parametrize(
     ("options", "code", "facts"),
@@ -163,6 +155,7 @@ def test_what_is_there_for_comparison_is_measured_and_refused(database: str, alg
         (("--algorithm", "k-merge", "-p", "tau_s=600"), 2, ("tau_s", "kte-hide")),
         (("-p", "until=2026-01-05T08:00:30Z"), 2, ("until", "grid_s")),
         (("-p", "since=2026-01-06T08:00:00Z"), 4, ("since", "until", 2)),
+        (("--algorithm", "glove"), 2, ("glove", "kte-hide", "k-merge")),
     ],
     ids=lambda value: (
         " ".join(value) if isinstance(value, tuple) and value and value[0] in ("-p", "--algorithm") else ""
@@ -188,7 +181,6 @@ ODD = {
     "all with one sample": ("".join(rows_of(subject, [600]) for subject in ALIKE), (), 30),
     "a subject with samples in one epoch alone": (CROWD + rows_of("odd", range(0, 1800, 60)), (), 30),
     "a burst in a slot": (CROWD + BURST + rows_of("burst", OFTEN[1:]), (), 31),
-    "k greater than a cluster": (CROWD, ("-p", "clusters=15"), 30),
     "a day with no data": (CROWD + "".join(rows_of(one, (at + 2 * 86_400 for at in OFTEN)) for one in ALIKE), (), 30),
     "tau longer than the data": (CROWD, ("-p", "tau_s=172800", "-p", "leak_s=86400"), 30),
 }  # fmt: skip

@@ -17,7 +17,7 @@ import shapely
 
 from dbanon.database import open_database
 from dbanon.load import _gis
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, finished, json_of, start
 from tests.facts import refused

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, database_url
 from tests.acceptance import workers
 from tests.acceptance.commands import call, later, sites

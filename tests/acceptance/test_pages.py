@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dbanon import errors, testing
+from dbanon import testing
+from dbanon.base import errors
 from dbanon.database import Database
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from tests import pages
 
 pytestmark = pytest.mark.db

@@ -10,7 +10,6 @@ import pyarrow.csv as pacsv
 import pytest
 
 from dbanon.database import Database, open_database
-from dbanon.load import Columns, PlaceColumns
 
 from .conftest import REAL_DATA
 
@@ -19,7 +18,7 @@ PICK_UPS = REAL_DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
 HEALTH_CARE = REAL_DATA / "sf_pois" / "sf_health_care_facilities.csv"
 COMMUNITY = REAL_DATA / "sf_pois" / "bayarea_osm_religion_community_events.csv.gz"
 CITY = (-122.53, 37.59, -122.35, 37.84)
-NAMED = PlaceColumns(x="lon", y="lat", name="name")
+NAMED = {"x": "lon", "y": "lat", "name": "name"}
 K = 20
 
 
@@ -28,8 +27,8 @@ def load_pick_ups(database: Database, folder: Path) -> int:
     events = pacsv.read_csv(PICK_UPS)
     sample = events.filter(pc.equal(events["event"], "P")).take(pa.array(range(0, 463_905, 8)))
     pacsv.write_csv(sample, folder / "pickups.csv")
-    columns = Columns(subject="-", time="t", x="lon", y="lat")
-    loaded = database.load_trajectories([folder / "pickups.csv"], dataset="taxi", columns=columns, bbox=CITY)
+    columns = {"subject": "-", "time": "t", "x": "lon", "y": "lat"}
+    loaded = database.load_trajectories([folder / "pickups.csv"], dataset="taxi", **columns, bbox=CITY)
     assert loaded.read == 57_989
     assert set(loaded.quarantined) == {"outside-bbox"}
     return loaded.kept
@@ -37,12 +36,12 @@ def load_pick_ups(database: Database, folder: Path) -> int:
 
 def load_sites(database: Database, folder: Path) -> int:
     """Load the clinics and hospitals, then the places of worship; how many sites that makes."""
-    clinics = database.load_sites(HEALTH_CARE, dataset="taxi", columns=NAMED)
+    clinics = database.load_sites(HEALTH_CARE, dataset="taxi", **NAMED)
     assert clinics.read == 78
     places = pacsv.read_csv(COMMUNITY)
     worship = pc.and_(pc.equal(places["group"], "religion"), pc.equal(places["county"], "san_francisco"))
     pacsv.write_csv(places.filter(worship).select(["name", "lon", "lat"]), folder / "worship.csv")
-    churches = database.load_sites(folder / "worship.csv", dataset="taxi", columns=NAMED)
+    churches = database.load_sites(folder / "worship.csv", dataset="taxi", **NAMED)
     assert churches.read == 475
     return clinics.kept + churches.kept
 

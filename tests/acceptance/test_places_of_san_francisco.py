@@ -10,7 +10,6 @@ import pyarrow.csv as pacsv
 import pytest
 
 from dbanon.database import open_database
-from dbanon.load import Columns, PlaceColumns
 
 from .conftest import REAL_DATA
 
@@ -27,19 +26,19 @@ def test_towers_become_cells_that_tile_the_city_and_shops_lie_in_them(
     database: str, connection: psycopg.Connection
 ) -> None:
     with open_database(database) as opened:
-        cabs = Columns(subject="cab_id", time="t", x="lon", y="lat")
+        cabs = {"subject": "cab_id", "time": "t", "x": "lon", "y": "lat"}
         options = {"subject_per_day": True, "tz": "America/Los_Angeles", "drop_outliers": True}
-        loaded = opened.load_trajectories([CABS], dataset="sf", columns=cabs, **options)
+        loaded = opened.load_trajectories([CABS], dataset="sf", **cabs, **options)
         assert (loaded.subjects, loaded.days) == (500, 500)
         begun = time.monotonic()
-        towers = opened.load_stations(TOWERS, dataset="sf", columns=PlaceColumns(x="lon", y="lat", name="cell"))
+        towers = opened.load_stations(TOWERS, dataset="sf", x="lon", y="lat", name="cell")
         print(f"{towers.kept} cells of {towers.read} towers in {time.monotonic() - begun:.1f} s")
         assert set(towers.quarantined) <= {"duplicate-station"}
         assert towers.kept + sum(towers.quarantined.values()) == towers.read
         assert any("in no cell" in notice for notice in towers.notices)
-        amenities = opened.load_pois(AMENITIES, dataset="sf", columns=PlaceColumns(x="lon", y="lat", name="category"))
-        food = PlaceColumns(x="longitude", y="latitude", name="TaxCode")
-        shops = opened.load_pois(FOOD, dataset="sf", columns=food)
+        amenities = opened.load_pois(AMENITIES, dataset="sf", x="lon", y="lat", category="category")
+        food = {"x": "longitude", "y": "latitude", "category": "TaxCode"}
+        shops = opened.load_pois(FOOD, dataset="sf", **food)
     for report in (amenities, shops):
         assert report.kept + sum(report.quarantined.values()) == report.read
         assert report.kept > 0.5 * report.read
@@ -68,7 +67,7 @@ def test_crossings_of_oldenburg_may_be_stations(database: str, tmp_path: Path) -
     with open_database(database) as opened:
         opened.load_trajectories([tmp_path / "fixes.csv.gz"], dataset="ol", srid=32632, **plane)
         begun = time.monotonic()
-        made = opened.load_stations(tmp_path / "nodes.csv", dataset="ol", columns=PlaceColumns(name="id"), **plane)
+        made = opened.load_stations(tmp_path / "nodes.csv", dataset="ol", name="id", **plane)
         print(f"{made.kept} cells of {made.read} crossings in {time.monotonic() - begun:.1f} s")
     assert made.read == len(lines)
     assert made.kept + made.quarantined.get("duplicate-station", 0) == made.read

@@ -5,8 +5,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon.connection import connect_to_hold
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
+from dbanon.postgres.connection import connect_to_hold
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, json_of, later

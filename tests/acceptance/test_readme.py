@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import psycopg
 import pytest
 
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests import pages
 from tests.acceptance import workers

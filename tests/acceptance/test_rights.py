@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import server
+from dbanon.postgres import server
 from tests import wholeness
 from tests.acceptance.commands import call, later
 from tests.facts import refused

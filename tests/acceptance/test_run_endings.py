@@ -11,11 +11,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon import attacks, methods, queue, reading, releases, runs, server, writing
+from dbanon import attacks, methods, releases
 from dbanon.attacks import tp_aware
-from dbanon.connection import connect_to_hold
+from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed
 from dbanon.database import Database, open_database
-from dbanon.errors import DataError, ParameterError, StoreError, VerificationFailed
+from dbanon.postgres import server
+from dbanon.postgres.connection import connect_to_hold
+from dbanon.runs import queue, reading, stored, writing
 from tests.facts import names, refusal
 
 from .commands import call
@@ -160,7 +162,7 @@ def test_a_run_interrupted_again_while_it_is_cancelled_is_cancelled(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, _ = verified_city
-    delete, told = runs.delete_rows, []
+    delete, told = stored.delete_rows, []
 
     def interrupted_once(connection: psycopg.Connection, run_id: int) -> None:
         told.append(run_id)
@@ -171,7 +173,7 @@ def test_a_run_interrupted_again_while_it_is_cancelled_is_cancelled(
     def cancelled(*_: object) -> object:
         raise psycopg.errors.QueryCanceled
 
-    monkeypatch.setattr(runs, "delete_rows", interrupted_once)
+    monkeypatch.setattr(stored, "delete_rows", interrupted_once)
     monkeypatch.setattr(reading.Reader, "evidence", cancelled)
     with pytest.raises(KeyboardInterrupt):
         database.run("tp-aware", dataset="city")

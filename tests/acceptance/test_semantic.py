@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon.server import Target, parse
+from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, json_of
 from tests.facts import refused
@@ -107,18 +107,21 @@ TAMPERINGS = {
            FROM dbanon.cell c WHERE r.run_id = 1 AND r.region_no = 1 AND c.cell_id = r.cells[1]""",
         "closeness",
     ),
-    "a group of one": ("DELETE FROM dbanon.membership WHERE run_id = 1 AND record_id = 1 AND trajectory_id IN ("
-                       "SELECT min(trajectory_id) FROM dbanon.membership WHERE run_id = 1 AND record_id = 1)", "crowd"),
+    "a group of one": (
+        "DELETE FROM dbanon.membership WHERE run_id = 1 AND record_id = 1 AND trajectory_id IN ("
+        "SELECT min(trajectory_id) FROM dbanon.membership WHERE run_id = 1 AND record_id = 1)",
+        "members",
+    ),
     "groups of one fewer than k": (
         "UPDATE dbanon.run SET params = jsonb_set(params, '{k}', to_jsonb("
         "(SELECT min(crowd) + 1 FROM dbanon.region WHERE run_id = 1)))",
-        "crowd",
+        "size",
     ),
     "a crowd too large": ("UPDATE dbanon.region SET crowd = crowd + 1 WHERE run_id = 1 AND region_no = 1", "crowd"),
     "a fix outside": (
         """UPDATE dbanon.trajectory t SET path = ST_Translate(t.path, 300, 0)
            FROM dbanon.membership m WHERE m.run_id = 1 AND m.record_id = 1 AND m.trajectory_id = t.trajectory_id""",
-        "masking",
+        "covers",
     ),
     "points of interest gone": (
         "DELETE FROM dbanon.poi p USING dbanon.region r WHERE r.run_id = 1 AND r.region_no = 1"
@@ -132,7 +135,7 @@ TAMPERINGS = {
     ),
     "a reason": (
         """UPDATE dbanon.run SET suppressed = jsonb_set(suppressed, '{fixes,coarse}', '3') WHERE run_id = 1""",
-        "suppressed",
+        "left-out",
     ),
 }  # fmt: skip
 

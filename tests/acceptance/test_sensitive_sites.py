@@ -9,7 +9,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon.server import Target, parse
+from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, json_of
 from tests.facts import refused
@@ -97,10 +97,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "bk": (),
     "bk as in the paper": ("-p", "improve=off"),
     "mk": ("--algorithm", "mk"),
-    "knn": ("--algorithm", "knn"),
-    "bk on a coarse curve": ("-p", "curve_order=3"),
     "bk with guards": ("-p", "guard_m=60", "-p", "guard_inside=on"),
-    "knn with guards": ("--algorithm", "knn", "-p", "guard_m=60", "-p", "guard_inside=on"),
+    "mk with guards": ("--algorithm", "mk", "-p", "guard_m=60", "-p", "guard_inside=on"),
 }
 
 
@@ -199,21 +197,6 @@ def test_the_order_of_a_release_tells_nothing_and_is_drawn_anew_for_each(databas
     assert len({tuple(told[np.argsort(told[:, 1]), 0]) for told in orders}) == 2
 
 
-# ---- what is never published -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("told", ["secure", "2-by-2"])
-def test_local_is_refused_and_never_published(database: str, told: str) -> None:
-    local = ("--algorithm", "local", "-p", f"local_format={told}")
-    unpublished = run(database, "people", *local, "--publish", "v")
-    refused(unpublished, 2, "guarantee", "local")
-    refused(run(database, "people", *local), 5, "sensitive-sites", "[promise]", "[one-row]", "comparison")
-    again = call(database, "publish", "2", "v")
-    refused(again, 5, "guarantee of sensitive-sites", "run 2", "local")
-    with psycopg.connect(database) as owner:
-        assert owner.execute("SELECT count(*) FROM dbanon.release").fetchone() == (0,)
-
-
 # The cells of a member, as they would be published; somebody in the smallest rectangle; the rectangles that would miss
 # their site if they were drawn around their users alone.
 CELLS = """(SELECT ST_Reverse(ST_MakeEnvelope(floor(f.x), floor(f.y), floor(f.x) + 1, floor(f.y) + 1, d.srid))
@@ -237,7 +220,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
                 extra = CASE WHEN c.record_id = o.record_id THEN NULL ELSE c.extra END,
                 region = CASE WHEN c.record_id = o.record_id THEN {CELLS_OF_C} ELSE c.region END
             FROM left_out o WHERE c.run_id = 1 AND c.region = o.region""",
-        "crowd-size",
+        "size",
     ),
     "a shared user": (
         f"""WITH shared AS (
@@ -251,7 +234,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
                 FROM shared s WHERE c.run_id = 1 AND c.record_id = s.record_id)
             INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
             SELECT 1, new, 1, period, region, crowd, 1, extra FROM shared""",
-        "one-row",
+        "members",
     ),
     "a rectangle that misses its site": (
         f"""UPDATE dbanon.cloak c SET region = r.tight FROM {AROUND_USERS} r
@@ -267,13 +250,13 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
             INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
             SELECT 1, shown.record_id, m.trajectory_id
             FROM shown, dbanon.membership m WHERE m.run_id = 1 AND m.record_id = {ONE_OF_K}""",
-        "one-row",
+        "members",
     ),
     "a member's exact location beside its cloak, of nobody": (
         f"""INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)
             SELECT 1, (SELECT max(record_id) + 1 FROM dbanon.cloak WHERE run_id = 1), 1, c.period, {CELLS_OF_C}, 1, 1
             FROM dbanon.cloak c WHERE c.run_id = 1 AND c.record_id = {ONE_OF_K}""",
-        "one-row",
+        "members",
     ),
     "a user on a site left exact": (
         f"""UPDATE dbanon.cloak c SET region = {CELLS_OF_C}, crowd = 1, extra = NULL
@@ -286,12 +269,12 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         f"""UPDATE dbanon.cloak SET region = ST_Reverse(ST_MakeEnvelope(
                 ST_XMin(region) + 1, ST_YMin(region), ST_XMax(region), ST_YMax(region), ST_SRID(region)))
             WHERE run_id = 1 AND region = {SMALLEST}""",
-        "masking",
+        "covers",
     ),
     "one of k in a region a cell larger": (
         f"""UPDATE dbanon.cloak SET region = ST_Reverse(ST_Envelope(ST_Expand(region, 1)))
             WHERE run_id = 1 AND record_id = {ONE_OF_K}""",
-        "crowd-size",
+        "size",
     ),
     "one of k at another time": (
         f"""UPDATE dbanon.cloak SET period = tstzrange(lower(period), upper(period) + interval '1 second')
@@ -304,28 +287,28 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
     ),
     "an exact place said to be cloaked": (
         f"""UPDATE dbanon.cloak SET extra = '{{"cloaked": true}}' WHERE run_id = 1 AND record_id = {EXACT}""",
-        "crowd-size",
+        "size",
     ),
     "a crowd overstated": (
         f"UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE run_id = 1 AND region = {SMALLEST}",
-        "crowd-count",
+        "crowd",
     ),
     "a row that stands for two": (
         f"UPDATE dbanon.cloak SET subjects = 2 WHERE run_id = 1 AND record_id = {ONE_OF_K}",
-        "crowd-count",
+        "crowd",
     ),
     "a user removed": (
         f"""WITH gone AS (DELETE FROM dbanon.cloak WHERE run_id = 1 AND record_id = {EXACT})
             DELETE FROM dbanon.membership WHERE run_id = 1 AND record_id = {EXACT}""",
-        "completeness",
+        "complete",
     ),
     "a column of somebody's own": (
         f"""UPDATE dbanon.cloak SET extra = '{{"clinic": true}}' WHERE run_id = 1 AND record_id = {EXACT}""",
-        "no-other-columns",
+        "columns",
     ),
     "a region that is no rectangle": (
         f"UPDATE dbanon.cloak SET region = ST_Buffer(region, 1) WHERE run_id = 1 AND record_id = {EXACT}",
-        "rectangle",
+        "region",
     ),
     "a guard promised after the run": (
         """UPDATE dbanon.run SET params = params || '{"guard_m": 300}' WHERE run_id = 1""",
@@ -333,29 +316,29 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
     ),
     "k raised above what was computed": (
         """UPDATE dbanon.run SET params = params || '{"k": 6}' WHERE run_id = 1""",
-        "crowd-size",
+        "size",
     ),
     "somebody counted as absent": (
         """UPDATE dbanon.run SET suppressed = '{"subjects": {"absent_at_instant": 1}}' WHERE run_id = 1""",
-        "suppressed",
+        "left-out",
     ),
     "a user who moved after the run": (
         f"""UPDATE dbanon.trajectory SET path = ST_Translate(path, 5000, 0) WHERE trajectory_id =
             (SELECT trajectory_id FROM dbanon.membership WHERE run_id = 1 AND record_id = {ONE_OF_K})""",
-        "masking",
+        "covers",
     ),
     "one of k marked by the order of corners": (
         f"UPDATE dbanon.cloak SET region = ST_Reverse(region) WHERE run_id = 1 AND record_id = {ONE_OF_K}",
-        "rectangle",
+        "region",
     ),
     "somebody exact marked by the order of corners": (
         f"UPDATE dbanon.cloak SET region = ST_Reverse(region) WHERE run_id = 1 AND record_id = {EXACT}",
-        "rectangle",
+        "region",
     ),
     "one of k marked by the last bits of a side": (
         f"""UPDATE dbanon.cloak SET region = ST_Reverse(ST_MakeEnvelope(ST_XMin(region) - 1e-7, ST_YMin(region),
                 ST_XMax(region), ST_YMax(region), ST_SRID(region))) WHERE run_id = 1 AND record_id = {ONE_OF_K}""",
-        "rectangle",
+        "region",
     ),
     "a site that moved after the run": (
         "UPDATE dbanon.site SET geom = ST_Translate(geom, 5000, 0) WHERE dataset_id = 1 AND name = 'outside'",
@@ -398,9 +381,7 @@ def test_a_site_added_after_the_verification_makes_publish_refuse(
 
 INFEASIBLE = {
     "bk": ("bk", 29, ("bk", "k = 29", "9 sites", 261, 259)),
-    "knn": ("knn", 29, ("knn", "k = 29", "9 sites", 261, 259)),
     "mk": ("mk", 27, ("mk", "k = 27", "9 sites", "8 of 259 users")),
-    "local": ("local", 260, ("local", "k = 260", "9 sites", 0, "259 users")),
 }
 
 
@@ -418,7 +399,7 @@ def test_too_few_users_are_one_sentence_and_exit_code_4(database: str, case: str
 
 
 def test_as_many_users_as_needed_are_enough_and_mk_does_with_fewer_than_2k_minus_1_a_site(database: str) -> None:
-    for algorithm, k in (("bk", 28), ("knn", 28), ("mk", 20)):
+    for algorithm, k in (("bk", 28), ("mk", 20)):
         told = json_of(done(run(database, "people", "--algorithm", algorithm, "--json", k=k)))
         assert told["status"] == "verified"
         assert told["metrics"]["users"] < 9 * (2 * k - 1)
@@ -436,13 +417,11 @@ BAD = {
         ("'guard_m'", ">= 0", -1),
     ),
     "half a switch": (("-p", "guard_inside=perhaps"), ("'guard_inside'", "on or off", "'perhaps'")),
-    "a curve of no order": (("-p", "curve_order=0"), ("'curve_order'", ">= 1", 0)),
     "an instant in words": (("-p", "at=noon"), ("'at'", "ISO 8601", "'noon'")),
     "another algorithm": (
         ("--algorithm", "kk"),
-        ("'kk'", "'bk', 'knn', 'local', 'mk'"),
+        ("'kk'", "'bk', 'mk'"),
     ),
-    "another format": (("-p", "local_format=open"), ("'local_format'", "secure", "2-by-2", "'open'")),
 }
 
 
@@ -465,7 +444,7 @@ ODD: dict[str, tuple[list[tuple[float, float]], list[tuple[float, float]]]] = {
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("algorithm", ["bk", "mk", "knn"])
+@pytest.mark.parametrize("algorithm", ["bk", "mk"])
 @pytest.mark.parametrize("case", ODD)
 def test_odd_places_are_published_and_safe(
     database: str, tmp_path: Path, login: Callable[[str], str], case: str, algorithm: str

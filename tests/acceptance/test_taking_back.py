@@ -5,9 +5,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from dbanon import server
+from dbanon.base.errors import ParameterError
 from dbanon.database import Database
-from dbanon.errors import ParameterError
+from dbanon.postgres import server
 from tests.acceptance.commands import call, json_of
 from tests.facts import named, names, refusal, refused
 
@@ -37,14 +37,14 @@ def test_a_card_of_a_real_run_has_the_attack_clause_by_clause(published: str) ->
     attack = told["attack"]
     assert isinstance(attack, dict)
     assert attack["passed"] is True
-    assert {"crowd-size", "masking", "suppressed"} <= {clause["name"] for clause in attack["clauses"]}
+    assert {"size", "covers", "left-out"} <= {clause["name"] for clause in attack["clauses"]}
     assert all(clause["passed"] and clause["violations"] == 0 for clause in attack["clauses"])
     left_out = told["left_out"]
     assert isinstance(left_out, dict)
     by_hour = sum(n for hour in left_out["by_hour"] for n in hour["left_out"].values())
     assert by_hour == sum(left_out["in_all"]["subjects"].values()) == attack["figures"]["suppressed"]
     text = call(published, "card", "city_k5").stdout
-    assert "masking" in text
+    assert "covers" in text
     names(" ".join(text.split()), "promise:", "at least k subjects")
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from dbanon.connection import connect
+from dbanon.base.errors import VerificationFailed
 from dbanon.database import Database
-from dbanon.errors import VerificationFailed
+from dbanon.postgres.connection import connect
 
 pytestmark = pytest.mark.db
 
@@ -18,24 +18,24 @@ TAMPERINGS = {
     "a cloak moved by a cell past a member": (
         f"""UPDATE dbanon.cloak SET region = public.ST_Translate(region, 1, 0)
             WHERE run_id = %(run)s AND seq = 3 AND record_id = ({SMALLEST})""",
-        "masking",
+        "covers",
     ),
     "a member dropped": (
         f"""DELETE FROM dbanon.membership m WHERE run_id = %(run)s AND record_id = ({SMALLEST})
             AND trajectory_id = (SELECT min(trajectory_id) FROM dbanon.membership o
                                  WHERE o.run_id = m.run_id AND o.record_id = m.record_id)""",
-        "crowd-size",
+        "size",
     ),
     "a member given to a second bundle": (
         """INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
            SELECT run_id, (SELECT max(record_id) FROM dbanon.membership WHERE run_id = %(run)s), trajectory_id
            FROM dbanon.membership WHERE run_id = %(run)s AND record_id = 1 LIMIT 1""",
-        "one-bundle one-group",
+        "once one-group",
     ),
     "a row that stands for one more": (
         """UPDATE dbanon.cloak SET subjects = subjects + 1, crowd = crowd + 1
            WHERE run_id = %(run)s AND record_id = 1 AND seq = 1""",
-        "crowd-count subjects-sum",
+        "crowd subjects-sum",
     ),
     "two requests swapped": (
         """WITH pair AS (SELECT a.record_id AS one, b.record_id AS other, a.seq AS one_seq, b.seq AS other_seq,
@@ -60,34 +60,34 @@ TAMPERINGS = {
     "a period shortened": (
         """UPDATE dbanon.cloak SET period = tstzrange(lower(period), upper(period) - interval '1 second')
            WHERE run_id = %(run)s AND record_id = 1 AND seq = 1""",
-        "window-shape",
+        "period",
     ),
     "a row removed": (
         "DELETE FROM dbanon.cloak WHERE run_id = %(run)s AND record_id = 1 AND seq = 2",
-        "window-shape",
+        "period",
     ),
     "a whole bundle removed": (
         """WITH gone AS (DELETE FROM dbanon.cloak WHERE run_id = %(run)s AND record_id = 1)
            DELETE FROM dbanon.membership WHERE run_id = %(run)s AND record_id = 1""",
-        "completeness",
+        "complete",
     ),
     "a crowd overstated": (
         "UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE run_id = %(run)s AND record_id = 1 AND seq = 1",
-        "crowd-count",
+        "crowd",
     ),
     "a column of somebody's own": (
         """UPDATE dbanon.cloak SET extra = coalesce(extra, '{}') || '{"subject": "p1"}'
            WHERE run_id = %(run)s AND record_id = 1 AND seq = 1""",
-        "no-other-columns",
+        "columns",
     ),
     "a trajectory changed after the run": (
         """UPDATE dbanon.trajectory SET path = public.ST_Translate(path, 5000, 0)
            WHERE trajectory_id = (SELECT min(trajectory_id) FROM dbanon.membership WHERE run_id = %(run)s)""",
-        "masking",
+        "covers",
     ),
     "k raised above what was computed": (
         """UPDATE dbanon.run SET params = params || '{"k": 50}' WHERE run_id = %(run)s""",
-        "crowd-size",
+        "size",
     ),
 }
 

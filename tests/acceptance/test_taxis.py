@@ -12,8 +12,7 @@ import psycopg
 import pytest
 
 from dbanon.database import Database, open_database
-from dbanon.load import Columns
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests import pages
 from tests.acceptance import analyst_truth as truths
@@ -29,8 +28,8 @@ PICK_UPS = REAL_DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
 @pytest.fixture
 def taxis(database: str) -> Iterator[Database]:
     with open_database(database) as opened:
-        columns = Columns(subject="cab_id", time="t", x="lon", y="lat")
-        loaded = opened.load_trajectories([CABS], dataset="taxi", columns=columns, drop_outliers=True)
+        columns = {"subject": "cab_id", "time": "t", "x": "lon", "y": "lat"}
+        loaded = opened.load_trajectories([CABS], dataset="taxi", **columns, drop_outliers=True)
         assert (loaded.read, loaded.quarantined, loaded.far) == (484_789, {"far-position": 3}, {})
         opened.load_requests(PICK_UPS, dataset="taxi", subject="cab_id", time="t", columns=["event"])
         yield opened

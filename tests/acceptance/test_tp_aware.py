@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from dbanon.methods import METHODS
-from dbanon.server import Target, parse
+from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import call
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import _postgres, server
+from dbanon.postgres import programs, server
+from dbanon.postgres.server import Target
 from dbanon.schema import EXPECTED_REVISION
-from dbanon.server import Target
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, later
 from tests.facts import refused
@@ -43,7 +43,7 @@ def without_postgis(place: Path) -> Path:
         done = subprocess.run([str(bindir / "pg_config"), what], capture_output=True, text=True, check=True, cwd="/")
         return Path(done.stdout.strip())
 
-    bindir = _postgres.find_binaries().bindir
+    bindir = programs.find_binaries().bindir
     share, libraries = asked("--sharedir"), asked("--pkglibdir")
 
     def below(path: Path) -> Path:
@@ -70,7 +70,7 @@ def bare_programs() -> Iterator[Path]:
 @pytest.fixture
 def only_bare_programs(bare_programs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """This machine as if its only PostgreSQL had no PostGIS; a short directory for a server."""
-    monkeypatch.setattr(_postgres, "_candidate_directories", lambda: iter([bare_programs]))
+    monkeypatch.setattr(programs, "_candidate_directories", lambda: iter([bare_programs]))
     return bare_programs
 
 
@@ -78,7 +78,7 @@ def only_bare_programs(bare_programs: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_upgrading_a_server_without_postgis_says_what_to_install(
     only_bare_programs: Path, monkeypatch: pytest.MonkeyPatch, city_files: tuple[Path, Path]
 ) -> None:
-    (found,) = _postgres.installations()
+    (found,) = programs.installations()
     monkeypatch.setattr(server, "find_binaries", lambda major=None: found)
     directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
     directory.chmod(0o711)

@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database
 from tests import wholeness
 from tests.acceptance.commands import call, sites

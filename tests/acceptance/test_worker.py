@@ -12,9 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import server
 from dbanon import worker as processes
 from dbanon.database import open_database
+from dbanon.postgres import server
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, finished, json_of, start, waiting
@@ -286,7 +286,7 @@ def test_a_verification_is_done_by_a_worker(city_url: str, city: psycopg.Connect
     with workers.up(city_url, log) as worker:
         city.execute("SELECT dbanon.verify_run(1)")
         until(lambda: told(city, 1) == ("refused",), 30, worker)
-    assert "[crowd-count]" in str(told(city, 1, "error")[0])
+    assert "[crowd]" in str(told(city, 1, "error")[0])
 
 
 def test_what_is_wrong_with_a_run_is_its_error_and_the_worker_goes_on(
@@ -418,8 +418,10 @@ def test_an_interruption_in_the_middle_of_a_statement_still_cancels_the_run(
         raise KeyboardInterrupt
 
     run_id = submitted(city)
-    with open_database(city_url) as database, pytest.raises(KeyboardInterrupt):
-        database.wait(run_id, progress=interrupt)
+    with open_database(city_url) as database:
+        database.progress = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            database.wait(run_id)
     assert told(city, run_id) == ("cancelled",)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dbanon.attacks import Evidence, attacker, once
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
-from dbanon.trajectory import Cells, QuasiIdentifiers, Requests, Sites, Trajectories
+from dbanon.base.trajectory import Cells, QuasiIdentifiers, Requests, Sites, Trajectories
 from tests.unit.site_evidence import joined
 
 CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')

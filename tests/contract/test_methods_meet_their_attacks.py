@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dbanon.errors import InfeasibleError
+from dbanon.base.errors import InfeasibleError
+from dbanon.base.trajectory import Cells, Requests, Sites, Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import Cells, Requests, Sites, Trajectories
 from tests.contract.evidence import CONTENTS, verified
 
 
@@ -49,7 +49,7 @@ def test_the_tp_aware_adversary_finds_nothing_to_object_to(cases, algorithm, ali
         step = rng.choice([60, 120, 300])
         params = family.parse({
             "k": rng.randint(2, 4), "step_s": step, "instants": rng.randint(1, 4), "align": align, "cloak": cloak,
-            "max_gap_s": rng.choice([0, 60, 300]), "start": rng.choice([None, "0", "-120"]),
+            "max_gap_s": rng.choice([0, 60, 300]), "start": rng.choice([None, 0, -120]),
             "min_cloak_m": rng.choice([None, 3, 1.1, 50]),
         })  # fmt: skip
         try:
@@ -102,26 +102,33 @@ def places_of(rng, data, spots):
     )  # fmt: skip
 
 
-def around_sites(rng, algorithm, *, at, **params):
-    """Run an algorithm on a random town; its cloaks and the verdict on them, None where there are too few users."""
+def around_sites(rng, algorithm, *, at, known=None, **params):
+    """Run an algorithm on a random town; its cloaks and the verdict on them, None where there are too few users.
+
+    `known` names the algorithm as which it is attacked, where the registry does not know it.
+    """
     data, places = crowded(rng, at=at)
-    slot = str(rng.randrange(0, 1200, data.grid_s)) if at else None
+    slot = rng.randrange(0, 1200, data.grid_s) if at else None
     family = METHODS["sensitive-sites"]
-    params = family.parse({"k": rng.randint(2, 5), "at": slot, **params}, algorithm)
+    params = family.parse({"k": rng.randint(2, 5), "at": slot, **params}, known or algorithm)
     try:
         cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(0), sites=places)
     except InfeasibleError:
         return None
-    return cloaks, verified(family, algorithm, params, data, cloaks, given={"sites": places})
+    return cloaks, verified(family, known or algorithm, params, data, cloaks, given={"sites": places})
 
 
 @pytest.mark.parametrize("at", [False, True], ids=["one fix each", "at an instant"])
-@pytest.mark.parametrize("algorithm", ["bk", "mk", "knn"])
+@pytest.mark.parametrize("algorithm", ["bk", "mk"])
 def test_the_adversary_at_sensitive_sites_finds_nothing_to_object_to(cases, algorithm, at):
+    find_nothing_around_sites(cases, algorithm, at)
+
+
+def find_nothing_around_sites(cases, algorithm, at, known=None):
     rng, runs = random.Random(f"{algorithm} {at}"), 0
     for _ in cases(60):
         found = around_sites(
-            rng, algorithm, at=at, max_gap_s=rng.choice([0, 60, 600]), curve_order=rng.choice([None, None, 2]),
+            rng, algorithm, at=at, known=known, max_gap_s=rng.choice([0, 60, 600]),
             guard_m=rng.choice([0, 0.9, 1.1, 7.5, 30]), guard_inside=rng.random() < 0.3,
             improve=algorithm != "bk" or rng.random() < 0.7,
         )  # fmt: skip
@@ -134,23 +141,14 @@ def test_the_adversary_at_sensitive_sites_finds_nothing_to_object_to(cases, algo
     assert runs >= len(cases(60)) // 4
 
 
-@pytest.mark.parametrize("told", ["secure", "2-by-2"])
-def test_the_adversary_at_sensitive_sites_objects_to_local_wherever_a_user_has_two_sites(told):
-    rng, shared = random.Random(told), 0
-    for _ in range(40):
-        found = around_sites(rng, "local", at=False, local_format=told)
-        if found is not None and found[0].metrics["shared_users"]:
-            broken = {clause.name for clause in found[1].clauses if not clause.passed}
-            assert "one-row" in broken
-            shared += 1
-    assert shared >= 10
-
-
 # ---- kte -------------------------------------------------------------------------------------------------------------
 
 
-def generalised(rng, algorithm):
-    """Run an algorithm on a random town, of 1970 or of now; the verdict on it, None where none can be hidden."""
+def generalised(rng, algorithm, known=None):
+    """Run an algorithm on a random town, of 1970 or of now; the verdict on it, None where none can be hidden.
+
+    `known` names the algorithm as which it is attacked, where the registry does not know it.
+    """
     data, family = town(rng), METHODS["kte"]
     data = replace(data, t=data.t + rng.choice([0, 1_767_600_000]))
     grid_s = data.grid_s * rng.choice([1, 2, 3])
@@ -158,17 +156,16 @@ def generalised(rng, algorithm):
     if algorithm == "kte-hide":
         given["leak_s"] = grid_s * rng.choice([1, 4, 10, 30])
         given["tau_s"] = given["leak_s"] * rng.randint(1, 3)
-        given |= {"reuse": rng.choice(["never", "apart"]), "consistency": rng.choice(["k-pick", "k-pick", "full"])}
-        given |= {"improve": rng.random() < 0.6, "clusters": rng.choice([None, 1, 3])}
-    params = family.parse(given, algorithm)
+        given |= {"reuse": rng.choice(["never", "apart"]), "improve": rng.random() < 0.6}
+    params = family.parse(given, known or algorithm)
     try:
         cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(rng.randrange(99)))
     except InfeasibleError:
         return None
-    return verified(family, algorithm, params, data, cloaks)
+    return verified(family, known or algorithm, params, data, cloaks)
 
 
-@pytest.mark.parametrize("algorithm", ["kte-hide", "k-merge", "glove"])
+@pytest.mark.parametrize("algorithm", ["kte-hide", "k-merge"])
 def test_the_adversary_of_kte_finds_nothing_to_object_to(cases, algorithm):
     rng, runs = random.Random(algorithm), 0
     for _ in cases(60):
@@ -188,17 +185,6 @@ def test_one_wild_time_is_not_counted_hour_by_hour():
     cloaks = family.anonymise(data, "kte-hide", params, np.random.default_rng(0))
     assert len(cloaks.suppressed["by_hour"]) <= 3
     assert verified(family, "kte-hide", params, data, cloaks).passed
-
-
-@pytest.mark.parametrize("algorithm", ["static", "w4m"])
-def test_the_adversary_of_kte_objects_to_what_is_there_for_comparison(algorithm):
-    rng, broken = random.Random(algorithm), set()
-    for _ in range(30):
-        verdict = generalised(rng, algorithm)
-        if verdict is not None:
-            broken |= {clause.name for clause in verdict.clauses if not clause.passed}
-            assert not verdict.passed
-    assert ("truth" if algorithm == "w4m" else "promise") in broken
 
 
 # ---- semantic --------------------------------------------------------------------------------------------------------
@@ -234,7 +220,7 @@ def test_the_adversary_of_semantic_finds_nothing_to_object_to(cases, monkeypatch
             "gap_s": rng.choice([0, 60, 1800]), "min_cells": rng.choice([1, 1, 3]),
             "weight_time": rng.choice([0, 0.5, 1]),
             "suppress_span_s": rng.choice([None, None, 600]), "suppress_area_km2": rng.choice([None, None, 0.2]),
-            "since": rng.choice([None, None, "0"]), "until": rng.choice([None, None, "1200"]),
+            "since": rng.choice([None, None, 0]), "until": rng.choice([None, None, 1200]),
         })  # fmt: skip
         try:
             cloaks = family.anonymise(data, "merge", params, np.random.default_rng(rng.randrange(99)), cells=cells)

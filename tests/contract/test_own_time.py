@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dbanon.base.trajectory import QuasiIdentifiers, Requests, Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import QuasiIdentifiers, Requests, Trajectories
 from tests.contract import evidence
 
 EVENING = 1_212_609_600  # 2008-06-04 20:00 UTC
@@ -76,7 +76,7 @@ AFTER = evening(7, [f"a{number:02}" for number in range(30)] + [f"p{number:02}" 
 
 def figures(family, algorithm, data, given, **period):
     """All that a run says: of itself, of what it left out, and what its attack counts."""
-    shifted = {family.instant: str(EVENING + 120)} if family.instant else {}
+    shifted = {family.instant: EVENING + 120} if family.instant else {}
     params = family.parse({**family.example, **shifted, **period}, algorithm)
     reads, joins = ({name: given[name] for name in names} for names in (family.reads, family.joins))
     cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(3), **reads)

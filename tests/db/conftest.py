@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from dbanon.server import parse
+from dbanon.postgres.server import parse
 from dbanon.testing import cloned_database
 from tests.importing import settle
 
 if TYPE_CHECKING:
-    from dbanon.server import Target
+    from dbanon.postgres.server import Target
 
 # Ten people in two bundles over two instants, as in docs/contracts.md; p0 and p3 ask for a pharmacy.
 RUN = """

@@ -14,15 +14,15 @@ import pytest
 from psycopg import errors
 
 from dbanon import schema
-from dbanon.connection import errors_translated
-from dbanon.errors import StoreError
-from dbanon.server import parse
+from dbanon.base.errors import StoreError
+from dbanon.postgres.connection import errors_translated
+from dbanon.postgres.server import parse
 from dbanon.testing import cloned_database
 from tests.clients import client
 from tests.facts import refusal
 
 if TYPE_CHECKING:
-    from dbanon.server import Target
+    from dbanon.postgres.server import Target
 
 Login = Callable[[str], str]
 

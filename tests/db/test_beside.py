@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from dbanon import _arrow, _beside, _sqlstate, pipeline, queue, reading, runs
-from dbanon._progress import silent
-from dbanon.connection import connect
-from dbanon.errors import StoreError
+from dbanon.base.errors import StoreError
+from dbanon.base.progress import silent
+from dbanon.postgres import arrow, sqlstate
+from dbanon.postgres.connection import connect
+from dbanon.runs import _beside, pipeline, queue, reading, stored
 from tests.facts import refusal
 
 OTHERS = (
@@ -48,20 +49,20 @@ def test_the_digest_is_of_the_rows_that_are_read_whatever_changes_meanwhile(
     database: str, run: int, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that commits after the snapshot is in neither, so that publishing, which computes it anew, refuses."""
-    whole = _arrow.paths
+    whole = arrow.paths
 
-    def changed(*arguments: object) -> _arrow.Paths:
+    def changed(*arguments: object) -> arrow.Paths:
         with psycopg.connect(database, autocommit=True) as other:  # rows may have been read, trajectories were not
             other.execute(change)
         return whole(*arguments)  # type: ignore[arg-type]
 
     with connect(database) as connection:
-        before = runs.run_digest(connection, run)
-        monkeypatch.setattr(_arrow, "paths", changed)
+        before = stored.run_digest(connection, run)
+        monkeypatch.setattr(arrow, "paths", changed)
         with reading.open_reader(database) as reader:
             evidence = reader.evidence(run)
-            late = reader.beside(runs.run_digest, run).result()
-        after = runs.run_digest(connection, run)
+            late = reader.beside(stored.run_digest, run).result()
+        after = stored.run_digest(connection, run)
     assert late == before != after
     assert evidence.params["k"] == 5
     assert len(evidence.trajectories.trajectory_id) == 10
@@ -86,18 +87,18 @@ def test_a_further_session_that_is_lost_ends_the_reading_like_the_first(database
             ending.join()
         said.append((str(caught.value), caught.value.sqlstate))  # type: ignore[attr-defined]
     assert said[0] == said[1]
-    assert _sqlstate.is_passing(StoreError("", sqlstate=said[0][1]))
+    assert sqlstate.is_passing(StoreError("", sqlstate=said[0][1]))
 
 
 def test_a_lost_session_of_the_digest_is_no_verdict(database: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "run_digest", _sleep)
+    monkeypatch.setattr(stored, "run_digest", _sleep)
     with psycopg.connect(database, autocommit=True) as other:
         ending = threading.Thread(target=_until, args=(other, OTHERS, 1))
         ending.start()
         claim = queue.Claim(run_id=run, lock_key=0, attempt=0, todo="verify")
         watch = SimpleNamespace(progress=silent)
         with refusal(StoreError):
-            pipeline._Run(other, database, claim, runs.run_row(other, run), watch)._judge()  # type: ignore[arg-type]
+            pipeline._Run(other, database, claim, stored.run_row(other, run), watch)._judge()  # type: ignore[arg-type]
         ending.join()
 
 
@@ -114,15 +115,15 @@ def test_where_the_server_gives_no_more_connections_one_session_reads_all(
     database: str, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: str) -> None:
-        raise StoreError("The server is full.", sqlstate=_sqlstate.TOO_MANY)
+        raise StoreError("The server is full.", sqlstate=sqlstate.TOO_MANY)
 
     with reading.open_reader(database) as reader:
-        whole, digest = reader.evidence(run), reader.beside(runs.run_digest, run).result()
+        whole, digest = reader.evidence(run), reader.beside(stored.run_digest, run).result()
         assert reader.beside(_pid, run).result() != reader._snapshot.connection.info.backend_pid
     monkeypatch.setattr(_beside, "connect", full)
     with reading.open_reader(database) as reader:
         assert reader.beside(_pid, run).result() == reader._snapshot.connection.info.backend_pid
-        assert reader.beside(runs.run_digest, run).result() == digest
+        assert reader.beside(stored.run_digest, run).result() == digest
         assert reader.evidence(run).member_trajectory.tolist() == whole.member_trajectory.tolist()
 
 
@@ -142,7 +143,7 @@ def test_requests_that_are_read_beside_the_trajectories_are_the_same(database: s
 def test_a_query_that_fails_after_some_rows_ends_with_the_servers_error(database: str, rows: int) -> None:
     query = f"SELECT 1 / (i - {rows}) AS one, 'text' AS two FROM pg_catalog.generate_series(1, {rows + 5}) i"
     with connect(database) as connection:
-        with pytest.raises(psycopg.errors.DivisionByZero), _arrow.snapshot(connection) as snapshot:
-            _arrow.table(snapshot, query)
-        with _arrow.snapshot(connection) as snapshot:  # the connection is as good as before
-            assert _arrow.table(snapshot, "SELECT 7 AS i")["i"].to_pylist() == [7]
+        with pytest.raises(psycopg.errors.DivisionByZero), arrow.snapshot(connection) as snapshot:
+            arrow.table(snapshot, query)
+        with arrow.snapshot(connection) as snapshot:  # the connection is as good as before
+            assert arrow.table(snapshot, "SELECT 7 AS i")["i"].to_pylist() == [7]

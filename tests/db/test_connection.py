@@ -6,10 +6,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon import load, reading, runs
-from dbanon.connection import connect
-from dbanon.errors import DataError
-from dbanon.server import parse
+from dbanon import load
+from dbanon.base.errors import DataError
+from dbanon.options.loading import ImportingTrajectories
+from dbanon.postgres.connection import connect
+from dbanon.postgres.server import parse
+from dbanon.runs import reading, stored
 from dbanon.testing import database_url
 from tests.acceptance.pooler import Pooler, pooler
 from tests.db.test_forget import EVERYTHING, NAME, everywhere
@@ -33,7 +35,7 @@ STRANGE = {
     "client_connection_check_interval": ("0", "2s"),
     "transaction_timeout": ("1h", "0"),
 }
-_NAMED = load.TableColumns(subject="subject", time="t", geom="place")
+_NAMED = ImportingTrajectories(dataset="d", subject="subject", time="t", geom="place")
 
 
 @pytest.fixture
@@ -94,13 +96,13 @@ def test_a_pooler_that_refuses_options_is_asked_for_none(pool: Pooler, monkeypat
     with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter"):
         psycopg.connect(database_url(pool.own_url, options="-c search_path=public"))
     with connect(pool.own_url) as connection, reading.open_reader(pool.own_url):
-        assert runs.list_runs(connection) == []
+        assert stored.list_runs(connection) == []
 
 
 def test_lists_are_read_with_the_styles_of_any_login(strange: str, connection: psycopg.Connection, run: int) -> None:
     connection.execute("UPDATE dbanon.run SET started_at = now(), finished_at = now() + interval '1 day 2 hours'")
     with connect(strange) as operator:
-        assert runs.list_runs(operator)[0]["duration"].total_seconds() == 26 * 3600
+        assert stored.list_runs(operator)[0]["duration"].total_seconds() == 26 * 3600
 
 
 def test_every_routine_pins_its_path_or_was_bound_when_it_was_made(connection: psycopg.Connection) -> None:
@@ -173,7 +175,7 @@ def test_a_table_is_looked_up_along_the_logins_own_path(
     tables: str, database: str, name: str, subject: str, pooled: bool
 ) -> None:
     with pooler(tables, 1) as pool, connect(pool.own_url if pooled else tables) as connection:
-        load.import_trajectories(connection, name, load.Options(dataset="d"), columns=_NAMED)
+        load.import_trajectories(connection, name, _NAMED)
         assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
     with psycopg.connect(database) as owner:
         found = owner.execute("SELECT subject FROM dbanon.trajectory").fetchall()
@@ -185,18 +187,18 @@ def test_a_table_is_looked_up_along_the_logins_own_path(
 def test_what_that_path_does_not_lead_to_is_not_there(tables: str, name: str) -> None:
     with connect(tables) as connection:
         with pytest.raises(DataError):
-            load.import_trajectories(connection, name, load.Options(dataset="d"), columns=_NAMED)
+            load.import_trajectories(connection, name, _NAMED)
         assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
 
 
 def test_a_temporary_table_of_the_same_session_is_found_first(tables: str) -> None:
     with connect(tables) as connection:
         connection.execute("CREATE TEMP TABLE gps AS SELECT 'temporary' AS subject, t, place FROM public.gps")
-        load.import_trajectories(connection, "gps", load.Options(dataset="d"), columns=_NAMED)
+        load.import_trajectories(connection, "gps", _NAMED)
         assert connection.execute("SELECT subject FROM dbanon.trajectory").fetchall() == [("temporary",)]
 
 
 def test_options_of_the_connection_lead_the_way_too(tables: str) -> None:
     with connect(database_url(tables, options="-c search_path=other")) as connection:
-        load.import_trajectories(connection, "hidden", load.Options(dataset="d"), columns=_NAMED)
+        load.import_trajectories(connection, "hidden", _NAMED)
         assert connection.execute("SELECT subject FROM dbanon.trajectory").fetchall() == [("other/hidden",)]

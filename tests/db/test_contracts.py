@@ -11,8 +11,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon import _arrow, _rows
-from dbanon.cloaks import Cloaks, Hiding
+from dbanon.base.cloaks import Cloaks, Hiding
+from dbanon.postgres import arrow
+from dbanon.runs import _rows
 from tests.acceptance.workers import until
 from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, minutes, semantic, told, write
 
@@ -94,7 +95,7 @@ def stretches(start: np.ndarray | None, end: np.ndarray | None, count: int) -> l
 @every_contract
 def test_evidence_is_as_compact_and_the_same_as_what_was_written(ten: psycopg.Connection, contract: Contract) -> None:
     cloaks, run = contract.cloaks(), write(ten, contract)
-    with _arrow.snapshot(ten) as snapshot:
+    with arrow.snapshot(ten) as snapshot:
         found = _rows.evidence(snapshot, run)
     assert found["place"] is None
     assert len(found["region_no"]) == len(cloaks.regions)
@@ -247,7 +248,7 @@ def test_a_row_deleted_through_the_view_leaves_the_others_their_places(own: psyc
     assert value(own, places) == [1, 2, 3]
     own.execute("DELETE FROM dbanon.cloak WHERE (record_id, seq) = (1, 2)")
     assert value(own, places) == [1, 3]
-    with _arrow.snapshot(own) as snapshot:
+    with arrow.snapshot(own) as snapshot:
         found = _rows.evidence(snapshot, 1)
     assert found["offset"].tolist() == [0, 2, 4]
     by_record = dict(zip(found["record_id"].tolist(), np.split(found["place"], [2]), strict=True))

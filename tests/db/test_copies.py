@@ -11,7 +11,7 @@ import pytest
 
 from dbanon import load
 from dbanon.database import open_database
-from dbanon.load.datasets import Mode
+from dbanon.options.loading import LoadingTrajectories, Mode
 from tests.acceptance.commands import call
 from tests.db.test_concurrency import in_background
 from tests.facts import names, refused
@@ -68,15 +68,21 @@ def _load(
     dataset: str,
     *,
     mode: Mode = "create",
-    columns: load.Columns | None = None,
+    subject: str = "subject",
     population: str | None = None,
     split_gap_s: float | None = None,
 ) -> list[str]:
     """Load a file, and return the datasets that the notice of copies names; '' for the same one."""
-    options = load.Options(
-        dataset=dataset, mode=mode, crs="EPSG:32610", srid=32610, population=population, split_gap_s=split_gap_s
+    options = LoadingTrajectories(
+        dataset=dataset,
+        mode=mode,
+        crs="EPSG:32610",
+        srid=32610,
+        population=population,
+        split_gap_s=split_gap_s,
+        subject=subject,
     )
-    told = load.load_trajectories(connection, [path], options, columns=columns).notices
+    told = load.load_trajectories(connection, [path], options).notices
     own = [""] * sum("under several names" in notice for notice in told)
     others = [notice for notice in told if "under other names" in notice]
     assert len(others) < 2
@@ -205,7 +211,7 @@ def test_one_notice_names_all_datasets_of_which_one_is_a_copy(connection, write)
         _load(connection, write(walk.rows()), f"same {number}")
     path = write(replace(walk, name="b").rows())
     told = load.load_trajectories(
-        connection, [path], load.Options(dataset="copy", crs="EPSG:32610", srid=32610)
+        connection, [path], LoadingTrajectories(dataset="copy", crs="EPSG:32610", srid=32610)
     ).notices
     (notice,) = [notice for notice in told if "under other names" in notice]
     names(notice, "'same 0'", "'same 1'", "'same 2'", "2 more")
@@ -217,7 +223,7 @@ def test_one_notice_names_all_datasets_of_which_one_is_a_copy(connection, write)
 def _known(connection: psycopg.Connection, path: Path, dataset: str, **options) -> list[tuple[str, ...]]:
     """Load a file; return how many names a notice says are in other populations, and in which."""
     told = load.load_trajectories(
-        connection, [path], load.Options(dataset=dataset, crs="EPSG:32610", srid=32610, **options)
+        connection, [path], LoadingTrajectories(dataset=dataset, crs="EPSG:32610", srid=32610, **options)
     ).notices
     notices = [notice for notice in told if "names of subjects" in notice]
     return [(*re.findall(r"\d+", notice)[:1], *re.findall("'(.*?)'", notice)) for notice in notices]
@@ -233,7 +239,7 @@ def test_names_that_are_all_in_another_population_are_said_once(connection, writ
     assert _known(connection, paths[1], "second", mode="append") == []
     assert _known(connection, paths[2], "third", population="b") == []
     assert _known(connection, paths[3], "fourth", population="c") == [("20", "default", "b")]
-    fifth = load.Options(dataset="fifth", crs="EPSG:32610", srid=32610, population="d")
+    fifth = LoadingTrajectories(dataset="fifth", crs="EPSG:32610", srid=32610, population="d")
     (notice,) = load.load_trajectories(connection, [paths[5]], fifth).notices
     names(notice, "other populations: 'default', 'b', 'c'")
     # A name that is new is one of the other population, too, or not.
@@ -264,7 +270,7 @@ def test_names_of_a_dataset_that_was_published_and_dropped_are_known(own):
 def test_numbers_of_rows_and_names_of_copies_are_not_said_to_be_in_another_population(connection, write):
     rows = write(crowd(1, people=100, instants=1).rows())
     for population in ("a", "b"):
-        _load(connection, rows, population, columns=load.Columns(subject="-"), population=population)
+        _load(connection, rows, population, subject="-", population=population)
     named = write([f"{n:012d},{START + n},5e5,{4e6 + n}" for n in range(1, 101)], name="named.csv")
     assert _known(connection, named, "numbers") == []
     path = write(crowd(2).rows())
@@ -286,7 +292,7 @@ def test_the_same_names_are_other_people_in_another_population_alone(connection,
 def test_rows_of_their_own_are_recognised_by_single_fixes(connection, write):
     people = write(crowd(1, people=600, instants=1).rows())
     for dataset, copied in (("first", []), ("second", ["first"])):
-        assert _load(connection, people, dataset, columns=load.Columns(subject="-")) == copied
+        assert _load(connection, people, dataset, subject="-") == copied
 
 
 def test_rows_of_their_own_are_not_loaded_twice_into_one_dataset(database, connection, write):

@@ -8,8 +8,10 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon import load, retention, runs
-from dbanon.load import Columns, Options
+from dbanon import load
+from dbanon.load import retention
+from dbanon.options.loading import LoadingTrajectories, Mode
+from dbanon.runs import stored
 from tests import importing
 from tests.db.test_forget import _ELSEWHERE, NAME, everywhere, holding, notices, value
 from tests.facts import names, refusal
@@ -140,9 +142,9 @@ def test_files_that_were_loaded_together_are_taken_back_together(
 ) -> None:
     early, late = (("a", 0), ("b", 0), ("b", -(10**12))), (("a", 60),)
     paths = [write(tmp_path / "early.csv", *early), write(tmp_path / "late.csv", *late)]
-    report = load.load_trajectories(connection, paths, Options(dataset="d"))
+    report = load.load_trajectories(connection, paths, LoadingTrajectories(dataset="d"))
     other = load.load_trajectories(
-        connection, [write(tmp_path / "c.csv", ("c", 0))], Options(dataset="d", mode="append")
+        connection, [write(tmp_path / "c.csv", ("c", 0))], LoadingTrajectories(dataset="d", mode="append")
     )
     first, second, third = connection.execute("SELECT load_id, part_of FROM dbanon.load ORDER BY load_id").fetchall()
     assert first == (report.load_id, None)
@@ -168,11 +170,9 @@ def test_files_that_were_loaded_together_are_taken_back_together(
 def test_rows_that_are_their_own_subjects_are_never_numbered_like_those_of_a_load_that_was_taken_back(
     connection: psycopg.Connection, tmp_path: Path
 ) -> None:
-    def numbers(mode: load.Mode, x: float) -> tuple[int, str]:
+    def numbers(mode: Mode, x: float) -> tuple[int, str]:
         path = write(tmp_path / f"{x}.csv", ("", 0), ("", 60), x=x)
-        report = load.load_trajectories(
-            connection, [path], Options(dataset="d", mode=mode), columns=Columns(subject="-")
-        )
+        report = load.load_trajectories(connection, [path], LoadingTrajectories(dataset="d", mode=mode, subject="-"))
         query = (
             f"SELECT string_agg(subject, ',' ORDER BY subject) FROM dbanon.trajectory WHERE load_id = {report.load_id}"
         )
@@ -317,8 +317,8 @@ def test_rejected_rows_and_sources_go_with_the_last_row_of_their_load(
     bad = ("z", -(10**12))
     early = write(tmp_path / "early.csv", ("a", 0), ("a", 10), bad)
     late = write(tmp_path / "late.csv", ("a", 20), ("b", 50), bad)
-    load.load_trajectories(connection, [early], Options(dataset="d"))
-    load.load_trajectories(connection, [late], Options(dataset="d", mode="append"))
+    load.load_trajectories(connection, [early], LoadingTrajectories(dataset="d"))
+    load.load_trajectories(connection, [late], LoadingTrajectories(dataset="d", mode="append"))
     connection.execute("UPDATE dbanon.load SET loaded_at = '2009-01-01'")
     sources = (
         "SELECT source, (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id) FROM dbanon.load l"
@@ -404,7 +404,7 @@ def test_its_name_is_free_and_nothing_finds_it(withdrawn: psycopg.Connection) ->
             with refusal("DA001", name):
                 withdrawn.execute("SELECT dbanon." + call.format(f"'{name}'"))  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="must exist"):
-            runs.dataset_row(withdrawn, name)
+            stored.dataset_row(withdrawn, name)
     for call in ("verify_run(1)", "publish(1, 'again')"):
         with pytest.raises(psycopg.Error) as caught:
             withdrawn.execute(f"SELECT dbanon.{call}")  # type: ignore[arg-type]

@@ -4,8 +4,9 @@ import psycopg
 import pytest
 
 from dbanon import load
+from dbanon.base.errors import InfeasibleError, ParameterError
 from dbanon.database import Database, open_database
-from dbanon.errors import InfeasibleError, ParameterError
+from dbanon.options.loading import LoadingQuasiIdentifiers, LoadingRequests, LoadingTrajectories
 from tests.importing import refused
 
 DAY = 86_400
@@ -31,8 +32,8 @@ def _per_day(connection, path, **options):
     return _load(connection, path, subject_per_day=True, **options)
 
 
-def _load(connection, path, columns=None, dataset="town", **options):
-    return load.load_trajectories(connection, [path], load.Options(dataset=dataset, **options), columns=columns)
+def _load(connection, path, dataset="town", **options):
+    return load.load_trajectories(connection, [path], LoadingTrajectories(dataset=dataset, **options))
 
 
 def _days(connection):
@@ -102,9 +103,8 @@ def test_what_is_added_is_cut_as_what_is_there(connection, write):
 
 
 def test_rows_of_their_own_have_no_days(connection, write):
-    columns = load.Columns(subject="-")
     with pytest.raises(ParameterError, match="'-'"):
-        _per_day(connection, write(_fixes("anna", JUNE)), columns=columns)
+        _per_day(connection, write(_fixes("anna", JUNE)), subject="-")
     assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
     connection.execute("CREATE TABLE public.gps AS SELECT 0 AS time, ST_SetSRID(ST_MakePoint(8, 53), 4326) AS geom")
     statement = "SELECT * FROM dbanon.import_trajectories('public.gps', 'd', subject => '-', subject_per_day => true"
@@ -115,8 +115,8 @@ def test_forgetting_a_person_erases_all_days_with_what_was_sent_and_seen(connect
     _per_day(connection, write(_fixes("anna", *TIMES) + _fixes("bert", *TIMES)), tz=ZONE)
     sent = tmp_path / "sent.csv"
     sent.write_text("subject,time,poi\n" + "".join(f"anna,{t},bar\n" for t in TIMES))
-    load.load_requests(connection, sent, dataset="town", columns=("poi",))
-    load.load_quasi_identifiers(connection, sent, dataset="town", set_name="cameras")
+    load.load_requests(connection, sent, LoadingRequests(dataset="town", columns=("poi",)))
+    load.load_quasi_identifiers(connection, sent, LoadingQuasiIdentifiers(dataset="town", set_name="cameras"))
     # What was sent and seen belongs to the person, and so to the day that its time lies in.
     joined = connection.execute(
         "SELECT count(DISTINCT (q.at AT TIME ZONE d.day_zone)::date) FROM dbanon.quasi_identifier q "

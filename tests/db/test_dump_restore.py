@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from dbanon import schema
-from dbanon._postgres import find_binaries, installations, run_as
-from dbanon.server import DATABASE, EmbeddedServer, dumps_lack_postgis
+from dbanon.postgres.programs import find_binaries, installations, run_as
+from dbanon.postgres.server import DATABASE, EmbeddedServer, dumps_lack_postgis
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, json_of
 from tests.clients import client
@@ -25,7 +25,7 @@ from tests.db.written import CONTRACTS, write
 from tests.facts import refusal
 
 if TYPE_CHECKING:
-    from dbanon.server import Target
+    from dbanon.postgres.server import Target
 
 Verify = Callable[..., None]
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "administrator.md"

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from dbanon import reading, schema
-from dbanon.server import Target, parse
+from dbanon import schema
+from dbanon.postgres.server import Target, parse
+from dbanon.runs import reading
 from dbanon.testing import cloned_database, database_url
 from tests.clients import client
 from tests.facts import refusal

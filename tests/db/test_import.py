@@ -3,11 +3,13 @@
 import psycopg
 import pytest
 
-from dbanon import load, reading, runs
-from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon import load
+from dbanon.base.errors import DataError, ParameterError, StoreError
+from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
+from dbanon.runs import reading, stored
 from tests.facts import names, refusal
 
-COLUMNS = load.TableColumns(subject="cab", time="at", geom="place")
+COLUMNS = {"subject": "cab", "time": "at", "geom": "place"}
 ROWS = [
     ("a", "1212562800", "-122.4", "37.7"),
     ("a", "1212562860", "-122.41", "37.71"),
@@ -43,8 +45,8 @@ def gps(connection):
     return connection
 
 
-def _import(connection, table="gps", columns=COLUMNS, dataset="d", **options):
-    return load.import_trajectories(connection, table, load.Options(dataset=dataset, **options), columns=columns)
+def _import(connection, table="gps", dataset="d", **options):
+    return load.import_trajectories(connection, table, ImportingTrajectories(dataset=dataset, **COLUMNS | options))
 
 
 def _outcome(connection, dataset):
@@ -68,7 +70,7 @@ def _outcome(connection, dataset):
 def test_a_table_and_a_file_of_the_same_rows_give_the_same(gps, tmp_path, options):
     path = tmp_path / "gps.csv"
     path.write_text("subject,time,x,y\n" + "".join(",".join(cell or "" for cell in row) + "\n" for row in ROWS))
-    from_file = load.load_trajectories(gps, [path], load.Options(dataset="file", **options))
+    from_file = load.load_trajectories(gps, [path], LoadingTrajectories(dataset="file", **options))
     from_table = _import(gps, dataset="table", **options)
     for name in ("read", "kept", "quarantined", "trajectories", "subjects", "srid", "far", "notices"):
         assert getattr(from_table, name) == getattr(from_file, name), name
@@ -181,10 +183,10 @@ def test_geographies_trips_and_rows_that_are_their_own_subjects(connection):
         "CREATE TABLE public.gps AS SELECT i AS at, i / 2 AS ride, "
         "ST_SetSRID(ST_MakePoint(8, 53), 4326)::geography AS place FROM generate_series(1, 6) i"
     )
-    own = _import(connection, columns=load.TableColumns(subject="-", time="at", geom="place"))
+    own = _import(connection, subject="-", time="at", geom="place")
     assert (own.subjects, own.trajectories) == (6, 6)
-    trips = load.TableColumns(subject="ride", time="at", geom="place", trip="ride")
-    assert _import(connection, columns=trips, dataset="trips").trajectories == 4
+    trips = {"subject": "ride", "time": "at", "geom": "place", "trip": "ride"}
+    assert _import(connection, **trips, dataset="trips").trajectories == 4
 
 
 def test_names_are_quoted_and_looked_up_as_in_sql(connection):
@@ -193,8 +195,8 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
         'CREATE TABLE "my data"."GPS; x" AS SELECT 1 AS "sub""ject", now() AS "t i", '
         'ST_SetSRID(ST_MakePoint(8, 53), 4326) AS "G"'
     )
-    columns = load.TableColumns(subject='sub"ject', time="t i", geom="G")
-    report = _import(connection, '"my data"."GPS; x"', columns=columns)
+    columns = {"subject": 'sub"ject', "time": "t i", "geom": "G"}
+    report = _import(connection, '"my data"."GPS; x"', **columns)
     assert (report.kept, report.source) == (1, ['table "my data"."GPS; x"'])
 
 
@@ -206,21 +208,21 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
         ("gps; DROP TABLE gps", COLUMNS, DataError, ("'gps; DROP TABLE gps'",)),
         (
             "gps",
-            load.TableColumns(subject="taxi", time="at", geom="place"),
+            {"subject": "taxi", "time": "at", "geom": "place"},
             DataError,
             ("public.gps", "'taxi'", "cab, at, place"),
         ),
-        ("gps", load.TableColumns(subject="cab", time="cab", geom="place"), ParameterError, ("columns", "'cab'")),
+        ("gps", {"subject": "cab", "time": "cab", "geom": "place"}, ParameterError, ("columns", "'cab'")),
         (
             "gps",
-            load.TableColumns(subject="at", time="cab", geom="place"),
+            {"subject": "at", "time": "cab", "geom": "place"},
             DataError,
             ("'cab'", "timestamp", "text", "view"),
         ),
-        ("gps", load.TableColumns(subject="place", time="at", geom="cab"), DataError, ("'cab'", "geometry", "text")),
+        ("gps", {"subject": "place", "time": "at", "geom": "cab"}, DataError, ("'cab'", "geometry", "text")),
         (
             "gps",
-            load.TableColumns(subject="cab", time="-", geom="place"),
+            {"subject": "cab", "time": "-", "geom": "place"},
             ParameterError,
             ("subject", "'-'"),
         ),
@@ -248,7 +250,7 @@ def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, tabl
     gps.execute("CREATE VIEW public.loose AS SELECT cab COLLATE blurred AS cab, at, place FROM gps")
     gps.execute("CREATE TABLE public.empty AS SELECT * FROM gps WHERE false")
     with refusal(error, *facts):
-        _import(gps, table, columns)
+        _import(gps, table, **columns)
     assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
 
@@ -268,7 +270,7 @@ def test_an_operator_needs_the_right_to_read_the_table(gps, login):
 # ---- lines and areas -------------------------------------------------------------------------------------------------
 
 FLAT = "CREATE TABLE public.gps (cab text, at float8, place geometry)"
-TRIPS = load.TableColumns(subject="cab", time="at", geom="place", trip="cab")
+TRIPS = {"subject": "cab", "time": "at", "geom": "place", "trip": "cab"}
 SQUARE = "POLYGON ((100 100, 140 100, 140 130, 100 130, 100 100))"
 
 
@@ -332,7 +334,7 @@ def test_a_run_reads_the_sides_of_shapes(database, areas):
     connection = areas(("a", 0, SQUARE), ("b", 0, "POINT (7 8)"))
     _import(connection, srid=32632)
     with reading.open_reader(database) as reader:
-        places = reader.inputs(runs.dataset_row(connection, "d").dataset_id, ["sites"])["sites"]
+        places = reader.inputs(stored.dataset_row(connection, "d").dataset_id, ["sites"])["sites"]
     assert places.shape_bounds.tolist() == [[100, 100, 140, 130]]
     (key,) = connection.execute("SELECT trajectory_id FROM dbanon.trajectory WHERE subject = 'a'").fetchone()
     assert places.shape_trajectory.tolist() == [key]
@@ -413,7 +415,7 @@ def test_areas_across_the_antimeridian_lie_the_short_way_round(areas):
     assert connection.execute("SELECT max(ST_XMax(shape) - ST_XMin(shape)) < 5000 FROM dbanon.trajectory").fetchone()[0]
 
 
-@pytest.mark.parametrize("options", [{"split_gap_s": 60}, {"columns": TRIPS}])
+@pytest.mark.parametrize("options", [{"split_gap_s": 60}, TRIPS])
 def test_areas_cannot_be_cut(areas, options):
     connection = areas(("a", 0, SQUARE))
     option = "--split-gap-s 60" if "split_gap_s" in options else "--trip cab"
@@ -433,7 +435,7 @@ def test_rows_of_their_own_that_repeat_others_are_counted_shapes_by_their_rectan
         "('POINT(5 5)'), ('POINT(5 5)'), ('LINESTRING(0 0, 10 10)'), ('LINESTRING(0 10, 10 0)'), "
         "('LINESTRING(1 1, 9 9)')) v(wkt)"
     )
-    options = {"columns": load.TableColumns(subject="-", time="at", geom="place"), "srid": 32632}
+    options = {"subject": "-", "srid": 32632}
     report = _import(connection, **options)
     assert report.kept == report.subjects == 5
     names(report.notices[-1], "Notice: ", "2 rows", "time and place")

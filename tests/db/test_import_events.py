@@ -4,6 +4,7 @@ import psycopg
 import pytest
 
 from dbanon import load
+from dbanon.options.loading import LoadingRequests
 from tests.facts import names
 from tests.importing import (
     CALLS,
@@ -52,7 +53,7 @@ def test_requests_of_a_table_are_those_of_a_file_of_the_same_rows(database, tmp_
         read, kept, reasons = call(own, CALLS)
         stored = everything(own, query)
         own.execute("DELETE FROM dbanon.request")
-        report = load.load_requests(own, path, dataset="town", columns=("poi", "radius"))
+        report = load.load_requests(own, path, LoadingRequests(dataset="town", columns=("poi", "radius")))
         assert (report.read, report.kept, report.quarantined) == (read, kept, reasons)
         assert everything(own, query) == stored
         lines = left_out(own)

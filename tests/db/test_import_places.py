@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
 from tests.facts import names
 from tests.importing import (
     CELLS,

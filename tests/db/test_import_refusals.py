@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.testing import database_url
 from tests.facts import names
 from tests.importing import (

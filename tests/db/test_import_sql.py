@@ -10,6 +10,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from dbanon import load
+from dbanon.options.loading import ImportingTrajectories, LoadingSites, LoadingTrajectories
 from tests.facts import names
 
 CALL = "SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd'{})"
@@ -81,10 +82,8 @@ def test_what_became_of_the_rows_is_one_row(gps, said):
 def test_the_command_line_says_the_same_in_its_own_words(gps):
     gps.execute(f"INSERT INTO gps SELECT 91, 'far', 0, ST_Translate({POINT}, 5, 0)")
     told = []
-    columns = load.TableColumns(subject="subject", time="time", geom="geom")
-    report = load.import_trajectories(
-        gps, "gps", load.Options(dataset="d"), columns=columns, progress=lambda *stage: told.append(stage)
-    )
+    asked = ImportingTrajectories(dataset="d", subject="subject", time="time", geom="geom")
+    report = load.import_trajectories(gps, "gps", asked, lambda *stage: told.append(stage))
     (notice,) = report.notices
     names(notice, "Notice: ", "1 position", "kept", "--drop-outliers", "--bbox")
     assert [done for _, *done in told] == [[0, None], [0, None], [0, None], [10, 10]]
@@ -356,7 +355,7 @@ def test_names_with_control_characters_are_left_out_of_tables_as_of_files(connec
     file = tmp_path / "gps.parquet"
     fixes = {"subject": names, "time": [60.0 * i for i in range(5)], "x": [8.2] * 5, "y": [53.1] * 5}
     pq.write_table(pa.table({**fixes, "trip": [trip for _, trip in rows]}), file)
-    report = load.load_trajectories(connection, [file], load.Options(dataset="f"), columns=load.Columns(trip="trip"))
+    report = load.load_trajectories(connection, [file], LoadingTrajectories(dataset="f", trip="trip"))
     assert report.quarantined == row["quarantined"]
     assert report.quarantined["control-characters"] == (2 if wild.isspace() else 4)
     left_out = "SELECT line, reason FROM dbanon.quarantine JOIN dbanon.load USING (load_id) JOIN dbanon.dataset d "
@@ -371,9 +370,7 @@ def test_sites_whose_names_have_control_characters_are_left_out_of_tables_as_of_
     assert town.execute(SITES.format(", name => 'title'")).fetchone()[1:] == (3, 1, {"control-characters": 2})
     file = tmp_path / "sites.parquet"
     pq.write_table(pa.table({"name": ["good", wild], "x": [17.0, 9.0], "y": [8.0, 8.0]}), file)
-    report = load.load_places(
-        town, "sites", file, dataset="d", columns=load.PlaceColumns(name="name"), crs="EPSG:32632"
-    )
+    report = load.load_places(town, file, LoadingSites(dataset="d", name="name", crs="EPSG:32632"))
     assert (report.kept, report.quarantined) == (1, {"control-characters": 1})
     assert [name for name, _ in _stored(town)] == ["good", "good"]
 
@@ -382,8 +379,8 @@ def test_a_table_of_sites_and_a_file_of_the_same_give_the_same(town, tmp_path):
     rows = [(name, text) for name, text, _ in ODD if text is not None and "CIRC" not in text]
     path = tmp_path / "sites.csv"
     path.write_text("title,place\n" + "".join(f'{name or ""},"{text}"\n' for name, text in rows))
-    columns = load.PlaceColumns(name="title", geom="place")
-    report = load.load_places(town, "sites", path, dataset="d", columns=columns, crs="EPSG:32632")
+    asked = LoadingSites(dataset="d", name="title", geom="place", crs="EPSG:32632")
+    report = load.load_places(town, path, asked)
     before = _stored(town)
     _clinics(town, *rows)
     row = town.execute(SITES.format(", name => 'title', replace => true")).fetchone()

@@ -8,9 +8,9 @@ import pytest
 import shapely
 from psycopg.types.json import Jsonb
 
-from dbanon import reading
-from dbanon.errors import ParameterError
-from dbanon.trajectory import Cells, QuasiIdentifiers, Requests, Sites
+from dbanon.base.errors import ParameterError
+from dbanon.base.trajectory import Cells, QuasiIdentifiers, Requests, Sites
+from dbanon.runs import reading
 
 DATASET = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, 1, 1) RETURNING dataset_id"
 

@@ -9,9 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon import load, queue, releases, runs
-from dbanon.connection import connect
-from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon import load, releases
+from dbanon.base.errors import DataError, ParameterError, StoreError
+from dbanon.base.progress import silent
+from dbanon.options.loading import LoadingRequests, LoadingTrajectories
+from dbanon.options.publishing import Publishing, Submitting
+from dbanon.postgres.connection import connect
+from dbanon.runs import queue, stored
 from tests.facts import names, refusal
 
 HEAD = "subject,time,x,y\n"
@@ -28,9 +32,9 @@ def write(tmp_path):
     return make
 
 
-def _load(connection, *paths, dataset="d", columns=None, progress=None, **options):
-    chosen = load.Options(dataset=dataset, **options)
-    return load.load_trajectories(connection, list(paths), chosen, columns=columns, progress=progress)
+def _load(connection, *paths, dataset="d", progress=silent, **options):
+    chosen = LoadingTrajectories(dataset=dataset, **options)
+    return load.load_trajectories(connection, list(paths), chosen, progress)
 
 
 def _all(connection, query, *params):
@@ -147,8 +151,8 @@ def test_a_twin_of_a_fix_that_cannot_be_reprojected_is_kept(connection, write):
 
 def test_trips_and_gaps_cut_a_subject_into_trajectories(connection, write):
     path = write("s,t,e,n,ride\na,0,0,0,1\na,10,1,0,1\na,20,2,0,2\na,500,3,0,2\na,505,4,0,2\n")
-    columns = load.Columns(subject="s", time="t", x="e", y="n", trip="ride")
-    report = _load(connection, path, columns=columns, crs="32610", srid=32610, split_gap_s=100)
+    columns = {"subject": "s", "time": "t", "x": "e", "y": "n", "trip": "ride"}
+    report = _load(connection, path, **columns, crs="32610", srid=32610, split_gap_s=100)
     assert (report.trajectories, report.subjects) == (3, 1)
     assert [text for _, text in _paths(connection)] == [
         "LINESTRING M (0 0 0,1 0 10)",
@@ -163,16 +167,15 @@ def test_a_gap_as_long_as_the_limit_does_not_cut(connection, write):
 
 
 def test_a_dash_makes_every_row_a_subject_of_its_own_also_when_appended(connection, write):
-    columns = load.Columns(subject="-")
     path = write("time,x,y\n0,1,1\n0,1,1\nx,1,1\n0,2,2\n")
-    assert _load(connection, path, columns=columns).subjects == 3
+    assert _load(connection, path, subject="-").subjects == 3
     more = write("time,x,y\n1,1,1\n1,1,1\nx,1,1\n1,2,2\n", "more.csv")
-    assert _load(connection, more, columns=columns, mode="append").subjects == 3
+    assert _load(connection, more, subject="-", mode="append").subjects == 3
     assert _all(connection, "SELECT count(DISTINCT subject), count(*) FROM dbanon.trajectory") == [(6, 6)]
     assert _quarantine(connection) == [(4, "unparsable-time")] * 2
 
 
-METRES = {"crs": "EPSG:32610", "srid": 32610, "columns": load.Columns(subject="-")}
+METRES = {"crs": "EPSG:32610", "srid": 32610, "subject": "-"}
 ROWS = "time,x,y\n0,1,1\n0,2,1\n0,3,1\n9,1,1\n"
 
 
@@ -182,7 +185,7 @@ def test_a_file_named_twice_is_refused_whatever_it_is_called(connection, write, 
     link.symlink_to(path)
     for twice in (path, tmp_path / ".." / tmp_path.name / path.name, link):
         with refusal(ParameterError, ".csv", "once"):
-            _load(connection, path, write(ROWS, "other.csv"), twice, columns=load.Columns(subject=subject))
+            _load(connection, path, write(ROWS, "other.csv"), twice, subject=subject)
     assert _stored(connection) == [0] * 5
 
 
@@ -240,7 +243,7 @@ def test_replacing_rows_of_their_own_by_the_same_is_no_repetition(connection, wr
 
 
 def test_the_same_rows_in_another_reference_system_are_there_already(connection, write):
-    _load(connection, write("time,x,y\n0,-122.4,37.7\n"), columns=load.Columns(subject="-"))
+    _load(connection, write("time,x,y\n0,-122.4,37.7\n"), subject="-")
     moved = _all(connection, "SELECT ST_X(path), ST_Y(path) FROM dbanon.trajectory")[0]
     with refusal(DataError, "new"):
         _load(connection, write(f"time,x,y\n0,{moved[0]!r},{moved[1]!r}\n", "m.csv"), mode="append", **METRES)
@@ -349,9 +352,9 @@ def test_an_unknown_dataset_names_those_there_are(connection, write):
 
 def test_appending_adds_on_the_datasets_own_grid(connection, write):
     _load(connection, write(GOOD), grid_m=10, grid_s=60)
-    before = runs.dataset_row(connection, "d")
+    before = stored.dataset_row(connection, "d")
     _load(connection, write(HEAD + "c,0,13.4,52.5\n"), mode="append")
-    after = runs.dataset_row(connection, "d")
+    after = stored.dataset_row(connection, "d")
     assert (after.srid, after.grid_m, after.grid_s) == (32610, 10, 60)
     assert after.revision > before.revision
     assert _all(connection, "SELECT count(*), count(DISTINCT ST_SRID(path)) FROM dbanon.trajectory") == [(3, 1)]
@@ -362,14 +365,16 @@ def test_appending_adds_on_the_datasets_own_grid(connection, write):
 
 def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(connection, write):
     _load(connection, write(GOOD))
-    load.load_requests(connection, write("subject,time,poi\na,0,bank\n"), dataset="d", columns=("poi",))
-    data = runs.dataset_row(connection, "d")
-    queued = queue.submit_run(connection, "d", "tp-aware", "traj-anon", {}, seed=1)
+    load.load_requests(
+        connection, write("subject,time,poi\na,0,bank\n"), LoadingRequests(dataset="d", columns=("poi",))
+    )
+    data = stored.dataset_row(connection, "d")
+    queued = queue.submit_run(connection, "tp-aware", Submitting(dataset="d", algorithm="traj-anon", seed=1))
     with refusal(StoreError, f"run {queued}", "waiting"):
         _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
     connection.execute("SELECT dbanon.cancel_run(%s)", [queued])
     _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
-    after = runs.dataset_row(connection, "d")
+    after = stored.dataset_row(connection, "d")
     assert (after.dataset_id, after.srid, after.grid_m) == (data.dataset_id, 32633, 7)
     assert _all(connection, "SELECT subject FROM dbanon.trajectory") == [("z",)]
     assert _all(connection, "SELECT count(*) FROM dbanon.run") == [(0,)]
@@ -378,7 +383,7 @@ def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(c
 
 @pytest.mark.parametrize("withdrawn", [False, True])
 def test_replacing_what_was_ever_published_is_refused(connection, run, write, withdrawn):
-    releases.publish(connection, run, "ten_people")
+    releases.publish(connection, run, "ten_people", Publishing())
     if withdrawn:
         releases.unpublish(connection, "ten_people")
     with refusal(ParameterError, "'ten'", "releases", 1):
@@ -424,7 +429,9 @@ def test_an_operator_may_load_and_append_and_a_worker_may_not(connection, login,
     with connect(login("dbanon_operator")) as operator:
         assert _load(operator, write(GOOD + "a,0,-33,0\nb,x,1,1\n")).kept == 3
         assert _load(operator, write(HEAD + "c,0,-33,0\nc,1,-122.4,37.7\n"), mode="append").kept == 1
-        load.load_requests(operator, write("subject,time,poi\na,0,bank\n"), dataset="d", columns=("poi",))
+        load.load_requests(
+            operator, write("subject,time,poi\na,0,bank\n"), LoadingRequests(dataset="d", columns=("poi",))
+        )
     with connect(login("dbanon_worker")) as worker, pytest.raises(StoreError, match="rights"):
         _load(worker, write(GOOD), dataset="e")
 
@@ -432,12 +439,12 @@ def test_an_operator_may_load_and_append_and_a_worker_may_not(connection, login,
 def test_column_names_and_subjects_are_never_taken_for_sql(connection, write):
     odd = "a'); DROP TABLE dbanon.dataset; --"
     path = write(f'"{odd}","%s",x,y\n"{odd}",0,1,1\n"{odd}",0,1,1\n')
-    report = _load(connection, path, dataset=odd, columns=load.Columns(subject=odd, time="%s"))
+    report = _load(connection, path, dataset=odd, subject=odd, time="%s")
     assert report.quarantined == {"duplicate-fix": 1}
     assert _all(connection, "SELECT subject FROM dbanon.trajectory") == [(odd,)]
     assert _all(connection, "SELECT content FROM dbanon.quarantine") == [({odd: odd, "%s": "0", "x": "1", "y": "1"},)]
     requests = write(f'subject,time,"{odd}"\n{"x"},0,1\n')
-    load.load_requests(connection, requests, dataset=odd, columns=(odd,))
+    load.load_requests(connection, requests, LoadingRequests(dataset=odd, columns=(odd,)))
     assert _all(connection, "SELECT content FROM dbanon.request") == [({odd: "1"},)]
 
 
@@ -445,7 +452,7 @@ def test_requests_become_name_value_objects_without_empty_cells(connection, writ
     _load(connection, write(GOOD))
     rows = "a,0,bank,\nb,99999999,,cheap\nnobody,5,shop,dear\n,5,shop,\na,noon,shop,\na,inf,shop,\na,5,, \n"
     report = load.load_requests(
-        connection, write("subject,time,poi,price\n" + rows), dataset="d", columns=("poi", "price")
+        connection, write("subject,time,poi,price\n" + rows), LoadingRequests(dataset="d", columns=("poi", "price"))
     )
     assert (report.kind, report.read, report.kept, report.subjects) == ("requests", 7, 3, 3)
     assert report.quarantined == {
@@ -470,11 +477,11 @@ def test_requests_become_name_value_objects_without_empty_cells(connection, writ
 def test_requests_that_are_there_already_are_not_added_again(connection, write):
     _load(connection, write(GOOD))
     rows = "subject,time,poi\na,0,bar\na,5,bar\nb,0,\n"
-    options = {"dataset": "d", "columns": ("poi",)}
-    assert load.load_requests(connection, write(rows, "one.csv"), **options).kept == 2
+    asked = LoadingRequests(dataset="d", columns=("poi",))
+    assert load.load_requests(connection, write(rows, "one.csv"), asked).kept == 2
     with refusal(DataError, "nothing to add"):
-        load.load_requests(connection, write("subject,time,poi\na,0,bar\n", "two.csv"), **options)
-    more = load.load_requests(connection, write(rows + "a,0,pub\n", "three.csv"), **options)
+        load.load_requests(connection, write("subject,time,poi\na,0,bar\n", "two.csv"), asked)
+    more = load.load_requests(connection, write(rows + "a,0,pub\n", "three.csv"), asked)
     assert more.quarantined == {"empty-request": 1, "duplicate-request": 2}
     assert _all(connection, "SELECT count(*) FROM dbanon.request") == [(3,)]
     told = "SELECT line, content FROM dbanon.quarantine WHERE reason = 'duplicate-request' ORDER BY line LIMIT 1"
@@ -486,12 +493,12 @@ def test_requests_that_are_there_already_are_not_added_again(connection, write):
 def test_requests_need_a_dataset_a_column_and_a_usable_row(connection, write):
     path = write("subject,time,poi\na,x,bank\n", "requests.csv")
     with pytest.raises(ParameterError, match="dataset"):
-        load.load_requests(connection, path, dataset="none", columns=("poi",))
+        load.load_requests(connection, path, LoadingRequests(dataset="none", columns=("poi",)))
     with pytest.raises(ParameterError, match="column"):
-        load.load_requests(connection, path, dataset="none", columns=())
+        load.load_requests(connection, path, LoadingRequests(dataset="none", columns=()))
     _load(connection, write(GOOD))
     with pytest.raises(DataError, match="1 unparsable-time"):
-        load.load_requests(connection, path, dataset="d", columns=("poi",))
+        load.load_requests(connection, path, LoadingRequests(dataset="d", columns=("poi",)))
 
 
 def test_progress_counts_megabytes_up_to_the_size_of_the_file(connection, write):

@@ -8,15 +8,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon import load, reading, runs
-from dbanon.connection import connect
-from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon import load
+from dbanon.base.errors import DataError, ParameterError, StoreError
+from dbanon.options.loading import LoadingSites, LoadingTrajectories
+from dbanon.postgres.connection import connect
+from dbanon.runs import reading, stored
 from tests.facts import names, refusal
 
 HEAD = "x,y,name\n"
 CLINICS = HEAD + "8.21,53.11,clinic\n8.19,53.09,\n"
-SHAPE = load.PlaceColumns(geom="area", name="name")
-NAMED = load.PlaceColumns(name="name")
+SHAPE = {"geom": "area", "name": "name"}
+NAMED = {"name": "name"}
 SQUARE = "POLYGON ((100 100, 140 100, 140 130, 100 130, 100 100))"
 
 
@@ -35,7 +37,9 @@ def town(connection, write):
     """A dataset of 400 people within 5 km of (8.2, 53.1), in SRID 32632."""
     where = np.random.default_rng(5).uniform((8.15, 53.05), (8.25, 53.15), (400, 2))
     rows = "".join(f"s{i},0,{x:.6f},{y:.6f}\n" for i, (x, y) in enumerate(where))
-    load.load_trajectories(connection, [write("subject,time,x,y\n" + rows, "town.csv")], load.Options(dataset="town"))
+    load.load_trajectories(
+        connection, [write("subject,time,x,y\n" + rows, "town.csv")], LoadingTrajectories(dataset="town")
+    )
     return connection
 
 
@@ -44,13 +48,13 @@ def plane(connection, write):
     """A dataset of four people in SRID 32632 whose coordinates are round: a square of 1,000 m."""
     rows = "subject,time,x,y\na,0,0,0\nb,0,1000,0\nc,0,1000,1000\nd,0,0,1000\n"
     load.load_trajectories(
-        connection, [write(rows, "p.csv")], load.Options(dataset="town", crs="EPSG:32632", srid=32632)
+        connection, [write(rows, "p.csv")], LoadingTrajectories(dataset="town", crs="EPSG:32632", srid=32632)
     )
     return connection
 
 
 def _load(connection, path, columns=NAMED, **options):
-    return load.load_places(connection, "sites", path, dataset="town", columns=columns, **options)
+    return load.load_places(connection, path, LoadingSites(dataset="town", **columns, **options))
 
 
 def _metres(connection, path, columns=NAMED, **options):
@@ -77,11 +81,11 @@ def _quarantine(connection):
 
 
 def test_sites_are_stored_where_postgis_puts_them_and_recorded(town, write):
-    before = runs.dataset_row(town, "town").revision
+    before = stored.dataset_row(town, "town").revision
     report = _load(town, write(CLINICS))
     assert (report.kind, report.read, report.kept, report.quarantined, report.far) == ("sites", 2, 2, {}, {})
     assert (report.srid, report.trajectories, report.subjects, report.notices) == (32632, 0, 0, ())
-    assert runs.dataset_row(town, "town").revision > before
+    assert stored.dataset_row(town, "town").revision > before
     off = _all(
         town,
         "SELECT s.name, ST_SRID(geom), "
@@ -99,7 +103,7 @@ def test_a_run_reads_the_bounds_of_what_was_loaded(database, plane, write):
     rows = f'name,area\nward,"{SQUARE}"\ndoor,POINT (7 8)\nfence,"LINESTRING (10 20, 30 5)"\n'
     _metres(plane, write(rows), SHAPE)
     with reading.open_reader(database) as reader:
-        places = reader.inputs(runs.dataset_row(plane, "town").dataset_id, ["sites"])["sites"]
+        places = reader.inputs(stored.dataset_row(plane, "town").dataset_id, ["sites"])["sites"]
     assert places.site_bounds.tolist() == [[100, 100, 140, 130], [7, 8, 7, 8], [10, 5, 30, 20]]
 
 
@@ -203,7 +207,7 @@ def test_across_the_antimeridian_the_short_way_round_is_meant(connection, write)
     load.load_trajectories(
         connection,
         [write("subject,time,x,y\na,0,179.9,-17\nb,0,-179.9,-17\nc,0,179.95,-17.1\n")],
-        load.Options(dataset="town"),
+        LoadingTrajectories(dataset="town"),
     )
     rows = (
         'area,name\n"MULTIPOINT ((179.99 -17), (-179.98 -17))",split\n"LINESTRING (179.99 -17, 180.03 -17)",beyond\n'
@@ -251,7 +255,7 @@ def test_far_sites_are_left_out_when_asked_and_nothing_else_is_stored_if_all_are
 
 def test_one_wild_user_does_not_bring_far_sites_near(town, write):
     load.load_trajectories(
-        town, [write("subject,time,x,y\nwild,0,20,53\n", "w.csv")], load.Options(dataset="town", mode="append")
+        town, [write("subject,time,x,y\nwild,0,20,53\n", "w.csv")], LoadingTrajectories(dataset="town", mode="append")
     )
     assert _load(town, write(HEAD + "14,53,a\n8.2,53.1,b\n")).far == {"far-position": 1}
 
@@ -306,21 +310,21 @@ def test_adding_keeps_what_is_there_and_replacing_does_not(plane, write):
 @pytest.mark.parametrize("rows", ["", "x,y,name\n", "x,y,name\nnowhere,1,a\n", "x,y\n1,1\n"])
 def test_a_file_that_cannot_be_used_replaces_nothing(plane, write, rows):
     _metres(plane, write(HEAD + "1,1,a\n"))
-    revision = runs.dataset_row(plane, "town").revision
+    revision = stored.dataset_row(plane, "town").revision
     with pytest.raises(DataError):
         _metres(plane, write(rows), replace=True)
     assert _sites(plane) == [("a", "POINT(1 1)")]
-    assert runs.dataset_row(plane, "town").revision == revision
+    assert stored.dataset_row(plane, "town").revision == revision
 
 
 def test_other_datasets_keep_their_sites_and_do_not_make_duplicates(plane, write):
     load.load_trajectories(
         plane,
         [write("subject,time,x,y\na,0,0,0\n", "o.csv")],
-        load.Options(dataset="other", crs="EPSG:32632", srid=32632),
+        LoadingTrajectories(dataset="other", crs="EPSG:32632", srid=32632),
     )
     rows = write(HEAD + "1,1,a\n")
-    load.load_places(plane, "sites", rows, dataset="other", columns=NAMED, crs="EPSG:32632")
+    load.load_places(plane, rows, LoadingSites(dataset="other", **NAMED, crs="EPSG:32632"))
     assert _metres(plane, rows).kept == _metres(plane, rows, replace=True).kept == 1
     assert _sites(plane) == [("a", "POINT(1 1)")] * 2
 
@@ -328,10 +332,10 @@ def test_other_datasets_keep_their_sites_and_do_not_make_duplicates(plane, write
 def test_replaced_trajectories_leave_the_sites_and_their_reference_system(town, write):
     _load(town, write(CLINICS))
     near, away = write("subject,time,x,y\nz,0,8.2,53.1\n", "n.csv"), write("subject,time,x,y\nz,0,13.4,52.5\n", "a.csv")
-    load.load_trajectories(town, [near], load.Options(dataset="town", mode="replace", grid_m=7))
+    load.load_trajectories(town, [near], LoadingTrajectories(dataset="town", mode="replace", grid_m=7))
     with refusal(ParameterError, "'town'", 2, "SRID 32632", 32633, "--srid 32632"):
-        load.load_trajectories(town, [away], load.Options(dataset="town", mode="replace"))
-    load.load_trajectories(town, [away], load.Options(dataset="town", mode="replace", srid=32632))
+        load.load_trajectories(town, [away], LoadingTrajectories(dataset="town", mode="replace"))
+    load.load_trajectories(town, [away], LoadingTrajectories(dataset="town", mode="replace", srid=32632))
     assert len(_sites(town)) == 2
     assert _all(town, "SELECT DISTINCT subject, ST_SRID(path) FROM dbanon.trajectory") == [("z", 32632)]
 
@@ -339,7 +343,7 @@ def test_replaced_trajectories_leave_the_sites_and_their_reference_system(town, 
 def test_names_and_columns_are_never_taken_for_sql(plane, write):
     odd = "a'); DROP TABLE dbanon.site; --"
     path = write(f'"%s","{odd}",n\n1,1,"{odd}"\n1,1,"{odd}"\n')
-    report = _metres(plane, path, load.PlaceColumns(x="%s", y=odd, name="n"))
+    report = _metres(plane, path, {"x": "%s", "y": odd, "name": "n"})
     assert (report.quarantined, _sites(plane)) == ({"duplicate-site": 1}, [(odd, "POINT(1 1)")])
     assert _all(plane, "SELECT content FROM dbanon.quarantine") == [({"%s": "1", odd: "1", "n": odd},)]
 

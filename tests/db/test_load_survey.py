@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from dbanon import load
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.options.loading import LoadingTrajectories
 from tests.facts import names, refusal
 
 HEAD = "subject,time,x,y\n"
@@ -23,8 +24,8 @@ def write(tmp_path):
     return make
 
 
-def _load(connection, path, dataset="d", columns=None, **options):
-    return load.load_trajectories(connection, [path], load.Options(dataset=dataset, **options), columns=columns)
+def _load(connection, path, dataset="d", **options):
+    return load.load_trajectories(connection, [path], LoadingTrajectories(dataset=dataset, **options))
 
 
 def _quarantine(connection):
@@ -188,8 +189,7 @@ def test_latitudes_beyond_90_degrees_are_longitudes(connection, write):
 
 def test_columns_that_say_what_they_are_are_believed(connection, write):
     path = write(TOWN, head="subject,time,Lat,LON\n")
-    columns = load.Columns(x="Lat", y="LON")
-    assert "--x LON --y Lat" in _refused(connection, path, columns=columns)
+    assert "--x LON --y Lat" in _refused(connection, path, x="Lat", y="LON")
 
 
 def test_swapped_axes_are_seen_by_the_reference_system_of_the_dataset(connection, write):
@@ -218,7 +218,7 @@ def test_fixes_with_swapped_axes_are_left_out(connection, write, wrong):
 def test_one_file_of_several_with_swapped_axes_is_refused(connection, write):
     files = [write(TOWN[:300], "right.csv"), write(_swapped(TOWN[300:]), "wrong.csv")]
     with pytest.raises(ParameterError, match="--x y --y x"):
-        load.load_trajectories(connection, files, load.Options(dataset="d"))
+        load.load_trajectories(connection, files, LoadingTrajectories(dataset="d"))
 
 
 # ---- what the dataset has already ------------------------------------------------------------------------------------

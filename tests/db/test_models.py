@@ -28,12 +28,12 @@ from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.pool import NullPool
 
 from dbanon import models
-from dbanon.errors import ParameterError, StoreError
+from dbanon.base.errors import ParameterError, StoreError
 from dbanon.testing import cloned_database, database_url, logins
 from tests.facts import refusal
 
 if TYPE_CHECKING:
-    from dbanon.server import Target
+    from dbanon.postgres.server import Target
 
 UNUSUAL = 'Städte "Süd"\'s 100 % :k %(k)s'
 # Views made by hand: one with columns that no family has so far, one with a name that no release may have.

@@ -6,15 +6,16 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from dbanon import runs
 from dbanon.methods import METHODS
+from dbanon.options.publishing import Planning
+from dbanon.runs import stored
 from tests.db.written import CONTRACTS, write
 
 FIXES = 1212566400  # 2008-06-04 08:00 UTC: where the ten people of `tests.db.conftest.RUN` begin
 
 
 def planned(connection, method, params=None, algorithm=None, dataset="ten"):
-    items = runs.plan_run(connection, dataset, method, algorithm, params or {})
+    items = stored.plan_run(connection, method, Planning(dataset=dataset, algorithm=algorithm, params=params))
     return {item.item: item for item in items}
 
 
@@ -151,13 +152,6 @@ def test_a_missing_input_is_named(scratch):
     ending = planned(scratch, "sensitive-sites", {"k": 11})["exit_code"]
     assert (ending.value, ending.exact) == (3, True)
     assert "sites" in ending.note
-
-
-def test_an_algorithm_for_comparison_is_refused_by_its_attack(scratch):
-    spot = "ST_SetSRID(ST_MakePoint(0, 0), 32610)"
-    scratch.execute(f"INSERT INTO dbanon.site (dataset_id, geom) SELECT dataset_id, {spot} FROM dbanon.dataset")
-    assert planned(scratch, "sensitive-sites", {"k": 2}, "local")["exit_code"].value == 5
-    assert planned(scratch, "sensitive-sites", {"k": 2}, "bk")["exit_code"].value == 0
 
 
 def test_without_an_earlier_run_nothing_is_made_up(scratch):

@@ -8,9 +8,9 @@ import pytest
 from psycopg import errors
 
 from dbanon import load
+from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
-from dbanon.errors import ParameterError
-from dbanon.load.datasets import Mode
+from dbanon.options.loading import LoadingTrajectories, Mode
 from tests.acceptance.commands import call
 from tests.facts import names, refusal, refused
 from tests.importing import release_by_hand
@@ -19,7 +19,7 @@ PEOPLE = (
     "SELECT p.name, d.settle_s, d.own_subjects FROM dbanon.dataset d JOIN dbanon.population p USING (population_id) "
     "WHERE d.name = %s"
 )
-OWN = load.Columns(subject="-")
+OWN, NAMED = "-", "subject"
 GPS = (
     "CREATE TABLE public.gps AS SELECT format('s%s', i) AS subject, 0 AS time, "
     "ST_SetSRID(ST_MakePoint(8.2 + i * 1e-3, 53.1), 4326) AS geom FROM generate_series(0, 9) i"
@@ -43,12 +43,12 @@ def _load(
     *,
     dataset: str = "d",
     mode: Mode = "create",
-    columns: load.Columns | None = None,
+    subject: str = "subject",
     population: str | None = None,
     settle_s: int | None = None,
 ) -> load.LoadReport:
-    options = load.Options(dataset=dataset, mode=mode, population=population, settle_s=settle_s)
-    return load.load_trajectories(connection, [path], options, columns=columns)
+    options = LoadingTrajectories(dataset=dataset, mode=mode, population=population, settle_s=settle_s, subject=subject)
+    return load.load_trajectories(connection, [path], options)
 
 
 def _people(connection: psycopg.Connection, dataset: str = "d") -> tuple[object, ...] | None:
@@ -70,8 +70,8 @@ def test_all_ways_of_making_a_dataset_name_its_population(database, connection, 
         "SELECT dbanon.import_trajectories('public.gps', 'sql', population => 'fleet-b', settle_s => 60)"
     )
     with open_database(database) as opened:
-        columns = load.TableColumns(subject="subject", time="time", geom="geom")
-        opened.import_trajectories("gps", dataset="table", columns=columns, population="fleet-b", settle_s=60)
+        columns = {"subject": "subject", "time": "time", "geom": "geom"}
+        opened.import_trajectories("gps", dataset="table", **columns, population="fleet-b", settle_s=60)
         opened.load_trajectories([fixes(0)], dataset="file", population="fleet-b", settle_s=60)
         opened.synth("made", objects=20, instants=2, population="fleet-b", settle_s=60)
     named = ("--population", "fleet-b", "--settle-s", "60")
@@ -162,7 +162,7 @@ def test_no_role_reads_the_key_of_a_population(login, role):
 
 def test_rows_of_their_own_match_no_subject_of_another_dataset(connection, fixes):
     for dataset in ("d", "e"):
-        _load(connection, fixes(0), dataset=dataset, columns=OWN)
+        _load(connection, fixes(0), dataset=dataset, subject=OWN)
         assert _people(connection, dataset) == ("default", 900, True)
     people = (
         "SELECT count(*), count(DISTINCT t.subject), "
@@ -173,18 +173,18 @@ def test_rows_of_their_own_match_no_subject_of_another_dataset(connection, fixes
 
 
 def test_rows_of_their_own_are_added_under_further_numbers(connection, fixes):
-    _load(connection, fixes(0), columns=OWN)
-    _load(connection, fixes(100), columns=OWN, mode="append")
+    _load(connection, fixes(0), subject=OWN)
+    _load(connection, fixes(100), subject=OWN, mode="append")
     numbers = connection.execute("SELECT subject FROM dbanon.trajectory ORDER BY subject").fetchall()
     assert [int(number) for (number,) in numbers] == list(range(1, 21))
 
 
-@pytest.mark.parametrize(("first", "second"), [(OWN, None), (None, OWN)])
+@pytest.mark.parametrize(("first", "second"), [(OWN, NAMED), (NAMED, OWN)])
 def test_subjects_with_and_without_names_are_not_mixed(connection, fixes, first, second):
-    _load(connection, fixes(0), columns=first)
+    _load(connection, fixes(0), subject=first)
     with refusal(ParameterError, "'d'", "names", "separate"):
-        _load(connection, fixes(100), columns=second, mode="append")
-    _load(connection, fixes(100), columns=second, mode="replace")
+        _load(connection, fixes(100), subject=second, mode="append")
+    _load(connection, fixes(100), subject=second, mode="replace")
     assert _people(connection) == ("default", 900, second is OWN)
 
 

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from dbanon import report
-from dbanon._postgres import find_binaries
+from dbanon.cli import report
 from dbanon.methods import METHODS, describe
-from dbanon.server import uri
+from dbanon.postgres.programs import find_binaries
+from dbanon.postgres.server import uri
 from tests import pages
 from tests.facts import names, refusal
 
@@ -43,7 +43,7 @@ SUPPRESSED = {
     ],
 }
 FIGURES = {"seen": 19, "requests": 100, "smallest_crowd": 5}
-CLAUSES = [{"name": "crowd-size", "passed": True, "violations": 0, "sentence": "Every record must hide 5."}]
+CLAUSES = [{"name": "size", "passed": True, "violations": 0, "sentence": "Every record must hide 5."}]
 
 
 def prepare(
@@ -182,7 +182,7 @@ def test_an_upgrade_renews_the_comments_of_live_releases(connection: psycopg.Con
 
 
 def _url(connection: psycopg.Connection) -> str:
-    from dbanon.server import uri
+    from dbanon.postgres.server import uri
 
     return uri({**connection.info.get_parameters(), "password": connection.info.password or ""})
 
@@ -304,7 +304,7 @@ def test_a_card_reads_as_text(own: psycopg.Connection) -> None:
     for words in (
         "Promise: An adversary who knows",
         "Adversary: A reader who",
-        "crowd-size  holds",
+        "size    holds",
         "parameter k",
         "32610",
     ):
@@ -339,7 +339,7 @@ def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own
     assert max(map(len, facts)) <= 100
     for words in ("promise", "adversary", "published_by", "tp-aware", "k "):
         assert f" {words}" in screens[0]
-    assert re.search(r"crowd-size +\| t +\| +0", clauses)
+    assert re.search(r"size +\| t +\| +0", clauses)
 
 
 def test_a_method_without_a_paper_has_none_on_its_card(own: psycopg.Connection) -> None:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from dbanon import queue, runs
-from dbanon.connection import connect, errors_translated
-from dbanon.errors import ParameterError, StoreError
+from dbanon.base.errors import ParameterError, StoreError
+from dbanon.options.publishing import Submitting
+from dbanon.postgres.connection import connect, errors_translated
+from dbanon.runs import queue, stored
 from tests.facts import names, refusal
 
 LOST = ("lock", "run 2", "lost")
@@ -18,7 +19,7 @@ LOST = ("lock", "run 2", "lost")
 @pytest.fixture
 def waiting(connection: psycopg.Connection, run: int) -> int:
     """A run that waits, beside a verified one."""
-    return queue.submit_run(connection, "ten", "tp-aware", None, {"k": 5}, seed=None)
+    return queue.submit_run(connection, "tp-aware", Submitting(dataset="ten", params={"k": 5}))
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def with_rows(connection: psycopg.Connection, run_id: int) -> None:
 
 def test_a_submission_waits_with_all_its_parameters_and_a_seed(connection: psycopg.Connection, waiting: int) -> None:
     assert shown(connection, waiting) == ("queued", "waiting for a worker")
-    row = runs.run_row(connection, waiting)
+    row = stored.run_row(connection, waiting)
     assert (row.params["k"], row.params["instants"], row.params["cloak"]) == (5, 30, "mbr")
     assert row.seed is not None
     assert 0 <= row.seed < 2**63
@@ -78,14 +79,16 @@ def test_what_cannot_run_is_not_queued(connection: psycopg.Connection, run: int)
     ):
         dataset, method, algorithm, params, seed = arguments
         with refusal(ParameterError, *facts), errors_translated():
-            queue.submit_run(connection, dataset, method, algorithm, params, seed=seed)
+            queue.submit_run(
+                connection, method, Submitting(dataset=dataset, algorithm=algorithm, params=params, seed=seed)
+            )
     assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
 
 
 def test_two_workers_never_take_the_same_run(
     connection: psycopg.Connection, other: psycopg.Connection, waiting: int
 ) -> None:
-    second = queue.submit_run(connection, "ten", "tp-aware", None, {}, seed=1)
+    second = queue.submit_run(connection, "tp-aware", Submitting(dataset="ten", seed=1))
     with connection.transaction():
         first = queue.claim_run(connection, "a")
         assert first is not None
@@ -113,7 +116,7 @@ def test_progress_is_shown_and_does_not_wait_for_who_writes(
 def test_a_waiting_run_is_cancelled_at_once_and_a_running_one_is_asked_to_end(
     connection: psycopg.Connection, other: psycopg.Connection, waiting: int
 ) -> None:
-    second = queue.submit_run(connection, "ten", "tp-aware", None, {}, seed=1)
+    second = queue.submit_run(connection, "tp-aware", Submitting(dataset="ten", seed=1))
     assert queue.cancel_run(connection, second) == "cancelled"
     status, error, user = shown(connection, second, "status, error, session_user::text")
     assert status == "cancelled"
@@ -239,7 +242,7 @@ def test_workers_are_woken_on_channels_of_their_own_and_forgotten_when_gone(
         assert int(channel.removeprefix("dbanon_"), 16) > 2**90
         assert connection.execute("SELECT name, run_id FROM dbanon.workers").fetchall() == [("here 1", None)]
         session.execute(f'LISTEN "{channel}"')
-        run_id = queue.submit_run(connection, "ten", "tp-aware", None, {}, seed=1)
+        run_id = queue.submit_run(connection, "tp-aware", Submitting(dataset="ten", seed=1))
         (notify,) = session.notifies(timeout=5, stop_after=1)
         assert (notify.channel, notify.payload) == (channel, "")
         assert queue.claim_run(session, "here 1") is not None
@@ -294,7 +297,7 @@ def test_the_extended_protocol_is_no_transaction_block(connection: psycopg.Conne
         (("5}", "1}"), "DA011"),
         (("tp-aware", "tp-awar"), "DA011"),
         (("'ten'", "'tem'"), "DA001"),
-        (("tp-aware'", "sensitive-sites', algorithm => 'local'"), "DA011"),
+        (("tp-aware'", "tp-aware', algorithm => 'unheard-of'"), "DA011"),
     ],
 )
 def test_what_would_fail_later_fails_first(
@@ -311,7 +314,7 @@ def test_an_operator_submits_watches_and_cancels_and_a_worker_takes(
     connection: psycopg.Connection, run: int, login: Callable[[str], str]
 ) -> None:
     with connect(login("dbanon_operator")) as operator, connect(login("dbanon_worker")) as session:
-        run_id = queue.submit_run(operator, "ten", "tp-aware", None, {}, seed=1)
+        run_id = queue.submit_run(operator, "tp-aware", Submitting(dataset="ten", seed=1))
         claim = queue.claim_run(session, "w")
         assert claim is not None
         assert queue.watch_run(session, claim, "computing", 0, None) == "go on"

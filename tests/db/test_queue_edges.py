@@ -7,8 +7,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from dbanon import queue, runs
-from dbanon.connection import connect
+from dbanon.options.publishing import Submitting
+from dbanon.postgres.connection import connect
+from dbanon.runs import queue, stored
 from tests.facts import refusal
 
 from .test_queue import shown, worker
@@ -17,7 +18,7 @@ Login = Callable[[str], str]
 
 
 def submitted(connection: psycopg.Connection) -> int:
-    return queue.submit_run(connection, "ten", "tp-aware", None, {"k": 5}, seed=None)
+    return queue.submit_run(connection, "tp-aware", Submitting(dataset="ten", params={"k": 5}))
 
 
 def claimed(connection: psycopg.Connection, run_id: int) -> queue.Claim:
@@ -71,7 +72,9 @@ def test_reaping_waits_for_nobody(connection: psycopg.Connection, database: str,
 
 
 def seed_of(connection: psycopg.Connection, params: dict[str, object], dataset: str = "ten") -> int:
-    seed = runs.run_row(connection, queue.submit_run(connection, dataset, "tp-aware", None, params, seed=None)).seed
+    seed = stored.run_row(
+        connection, queue.submit_run(connection, "tp-aware", Submitting(dataset=dataset, params=params))
+    ).seed
     assert seed is not None
     return seed
 

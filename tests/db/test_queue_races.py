@@ -7,12 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon import pipeline, queue, runs
-from dbanon._progress import silent
-from dbanon.connection import connect
+from dbanon.base.errors import StoreError
+from dbanon.base.progress import silent
 from dbanon.database import open_database
-from dbanon.errors import StoreError
-from dbanon.watch import Watch
+from dbanon.postgres.connection import connect
+from dbanon.runs import pipeline, queue, stored
+from dbanon.runs.watch import Watch
 from tests.facts import names, refusal
 from tests.looks import counted_looks, look_on
 
@@ -97,20 +97,20 @@ def test_nobody_is_forgotten_on_an_old_snapshot(held_open: psycopg.Connection, r
 
 
 def test_a_verification_that_was_cancelled_is_no_verdict(connection: psycopg.Connection, run: int) -> None:
-    before = runs.last_verification(connection, run)
+    before = stored.last_verification(connection, run)
     assert before > 0
     queue.ask_verification(connection, run)
     assert queue.cancel_run(connection, run) == "verified"
     with refusal(queue.CancelledError, "run", "cancelled"):
-        runs.stored_result(connection, run, after=before)
-    assert runs.stored_result(connection, run).status == "verified"
+        stored.stored_result(connection, run, after=before)
+    assert stored.stored_result(connection, run).status == "verified"
 
 
 def test_a_verification_that_died_is_no_verdict(connection: psycopg.Connection, run: int) -> None:
     queue.ask_verification(connection, run)
     connection.execute("UPDATE dbanon.run SET todo = NULL")
     with refusal(StoreError, f"run {run}", f"`dbanon verify {run}`"):
-        runs.stored_result(connection, run, after=runs.last_verification(connection, run))
+        stored.stored_result(connection, run, after=stored.last_verification(connection, run))
 
 
 def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(
@@ -123,7 +123,8 @@ def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(
             connection.execute("SELECT pg_terminate_backend(%s)", [opened.connection.info.backend_pid])
 
         with refusal(StoreError, f"run {waiting}", "connection", "lost", "goes on"):
-            opened.wait(waiting, progress=lose)
+            opened.progress = lose
+            opened.wait(waiting)
     assert shown(connection, waiting, "status") == ("queued",)
 
 
@@ -132,7 +133,7 @@ def test_another_verification_asked_for_at_the_end_disturbs_nobody(
 ) -> None:
     ending, looks = pipeline._Run._result, counted_looks(monkeypatch)
 
-    def late(self: pipeline._Run, *verdict: Any, **known: Any) -> runs.RunResult:
+    def late(self: pipeline._Run, *verdict: Any, **known: Any) -> stored.RunResult:
         queue.ask_verification(connection, self.claim.run_id)
         look_on(looks)
         return ending(self, *verdict, **known)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from dbanon import queue
-from dbanon.connection import connect
+from dbanon.options.publishing import Submitting
+from dbanon.postgres.connection import connect
+from dbanon.runs import queue
 from dbanon.testing import database_url
 
 from .test_queue import shown, worker
@@ -142,7 +143,7 @@ def test_nobody_can_read_or_infer_the_channel_of_a_worker(
             for curious in (operator, second, thief.here):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     curious.execute("SELECT channel FROM dbanon.worker")
-            queue.submit_run(operator, "ten", "tp-aware", None, {"k": 5}, seed=None)
+            queue.submit_run(operator, "tp-aware", Submitting(dataset="ten", params={"k": 5}))
         assert [notify.channel for notify in up.notifies(timeout=5, stop_after=1)] == [channel]
         assert list(thief.here.notifies(timeout=0.1)) == []
         read = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s"

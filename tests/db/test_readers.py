@@ -11,9 +11,11 @@ import pytest
 from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
-from dbanon import releases, runs
+from dbanon import releases
 from dbanon.database import Database
-from dbanon.server import parse
+from dbanon.options.publishing import Publishing
+from dbanon.postgres.server import parse
+from dbanon.runs import stored
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, json_of
 from tests.db.conftest import VERIFY
@@ -202,9 +204,7 @@ def test_what_cannot_be_a_reader_is_refused_before_anything_is_done(
     with refusal("DA011", fact):
         operator.execute(PUBLISH, ["ten", readers])
     with refusal("DA011", fact):
-        releases.check_release(
-            operator, "ten", replace=False, readers=readers, method="tp-aware", algorithm="traj-anon"
-        )
+        releases.check_release(operator, "ten", Publishing(replace=False, readers=readers))
     assert column(operator, SEEN) == []
 
 
@@ -363,7 +363,7 @@ def test_commands_name_readers_and_show_their_releases(
 def test_a_run_is_published_for_its_readers(
     database: str, connection: psycopg.Connection, run: int, role: Roles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Database, "_at_once", lambda self, ask, progress: runs.stored_result(self.connection, run))
+    monkeypatch.setattr(Database, "_at_once", lambda self, ask, progress: stored.stored_result(self.connection, run))
     given = ("run", "tp-aware", "--dataset", "ten", "-p", "k=5", "--publish", "ran", "--readers")
     refused(call(database, *given, "nobody_of_this_name"), 2, "'nobody_of_this_name'")
     made = role()

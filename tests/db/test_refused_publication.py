@@ -6,8 +6,9 @@ import psycopg
 import pytest
 
 from dbanon import releases
-from dbanon.connection import errors_translated
-from dbanon.errors import DbanonError, ParameterError
+from dbanon.base.errors import DbanonError, ParameterError
+from dbanon.options.publishing import Publishing
+from dbanon.postgres.connection import errors_translated
 from tests.facts import names, refusal
 
 TRY = "SELECT state FROM dbanon_internal.try_publish(%s, %s, false, false, %s, false, %s)"
@@ -73,7 +74,7 @@ def test_a_refusal_is_noted_in_the_sentence_of_dbanon_and_never_in_that_of_the_s
 ) -> None:
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     with refusal(ParameterError, "'ten'", "already"), errors_translated():
-        releases.publish(connection, run, "ten")
+        releases.publish(connection, run, "ten", Publishing())
     row = connection.execute("SELECT publish_error FROM dbanon.runs").fetchone()
     names(row and row[0], "ten", "already")
     connection.execute(
@@ -81,7 +82,7 @@ def test_a_refusal_is_noted_in_the_sentence_of_dbanon_and_never_in_that_of_the_s
         "LANGUAGE plpgsql AS $$ BEGIN PERFORM 'p-7.x'::integer; END $$"
     )
     with pytest.raises(DbanonError), errors_translated():
-        releases.publish(connection, run, "more")
+        releases.publish(connection, run, "more", Publishing())
     row = connection.execute("SELECT publish_error FROM dbanon.runs").fetchone()
     names(row and row[0], "more", "22P02")
     assert "p-7.x" not in f"{row}"
@@ -96,7 +97,7 @@ def test_a_refusal_that_cannot_be_noted_is_the_error_that_is_shown(connection: p
     with psycopg.connect(connection.info.dsn, password=connection.info.password) as other:
         other.execute("UPDATE dbanon.run SET error = error")
         with refusal(ParameterError, "'ten'", "already"), errors_translated():
-            releases.publish(connection, run, "ten")
+            releases.publish(connection, run, "ten", Publishing())
     row = connection.execute(KEPT).fetchone()
     assert row is not None
     assert (row[0], row[1][0][2]) == (None, '{"sqlstate": "DA003"}')

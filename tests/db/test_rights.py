@@ -19,7 +19,7 @@ from psycopg import errors, sql
 from dbanon.testing import cloned_database, database_url
 
 if TYPE_CHECKING:
-    from dbanon.server import Target
+    from dbanon.postgres.server import Target
 
 RIGHTS = Path(__file__).with_name("rights.txt")
 ROLES = ("operator", "worker", "analyst", "nobody")
@@ -79,7 +79,7 @@ class Cast:
 
 @pytest.fixture(scope="module")
 def cast(dbanon_server: "Target", verified: str) -> Iterator[Cast]:
-    from dbanon.server import parse
+    from dbanon.postgres.server import parse
 
     password = secrets.token_hex(12)
     with (

@@ -10,11 +10,14 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon import _arrow, _sqlstate, queue, reading, releases, runs, writing
+from dbanon import releases
 from dbanon.attacks import Clause, Verdict
-from dbanon.cloaks import Cloaks
-from dbanon.connection import connect, errors_translated
-from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+from dbanon.options.publishing import Publishing, Submitting
+from dbanon.postgres import arrow, sqlstate
+from dbanon.postgres.connection import connect, errors_translated
+from dbanon.runs import queue, reading, stored, writing
 from tests.facts import names, refusal
 
 
@@ -44,12 +47,14 @@ def _cloaks(count, *, extras=(), extra=None):
 @pytest.fixture
 def dataset(connection):
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 2.5, 30)")
-    return runs.dataset_row(connection, "d")
+    return stored.dataset_row(connection, "d")
 
 
 @pytest.fixture
 def new_run(connection, dataset):
-    return queue.submit_run(connection, dataset.name, "tp-aware", "traj-anon", {"k": 5}, seed=7)
+    return queue.submit_run(
+        connection, "tp-aware", Submitting(dataset=dataset.name, algorithm="traj-anon", params={"k": 5}, seed=7)
+    )
 
 
 @pytest.fixture
@@ -113,7 +118,7 @@ def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, 
 def test_trajectories_stored_in_any_order_are_read_by_id_however_many_come_together(
     database, connection, dataset, monkeypatch, piece
 ):
-    monkeypatch.setattr(_arrow, "_PIECE", piece)
+    monkeypatch.setattr(arrow, "_PIECE", piece)
     query = (
         "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) "
         "SELECT i, %s, 's' || i %% 7, ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1), ST_MakePointM(-i, 1, 2)), 32610) "
@@ -136,16 +141,16 @@ def test_short_trajectories_come_together_beside_a_long_one(database, connection
             " FROM generate_series(1, %s) i, generate_series(1, %s) j GROUP BY i",
             [dataset.dataset_id, people, fixes],
         )
-    batches, pieces = _arrow.batches, []
+    batches, pieces = arrow.batches, []
 
     def counted(snapshot, query):
         for batch in batches(snapshot, query):
             pieces.append(batch.num_rows)
             yield batch
 
-    monkeypatch.setattr(_arrow, "batches", counted)
-    with connect(database) as session, _arrow.snapshot(session) as snapshot:
-        paths = _arrow.paths(snapshot, dataset.dataset_id)
+    monkeypatch.setattr(arrow, "batches", counted)
+    with connect(database) as session, arrow.snapshot(session) as snapshot:
+        paths = arrow.paths(snapshot, dataset.dataset_id)
     assert np.diff(paths.offset).tolist() == [3] * 2000 + [100_000]
     assert paths.t.tolist() == [1, 2, 3] * 2000 + list(range(1, 100_001))
     assert sum(pieces) < 10
@@ -174,7 +179,7 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
         " SELECT dataset_id, 's' || i, path FROM dbanon.dataset, generate_series(1, 20000) i, (SELECT ST_SetSRID("
         "ST_MakeLine(array_agg(ST_MakePointM(j, j, j) ORDER BY j)), 32610) AS path FROM generate_series(1, 150) j) p"
     )
-    together = _arrow._together
+    together = arrow._together
     ended = []
 
     def first_batch(column):
@@ -188,12 +193,12 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
             ended.append(pid)
         return together(column)
 
-    monkeypatch.setattr(_arrow, "_together", first_batch)
+    monkeypatch.setattr(arrow, "_together", first_batch)
     with pytest.raises(StoreError) as caught:
         _read(database, dataset.dataset_id)
     assert ended
     cancelled = caught.value.sqlstate == "57014"
-    assert (cancelled, _sqlstate.is_passing(caught.value)) == (end == "pg_cancel_backend", not cancelled)
+    assert (cancelled, sqlstate.is_passing(caught.value)) == (end == "pg_cancel_backend", not cancelled)
 
 
 @pytest.fixture
@@ -208,8 +213,8 @@ def _heeding():
 def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
     Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), connect(database) as opened, _arrow.snapshot(opened) as snapshot:
-        _arrow.table(snapshot, "SELECT pg_catalog.generate_series(1, 2000000000) AS i")
+    with pytest.raises(KeyboardInterrupt), connect(database) as opened, arrow.snapshot(opened) as snapshot:
+        arrow.table(snapshot, "SELECT pg_catalog.generate_series(1, 2000000000) AS i")
     assert time.monotonic() - began < 10
 
 
@@ -264,12 +269,12 @@ def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(da
         assert reader.dataset(dataset.dataset_id) == before
     assert (data.subject.tolist(), requests.subject.tolist()) == ([0], [0])
     with refusal(StoreError, "dataset", "run it again"):
-        runs.demand_unchanged(connection, before)
+        stored.demand_unchanged(connection, before)
     with reading.open_reader(database) as reader:
         now = reader.dataset(dataset.dataset_id)
         assert len(reader.trajectories(dataset.dataset_id).t) == 3
         assert reader.inputs(dataset.dataset_id, ["requests"])["requests"].subject.tolist() == [1, 0, 2]
-    runs.demand_unchanged(connection, now)
+    stored.demand_unchanged(connection, now)
 
 
 def test_cloaks_and_members_are_stored_as_they_are(connection, dataset, new_run):
@@ -339,10 +344,10 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
     queue.set_status(connection, claim, "running", dataset_revision=dataset.revision)
     metrics = {"bundles": np.int64(3), "share": np.float64(0.5)}
     queue.set_status(connection, claim, "verified", metrics=metrics, timings={"total_s": 1.5}, peak_rss_mb=12.0)
-    row = runs.run_row(connection, new_run)
+    row = stored.run_row(connection, new_run)
     assert (row.status, row.dataset, row.params, row.seed) == ("verified", "d", {**row.params, "k": 5}, 7)
     assert row.metrics == {"bundles": 3, "share": 0.5}
-    (listed,) = runs.list_runs(connection)
+    (listed,) = stored.list_runs(connection)
     assert listed["started_at"] <= listed["finished_at"]
     assert listed["releases"] is None
     query = (
@@ -359,31 +364,31 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
 def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
     clause = Clause(name="crowd", passed=False, violations=2, sentence="Two are too few.")
     verdict = Verdict(attack="tp-aware", passed=False, figures={"records": 3}, clauses=(clause,))
-    digest = runs.run_digest(connection, new_run)
-    runs.add_verification(connection, new_run, verdict, digest)
+    digest = stored.run_digest(connection, new_run)
+    stored.add_verification(connection, new_run, verdict, digest)
     row = connection.execute("SELECT run_id, attack, passed, digest FROM dbanon.verification").fetchone()
     assert row == (new_run, "tp-aware", False, digest)
     assert len(digest) == 32
-    found = runs.latest_verdict(connection, new_run)
+    found = stored.latest_verdict(connection, new_run)
     assert (found.passed, found.figures) == (False, {"records": 3})
     assert [(c.name, c.passed, c.violations) for c in found.clauses] == [("crowd", False, 2)]
 
 
 def check(connection, name):
     with errors_translated():
-        releases.check_release(connection, name, replace=False, method="tp-aware", algorithm=None)
+        releases.check_release(connection, name, Publishing(replace=False))
 
 
 def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run):
     check(connection, "ten_people")
-    rows, notices = releases.publish(connection, run, "ten_people")
+    rows, notices = releases.publish(connection, run, "ten_people", Publishing())
     assert (rows, notices) == (4, ())
     names, shown = releases.release_rows(connection, "ten_people", 3)
     assert names[:5] == ["cloak_id", "record_id", "seq", "period", "region"]
     assert len(shown) == 3
     assert shown[0][4].startswith("POLYGON")
     assert _value(connection, "SELECT current_user") != "dbanon_analyst"
-    assert runs.list_runs(connection)[0]["releases"] == "ten_people"
+    assert stored.list_runs(connection)[0]["releases"] == "ten_people"
     with refusal(ParameterError, "free", "already"):
         check(connection, "ten_people")
     releases.unpublish(connection, "ten_people")
@@ -391,19 +396,19 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
 
 
 def test_what_a_superuser_made_of_a_releases_own_table_keeps_that_alone(connection, run):
-    releases.publish(connection, run, "ten_people")
+    releases.publish(connection, run, "ten_people", Publishing())
     connection.execute("CREATE VIEW public.mine AS SELECT * FROM dbanon.release_1")
     (notice,) = releases.unpublish(connection, "ten_people")
     assert "number 1" in notice
     assert connection.execute("SELECT to_regclass('published.ten_people')").fetchone() == (None,)
     assert connection.execute("SELECT count(*) FROM public.mine").fetchone() == (4,)
     connection.execute("DROP VIEW public.mine")
-    releases.publish(connection, run, "ten_people")
+    releases.publish(connection, run, "ten_people", Publishing())
     assert connection.execute("SELECT to_regclass('dbanon.release_1')").fetchone() == (None,)
 
 
 def test_who_changes_a_releases_own_table_is_told_how_to_withdraw_it(connection, run):
-    releases.publish(connection, run, "ten_people")
+    releases.publish(connection, run, "ten_people", Publishing())
     with pytest.raises(psycopg.Error) as caught:
         connection.execute("DELETE FROM dbanon.release_1")
     names(caught.value.diag.message_hint, "SELECT dbanon.unpublish('ten_people')")
@@ -412,7 +417,7 @@ def test_who_changes_a_releases_own_table_is_told_how_to_withdraw_it(connection,
 def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
     verify(connection)
     connection.execute("""UPDATE dbanon.verification SET figures = '{"requests_of_few_subjects": 2}'""")
-    _, notices = releases.publish(connection, run, "ten_people")
+    _, notices = releases.publish(connection, run, "ten_people", Publishing())
     assert len(notices) == 1
     assert ": 2. " in notices[0]
 
@@ -426,18 +431,18 @@ def test_names_that_would_need_quotes_are_refused_before_a_run_is_made(connectio
 
 def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_run):
     with pytest.raises(VerificationFailed, match="dbanon"), errors_translated():
-        releases.publish(connection, new_run, "ten_people")
+        releases.publish(connection, new_run, "ten_people", Publishing())
     with pytest.raises(ParameterError), errors_translated():
-        releases.publish(connection, 999, "ten_people")
+        releases.publish(connection, 999, "ten_people", Publishing())
     with pytest.raises(ParameterError), errors_translated():
         releases.unpublish(connection, "nothing_there")
 
 
 def test_an_unknown_dataset_or_run_is_named(connection, dataset):
     with refusal(ParameterError, "'dd'", "'d'"):
-        runs.dataset_row(connection, "dd")
+        stored.dataset_row(connection, "dd")
     with refusal(ParameterError, "run 77"):
-        runs.run_row(connection, 77)
+        stored.run_row(connection, 77)
 
 
 @pytest.mark.many

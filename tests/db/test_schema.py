@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from dbanon import schema
-from dbanon.errors import SchemaMismatch, StoreError
+from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS
 from tests.facts import refusal
 

@@ -9,10 +9,10 @@ import pytest
 import shapely
 from psycopg import errors
 
-from dbanon import reading
 from dbanon.attacks.semantic import attack
 from dbanon.attacks.semantic._outlines import made_of
 from dbanon.attacks.semantic.evidence import RegionEvidence
+from dbanon.runs import reading
 from tests.unit.semantic_evidence import GRID_S, Release
 from tests.unit.test_attack_semantic import MUTANTS, WORLDS, honest
 
@@ -20,7 +20,7 @@ _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
     row_meaning, left_out, parameters)
 VALUES ('semantic', 's', 'g', 'MultiPolygon', 'dbanon.attacks.semantic',
-    '[{"name": "merge", "summary": "s", "comparison_only": false}]',
+    '[{"name": "merge", "summary": "s"}]',
     '[{"name": "categories", "sql_type": "integer", "default": "0", "comment": "c"}]', 'p', 'a', 'r', 'l', '[]')
 ON CONFLICT DO NOTHING
 """
@@ -388,19 +388,23 @@ FORGED = {
     "a piece moved out of it": f"ST_Union(ST_Difference(region, {box(60, 60, 80, 80)}), {box(-520, 0, -500, 20)})",
 }
 TAMPERED = {
-    "row": "UPDATE dbanon.cloak SET region = ST_Multi(ST_Buffer(region, 0.01, 'join=mitre'))",
-    "row of another kind": "UPDATE dbanon.cloak SET region = ST_GeometryN(region, 1)",
-    "row with a speck of a hole": "UPDATE dbanon.cloak "
+    "period": "UPDATE dbanon.cloak SET period = tstzrange(lower(period), upper(period) + interval '1 second')",
+    "region": "UPDATE dbanon.cloak SET region = ST_Multi(ST_Buffer(region, 0.01, 'join=mitre'))",
+    "region of another kind": "UPDATE dbanon.cloak SET region = ST_GeometryN(region, 1)",
+    "region with a speck of a hole": "UPDATE dbanon.cloak "
     "SET region = ST_Multi(ST_Difference(region, ST_MakeEnvelope(310, 10, 310.9, 11, 32610)))",
-    "row turned": "UPDATE dbanon.cloak SET region = ST_Multi(ST_Rotate(region, 0.05, ST_Centroid(region)))",
-    "row with other categories": """UPDATE dbanon.cloak SET extra = '{"categories": 3}' WHERE crowd = 2""",
-    "crowd": "DELETE FROM dbanon.cloak WHERE record_id = (SELECT min(record_id) FROM dbanon.cloak)",
+    "region turned": "UPDATE dbanon.cloak SET region = ST_Multi(ST_Rotate(region, 0.05, ST_Centroid(region)))",
+    "columns with other categories": """UPDATE dbanon.cloak SET extra = '{"categories": 3}' WHERE crowd = 2""",
+    "members": "DELETE FROM dbanon.cloak WHERE record_id = (SELECT min(record_id) FROM dbanon.cloak)",
     "crowd in words": "UPDATE dbanon.cloak SET crowd = 3",
-    "masking": "UPDATE dbanon.trajectory SET path = ST_Translate(path, 300, 0) WHERE trajectory_id = 104",
+    "size": "UPDATE dbanon.run SET params = jsonb_set(params, '{k}', '3')",
+    "covers": "UPDATE dbanon.trajectory SET path = ST_Translate(path, 300, 0) WHERE trajectory_id = 104",
     "diversity": "DELETE FROM dbanon.poi WHERE category = 'a' AND ST_X(geom) < 200",
     "closeness": "UPDATE dbanon.poi SET category = 'b' WHERE category = 'a' AND ST_X(geom) BETWEEN 10.5 AND 200",
-    "suppressed": "UPDATE dbanon.trajectory SET path = ST_Translate(path, -900, 0) WHERE trajectory_id = 103",
-    **{f"row with {what}": f"UPDATE dbanon.cloak SET region = ST_Multi({region})" for what, region in FORGED.items()},
+    "left-out": "UPDATE dbanon.trajectory SET path = ST_Translate(path, -900, 0) WHERE trajectory_id = 103",
+    **{
+        f"region with {what}": f"UPDATE dbanon.cloak SET region = ST_Multi({region})" for what, region in FORGED.items()
+    },
 }
 
 
@@ -411,7 +415,7 @@ def test_rows_that_were_tampered_with_are_refused(connection: psycopg.Connection
     connection.execute(TAMPERED[what])
     evidence = read(run)
     assert what.split(maxsplit=1)[0] in broken(evidence)
-    assert evidence.region_split.all() or what.removeprefix("row with ") not in FORGED
+    assert evidence.region_split.all() or what.removeprefix("region with ") not in FORGED
 
 
 def test_more_corners_on_an_outline_change_nothing(connection: psycopg.Connection, read) -> None:
@@ -423,7 +427,7 @@ def test_more_corners_on_an_outline_change_nothing(connection: psycopg.Connectio
 
 @pytest.mark.many
 @pytest.mark.parametrize(
-    "number", [i for i, (name, _) in enumerate(MUTANTS) if name in {"complete", "held", "masking"}]
+    "number", [i for i, (name, _) in enumerate(MUTANTS) if name in {"complete", "truth", "covers"}]
 )
 def test_changes_of_data_and_rows_are_caught_as_in_the_small(connection: psycopg.Connection, read, number: int) -> None:
     small = honest()

@@ -15,9 +15,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon._postgres import find_binaries, installations
-from dbanon.errors import StoreError
-from dbanon.server import _SERVER_VARIABLES, EmbeddedServer, psql
+from dbanon.base.errors import StoreError
+from dbanon.postgres.programs import find_binaries, installations
+from dbanon.postgres.server import _SERVER_VARIABLES, EmbeddedServer, psql
 from dbanon.testing import logins
 from tests.acceptance.commands import call
 from tests.facts import refusal
@@ -184,7 +184,7 @@ def test_a_creation_that_was_killed_is_begun_again_and_leaves_no_server(place: P
     code = f"""if True:
         import os, signal
         from pathlib import Path
-        from dbanon.server import EmbeddedServer
+        from dbanon.postgres.server import EmbeddedServer
         demand = EmbeddedServer._demand
         def die(self, result, step):
             if step == "psql":
@@ -216,7 +216,8 @@ def test_a_creation_that_was_killed_is_begun_again_and_leaves_no_server(place: P
 def test_two_processes_that_start_it_at_once_get_the_same_server(place: Path) -> None:
     home = place / "raced"
     code = (
-        f"from pathlib import Path; from dbanon.server import *; print(EmbeddedServer(Path({str(home)!r})).start().url)"
+        "from pathlib import Path; from dbanon.postgres.server import *; "
+        f"print(EmbeddedServer(Path({str(home)!r})).start().url)"
     )
     try:
         racers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]

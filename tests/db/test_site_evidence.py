@@ -10,16 +10,16 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from dbanon import reading
 from dbanon.attacks.sensitive_sites import attack
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
+from dbanon.runs import reading
 from tests.unit.attack_evidence import ROW
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
 
 _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
     row_meaning, left_out, parameters)
-VALUES (%s, 's', 'g', 'Polygon', %s, '[{"name": "bk", "summary": "s", "comparison_only": false}]',
+VALUES (%s, 's', 'g', 'Polygon', %s, '[{"name": "bk", "summary": "s"}]',
     '[{"name": "cloaked", "sql_type": "boolean", "default": "false", "comment": "c"}]', 'p', 'a', 'r', 'l', '[]')
 ON CONFLICT DO NOTHING
 """
@@ -305,12 +305,12 @@ TAMPERED = {
     "nearest": "UPDATE dbanon.cloak SET extra = NULL, crowd = 1, "
     "region = ST_Reverse(ST_MakeEnvelope(20, 20, 22, 22, 32610))"
     " WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 703)",
-    "completeness": "DELETE FROM dbanon.membership WHERE trajectory_id = 707",
-    "crowd-size": "UPDATE dbanon.cloak SET region = ST_Expand(region, 2)"
+    "complete": "DELETE FROM dbanon.membership WHERE trajectory_id = 707",
+    "size": "UPDATE dbanon.cloak SET region = ST_Expand(region, 2)"
     " WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 705)",
     "own-rectangle": "UPDATE dbanon.site SET geom = ST_Translate(geom, 20, 0) WHERE site_id = 802",
-    "one-row": "INSERT INTO dbanon.membership SELECT * FROM dbanon.membership WHERE trajectory_id = 705",
-    "no-other-columns": """UPDATE dbanon.cloak SET extra = '{"cloaked": "true"}' WHERE crowd > 1""",
+    "members": "INSERT INTO dbanon.membership SELECT * FROM dbanon.membership WHERE trajectory_id = 705",
+    "columns": """UPDATE dbanon.cloak SET extra = '{"cloaked": "true"}' WHERE crowd > 1""",
 }
 
 

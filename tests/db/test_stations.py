@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
 from tests.importing import left_out, quarantined, refused, settle, table
 
 STATIONS = "SELECT * FROM dbanon.import_stations('public.towers', dataset => 'town', crs => 'EPSG:32632'"

@@ -9,10 +9,14 @@ import psycopg
 import pytest
 from shapely import MultiPoint
 
-from dbanon import _utm, binary_copy, load, synth
+from dbanon import load, synth
+from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.database import Database, open_database
-from dbanon.errors import DataError, ParameterError, StoreError
-from dbanon.synth import Plan, Scenario, _places
+from dbanon.options.generating import Generating, Plan
+from dbanon.options.loading import LoadingTrajectories
+from dbanon.postgres import binary_copy
+from dbanon.synth import Scenario, _places, _utm
+from dbanon.synth._source import read_network
 from tests.facts import refusal
 
 ROWS = "SELECT subject, ST_AsEWKB(path) FROM dbanon.trajectory WHERE dataset_id = {} ORDER BY subject"
@@ -38,7 +42,7 @@ def counts(opened: Database) -> list[int]:
 def test_what_is_generated_is_stored_as_it_was_made(opened: Database) -> None:
     report = opened.synth("d", objects=50, seed=4)
     plan = Plan(objects=50, seed=4)
-    fixes, sent, _ = Scenario.of(plan, plan.network()).made(np.arange(50))
+    fixes, sent, _ = Scenario.of(plan, read_network(plan)).made(np.arange(50))
     stored = all_rows(
         opened,
         "SELECT subject, x, y, t, srid FROM (SELECT subject, ST_SRID(path) AS srid, (ST_DumpPoints(path)).geom g "
@@ -83,7 +87,7 @@ def test_quasi_identifiers_are_stored_as_they_were_made_and_replaced(opened: Dat
     for mode in ("create", "replace"):
         report = opened.synth("d", mode=mode, **chosen)
         plan = Plan(**chosen)
-        known = Scenario.of(plan, plan.network()).made(np.arange(50)).known
+        known = Scenario.of(plan, read_network(plan)).made(np.arange(50)).known
         expected = [(f"s{n + 1:07d}", t) for n, t in zip(known.number.tolist(), known.t.tolist(), strict=True)]
         assert sorted(all_rows(opened, query)) == expected
         assert report.quasi_identifiers == len(expected) > 50
@@ -95,7 +99,7 @@ def test_quasi_identifiers_are_stored_as_they_were_made_and_replaced(opened: Dat
 
 def test_places_are_stored_with_a_cell_for_each_station_and_every_fix_in_one(opened: Database) -> None:
     plan = Plan(objects=50, seed=4, pois=900, stations=60)
-    made = Scenario.of(plan, plan.network()).places
+    made = Scenario.of(plan, read_network(plan)).places
     report = opened.synth("d", objects=50, seed=4, pois=900, stations=60)
     assert (report.pois, report.stations) == (900, 60)
     counts = dict(all_rows(opened, "SELECT category, count(*) FROM dbanon.poi WHERE dataset_id = {} GROUP BY 1"))
@@ -200,8 +204,9 @@ def test_a_server_lost_in_the_middle_leaves_nothing(
             with psycopg.connect(database, autocommit=True) as other:
                 other.execute("SELECT pg_terminate_backend(%s)", [opened.connection.info.backend_pid])
 
+    opened.progress = stop
     with pytest.raises(StoreError):
-        opened.synth("d", objects=200, progress=stop)
+        opened.synth("d", objects=200)
     assert max(seen) >= 60
     with open_database(database) as again:
         assert counts(again) == [0, 0, 0, 0]
@@ -218,8 +223,9 @@ def test_an_error_in_the_middle_of_a_replacement_keeps_what_was_there(
         if done >= 40:
             raise KeyboardInterrupt
 
+    opened.progress = stop
     with pytest.raises(KeyboardInterrupt):
-        opened.synth("d", objects=200, seed=5, mode="replace", progress=stop)
+        opened.synth("d", objects=200, seed=5, mode="replace")
     assert (all_rows(opened, ROWS), all_rows(opened, SENT), counts(opened)) == before
 
 
@@ -244,7 +250,7 @@ def test_paths_are_the_bytes_that_postgis_writes(opened: Database) -> None:
 def test_invented_people_are_not_added_to_real_ones(connection: psycopg.Connection, tmp_path: Path) -> None:
     file = tmp_path / "real.csv"
     file.write_text("subject,time,x,y\nanna,0,8.2,53.14\n")
-    load.load_trajectories(connection, [file], load.Options(dataset="real", srid=32632))
+    load.load_trajectories(connection, [file], LoadingTrajectories(dataset="real", srid=32632))
     with refusal(ParameterError, "generated", "real"):
-        synth.into_database(connection, Plan(objects=5), dataset="real", mode="append", progress=lambda *_: None)
+        synth.into_database(connection, "real", Generating(objects=5, mode="append"))
     assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (1,)

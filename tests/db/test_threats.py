@@ -6,9 +6,10 @@ import psycopg
 import pytest
 
 from dbanon import releases, schema
-from dbanon.connection import errors_translated
+from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed
 from dbanon.database import open_database
-from dbanon.errors import DataError, ParameterError, StoreError, VerificationFailed
+from dbanon.options.publishing import Publishing
+from dbanon.postgres.connection import errors_translated
 
 
 def test_a_function_of_somebody_else_cannot_take_the_place_of_one_of_postgis(
@@ -48,13 +49,13 @@ def test_a_dataset_with_trajectories_keeps_its_srid_and_a_new_grid_is_a_new_revi
     connection.execute("UPDATE dbanon.dataset SET grid_m = grid_m * 2")
     connection.execute("UPDATE dbanon.dataset SET grid_m = grid_m / 2")
     with pytest.raises(VerificationFailed, match="changed"), errors_translated():
-        releases.publish(connection, run, "ten")
+        releases.publish(connection, run, "ten", Publishing())
 
 
 def test_what_a_run_says_it_left_out_is_part_of_what_was_verified(connection: psycopg.Connection, run: int) -> None:
     connection.execute("""UPDATE dbanon.run SET suppressed = '{"subjects": {"absent_at_some_instant": 7}}'""")
     with pytest.raises(VerificationFailed, match="changed"), errors_translated():
-        releases.publish(connection, run, "ten")
+        releases.publish(connection, run, "ten", Publishing())
 
 
 @pytest.mark.parametrize("shape", ["ST_Force3DM(region)", "ST_ForceCurve(region)", "ST_Multi(region)"])

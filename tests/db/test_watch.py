@@ -9,11 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon import pipeline, queue, runs, watch
-from dbanon._progress import silent
-from dbanon.connection import connect
+from dbanon.base.progress import silent
 from dbanon.database import open_database
-from dbanon.watch import Watch
+from dbanon.options.publishing import Submitting
+from dbanon.postgres.connection import connect
+from dbanon.runs import pipeline, queue, stored, watch
+from dbanon.runs.watch import Watch
 from tests.looks import counted_looks, look_on
 
 
@@ -35,7 +36,7 @@ def holder(database: str, run: int) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def claim(connection: psycopg.Connection, holder: psycopg.Connection) -> queue.Claim:
-    queue.submit_run(connection, "ten", "tp-aware", None, {"k": 5}, seed=1)
+    queue.submit_run(connection, "tp-aware", Submitting(dataset="ten", params={"k": 5}, seed=1))
     taken = queue.claim_run(holder, "here")
     assert taken is not None
     return taken
@@ -87,7 +88,7 @@ def test_a_run_whose_verdict_has_just_been_recorded_is_not_taken_for_lost(
 ) -> None:
     ending, looks = pipeline._Run._result, counted_looks(monkeypatch)
 
-    def late(self: pipeline._Run, *verdict: Any, **known: Any) -> runs.RunResult:
+    def late(self: pipeline._Run, *verdict: Any, **known: Any) -> stored.RunResult:
         look_on(looks)
         return ending(self, *verdict, **known)
 

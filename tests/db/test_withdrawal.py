@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from dbanon import schema
-from dbanon._background import in_background
-from dbanon.server import EmbeddedServer, Target, parse
+from dbanon.base.background import in_background
+from dbanon.postgres.server import EmbeddedServer, Target, parse
 from dbanon.testing import cloned_database, database_url
 from tests.db.conftest import RUN, VERIFY
 from tests.facts import names, refusal

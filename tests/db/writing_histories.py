@@ -161,7 +161,7 @@ def _time(first: int, last: int) -> TimestamptzRange:
 def methods(connection: psycopg.Connection) -> None:
     """Enter the methods of the histories."""
     for name, (secret, hidden_by, stands_alone, snapshot) in KINDS.items():
-        algorithm = {"name": "a", "summary": "s", "comparison_only": False, "stands_alone": stands_alone}
+        algorithm = {"name": "a", "summary": "s", "stands_alone": stands_alone}
         traits = {"hides": secret, "hidden_by": hidden_by, "instant": "at" if snapshot else None, "oldest": "max_gap_s"}
         others = {"notices": {}, "totals": {}, "reasons": {}}
         connection.execute(METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])

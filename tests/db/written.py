@@ -7,8 +7,8 @@ import numpy as np
 import psycopg
 from psycopg.types.json import Jsonb
 
-from dbanon import runs, writing
-from dbanon.cloaks import Cloaks, Hiding, Regions, by_hour
+from dbanon.base.cloaks import Cloaks, Hiding, Regions, by_hour
+from dbanon.runs import stored, writing
 
 AT = 1_212_566_400  # 8:00
 CELLS = """
@@ -19,7 +19,7 @@ METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
 VALUES (%s, 's', 'At least k.', %s, 'attack',
     jsonb_build_array(jsonb_build_object(
-        'name', 'a', 'summary', 's', 'comparison_only', false, 'stands_alone', %s::boolean)), %s, %s)
+        'name', 'a', 'summary', 's', 'stands_alone', %s::boolean)), %s, %s)
 ON CONFLICT DO NOTHING
 """
 RUN = """
@@ -177,6 +177,6 @@ def write(connection: psycopg.Connection, contract: Contract, cloaks: Cloaks | N
         row = connection.execute(RUN, [contract.name, contract.k, Jsonb(LEFT_OUT)]).fetchone()
         assert row is not None
         written = contract.cloaks() if cloaks is None else cloaks
-        writing.write_cloaks(connection, row[0], runs.dataset_row(connection, "ten"), written)
+        writing.write_cloaks(connection, row[0], stored.dataset_row(connection, "ten"), written)
     connection.execute(VERIFIED, [row[0], row[0]])
     return int(row[0])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psycopg
 
-from dbanon import _sqlstate
-from dbanon.errors import StoreError
+from dbanon.base.errors import StoreError
+from dbanon.postgres import sqlstate
 
 ROOT = Path(__file__).parents[2]
 QUERY = Path(__file__).with_suffix(".sql")
@@ -253,7 +253,7 @@ def _errors(functions: list[Thing]) -> str:
         "| code | meaning | exit | raised by |\n|---|---|---|---|",
     ]
     for code, meaning in codes().items():
-        family = _sqlstate._OWN.get(code, StoreError)
+        family = sqlstate._OWN.get(code, StoreError)
         by = ", ".join(f"`{thing.name}`" for thing in functions if code in raised(thing.part("Raises")))
         lines.append(f"| {code} | {meaning} | {family.exit_code} | {by} |")
     return "\n".join(lines) + "\n"

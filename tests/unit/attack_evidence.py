@@ -10,7 +10,7 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 from tests.unit.oracles_tp_aware import joined
 
 Trips = Mapping[int, tuple[int, Sequence[tuple[float, float, float]]]]

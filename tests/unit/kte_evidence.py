@@ -13,7 +13,7 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte import attack, read
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 from tests.unit.attack_evidence import hours
 
 Sample = tuple[int, int, int]
@@ -21,8 +21,8 @@ Piece = tuple[int, int, tuple[int, int, int, int]]
 
 GRID_S, GRID_M = 60, 100.0
 PARAMS = {
-    "k": 2, "tau_s": 600, "leak_s": 300, "grid_s": GRID_S, "grid_m": GRID_M, "clusters": None, "reuse": "never",
-    "consistency": "k-pick", "improve": True, "since": None, "until": None,
+    "k": 2, "tau_s": 600, "leak_s": 300, "grid_s": GRID_S, "grid_m": GRID_M, "reuse": "never",
+    "improve": True, "since": None, "until": None,
 }  # fmt: skip
 
 
@@ -278,25 +278,11 @@ class Publisher:
         sets: dict[tuple[int, int], set[int]] = {}
         for window in self.windows:
             for group in self.classes(window):
-                if self.params["consistency"] == "full":
-                    self.part(group, window, sets)
-                    continue
                 for _ in range(self.k - 1 - ("united" in self.careless)):
                     self.match(group, window, sets)
         if self.params["reuse"] == "apart" and "reckless" not in self.careless and leaks(sets, self.width):
             raise DrawError(self.rng.choice(list(sets)))
         return sets
-
-    def part(self, group: list[int], window: int, sets: dict[tuple[int, int], set[int]]) -> None:
-        """Cut the group into groups of k or more, nobody with a former partner."""
-        order = self.rng.sample(group, len(group))
-        cuts = [*range(0, len(order) - self.k + 1, self.k)]
-        for low, high in itertools.pairwise([*cuts, len(order)]):
-            for owner in order[low:high]:
-                others = set(order[low:high]) - {owner}
-                if any(others & sets.get((owner, m), set()) for m in self.windows if m < window):
-                    raise DrawError((owner, window))
-                sets[owner, window] = others
 
     def match(self, group: list[int], window: int, sets: dict[tuple[int, int], set[int]]) -> None:
         """Give everybody in the group one more other, each other once (augmenting paths)."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from dbanon.attacks.mob import attack
 from dbanon.attacks.mob.evidence import ObjectEvidence
-from dbanon.trajectory import QuasiIdentifiers
+from dbanon.base.trajectory import QuasiIdentifiers
 from tests.unit.attack_evidence import hours, trajectories
 
 Cell = tuple[int, int]
@@ -22,7 +22,7 @@ Tracks = Mapping[int, Mapping[int, Cell]]
 START, STEP_S, GRID_M = 36_000, 60, 10.0
 PARAMS = {
     "k": 2, "qid_set": "default", "qid_only": False, "step_s": STEP_S, "start": START, "align": "exact", "max_gap_s": 0,
-    "curve_order": None, "speed_m_s": 50.0, "improve": False, "since": None, "until": None,
+    "speed_m_s": 50.0, "improve": False, "since": None, "until": None,
 }  # fmt: skip
 
 
@@ -39,6 +39,7 @@ class Row:
     rectangle: bool = True
     srid: int = 32610
     other_keys: int = 0
+    seq: int = 0
     shift_s: float = 0.0
     shift_m: float = 0.0
 
@@ -78,6 +79,8 @@ class Release:
         def column(name: str, kind: type) -> np.ndarray:
             return np.array([getattr(row, name) for row in self.rows], kind)
 
+        counted = [i for _, size in records for i in range(1, size + 1)]
+        places = [row.seq or i for row, i in zip(self.rows, counted, strict=True)]
         known = sorted(self.known)
         return ObjectEvidence(
             method="mob", algorithm=self.algorithm, params=self.params, suppressed=self.suppressed,
@@ -85,7 +88,8 @@ class Release:
             record_id=np.array([r for r, _ in records], np.int64),
             offset=np.cumsum([0, *(number for _, number in records)]),
             region=np.arange(len(self.rows), dtype=np.int32), period=np.arange(len(self.rows), dtype=np.int32),
-            place=None, region_no=np.arange(1, len(self.rows) + 1), region_bounds=bounds,
+            place=np.array(places, np.int32) if any(row.seq for row in self.rows) else None,
+            region_no=np.arange(1, len(self.rows) + 1), region_bounds=bounds,
             region_rectangle=column("rectangle", bool), region_srid=column("srid", np.int32),
             region_crowd=column("crowd", np.int32), region_subjects=column("subjects", np.int32),
             region_other_keys=column("other_keys", np.int32), region_cloaked=column("cloaked", np.int8),

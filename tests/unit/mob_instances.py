@@ -60,7 +60,7 @@ def random_world(rng, n, instants, *, side, absent=0.0, blank=0.2, most=3, jump=
     return where, own, rank
 
 
-def along_curve(positions, order=None):
+def along_curve(positions):
     """The places of a world, as a list of dicts too."""
-    place = places(positions, order)
+    place = places(positions)
     return place, [dict(enumerate(row)) for row in place.tolist()]

@@ -12,7 +12,7 @@ import numpy as np
 
 from dbanon.attacks.semantic import attack
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.trajectory import Cells, Trajectories
+from dbanon.base.trajectory import Cells, Trajectories
 
 START, GRID_S = 36_000, 60
 PARAMS: dict[str, Any] = {
@@ -267,12 +267,16 @@ def plainly_broken(run: Release) -> set[str]:  # noqa: C901 - one loop over all 
             reached, cells = {min(row.cells)}, row.cells
             while more := {b for a in reached for b in cells - reached if (min(a, b), max(a, b)) in pairs}:
                 reached |= more
-            fair = row.start % GRID_S == row.end % GRID_S == 0 and last <= row.start < row.end and reached == cells
-            fair &= row.end - row.start <= span and len(cells) * run.area_m2 <= area
+            fair = row.start % GRID_S == row.end % GRID_S == 0 and last <= row.start < row.end
+            fair &= row.end - row.start <= span
             fair &= p["since"] is None or row.start >= p["since"]
             fair &= p["until"] is None or row.end <= p["until"]
-            if not fair or row.categories != sum(n > 0 for n in counts):
-                found.add("row")
+            if not fair:
+                found.add("period")
+            if reached != cells or len(cells) * run.area_m2 > area:
+                found.add("region")
+            if row.categories != sum(n > 0 for n in counts):
+                found.add("columns")
             if sum(n > 0 for n in counts) < p["l"]:
                 found.add("diversity")
             if run.kl(counts) > t + 1e-9:
@@ -289,20 +293,23 @@ def plainly_broken(run: Release) -> set[str]:  # noqa: C901 - one loop over all 
         in_groups.update(units)
         crowd = len({subject for subject, _ in units})
         fair = paths == sorted(path for unit in units for path in run.paths(unit)) and len(group) == len(units)
-        fair &= crowd >= p["k"] and all(row.crowd == crowd for row in records[group[0]])
         if not fair or any(run.few(unit) for unit in units):
+            found.add("members")
+        if any(row.crowd != crowd for row in records[group[0]]):
             found.add("crowd")
+        if crowd < p["k"]:
+            found.add("size")
         for row in records[group[0]]:
             for unit in units:
                 own = [c for at, _, c in run.fixes(unit) if row.start <= run.slot(at) * GRID_S < row.end]
                 if not run.few(unit) and not set(own) - {None}:
-                    found.add("held")
+                    found.add("truth")
                 if not run.few(unit) and set(own) - {None} - row.cells:
-                    found.add("masking")
+                    found.add("covers")
     if max(in_groups.values(), default=0) > 1 or {r for r, _, _ in run.members} - set(records):
-        found.add("crowd")
+        found.add("members")
     if math.isinf(span) and math.isinf(area) and any(state == "coarse" for *_, state in run.states()):
         found.add("complete")
     if run.suppressed != run.missing():
-        found.add("suppressed")
+        found.add("left-out")
     return found

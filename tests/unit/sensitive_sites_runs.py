@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
+from dbanon.base.trajectory import Sites, Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import Sites, Trajectories
 
 FAMILY = METHODS["sensitive-sites"]
 
@@ -31,7 +31,8 @@ def sites(points, shapes=None):
 
 
 def run(data, places, algorithm="bk", seed=1, **params):
-    chosen = FAMILY.parse({"k": 2, **params}, algorithm)
+    known = {one.name for one in FAMILY.algorithms}  # and not those of benchmarks/papers
+    chosen = FAMILY.parse({"k": 2, **params}, algorithm if algorithm in known else None)
     return FAMILY.anonymise(data, algorithm, chosen, np.random.default_rng(seed), sites=places)
 
 

@@ -10,8 +10,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from dbanon._pool import Pool
 from dbanon.methods.kernels import cores
+from dbanon.worker._pool import Pool
 
 FORSAKEN = 75
 

@@ -9,20 +9,18 @@ import numpy as np
 
 from dbanon.attacks.sensitive_sites import attack
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
-from dbanon.trajectory import Sites
+from dbanon.base.trajectory import Sites
 from tests.unit.attack_evidence import Trips, hours, made, put, trajectories
 
 Box = tuple[float, float, float, float]
 
 SITE_PARAMS = {
     "k": 3,
-    "curve_order": None,
     "guard_m": None,
     "guard_inside": False,
     "at": None,
     "max_gap_s": 60,
     "improve": True,
-    "local_format": "secure",
     "since": None,
     "until": None,
 }

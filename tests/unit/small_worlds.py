@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 
 
 def placements(people, places):

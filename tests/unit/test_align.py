@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods.kernels import align as kernel
-from dbanon.trajectory import Trajectories
 from tests.unit import oracles_tp_aware as oracle
 
 

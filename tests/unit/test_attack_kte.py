@@ -68,8 +68,8 @@ def groups(k: int = 3) -> Release:
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize(
     "params",
-    [{}, {"consistency": "full"}, {"reuse": "apart"}, {"clusters": 3}, {"improve": False}],
-    ids=["default", "full", "apart", "clusters", "not improved"],
+    [{}, {"reuse": "apart"}, {"improve": False}],
+    ids=["default", "apart", "not improved"],
 )
 def test_right_releases_pass(cases, k, params):
     if k == 2 and "reuse" in params:
@@ -89,14 +89,12 @@ def test_right_releases_pass(cases, k, params):
     assert passed >= len(cases(25)) // 2
 
 
-@pytest.mark.parametrize("algorithm", ["k-merge", "glove"])
-def test_right_groups_pass(algorithm):
+def test_right_groups_pass():
     for seed in range(20):
         rng = random.Random(seed)
         world = random_world(rng, subjects=9, epochs=4, leak=5)
         people = rng.sample(range(9), 9)
         release = grouped(world, [people[:2], people[2:5], people[5 : 7 + seed % 3]], rng)
-        release.algorithm = algorithm
         assert broken(release) == set()
 
 
@@ -343,36 +341,34 @@ def careless(*how, count=40, subjects=9, epochs=6, **params):
 
 # Each clause and what it alone catches.
 ALONE = {
-    "an algorithm for comparison": ("promise", lambda: [renamed("static")]),
-    "another algorithm for comparison": ("promise", lambda: [renamed("w4m")]),
-    "a membership twice": ("one-record", members(lambda m: [*m, m[0]])),
-    "a partial membership": ("one-record", members(lambda m: [(m[0][0], m[0][1], False), *m[1:]])),
-    "an unknown trajectory": ("one-record", members(lambda m: [*m, (m[0][0], 712_345, True)])),
-    "a member of no record": ("one-record", members(lambda m: [*m, (912_345, 700_001, True)])),
+    "a membership twice": ("members", members(lambda m: [*m, m[0]])),
+    "a partial membership": ("members", members(lambda m: [(m[0][0], m[0][1], False), *m[1:]])),
+    "an unknown trajectory": ("members", members(lambda m: [*m, (m[0][0], 712_345, True)])),
+    "a member of no record": ("members", members(lambda m: [*m, (912_345, 700_001, True)])),
     "a row into the next epoch": ("period", lambda: variants(honest(), into_the_next_epoch)),
     "a row that ends a second late": (
         "period",
         lambda: variants(honest(), lambda r, row: setattr(row, "end", row.end + 1)),
     ),
-    "another srid": ("rectangle", changed(honest, srid=4326)),
-    "no rectangle": ("rectangle", changed(honest, rectangle=False)),
+    "another srid": ("region", changed(honest, srid=4326)),
+    "no rectangle": ("region", changed(honest, rectangle=False)),
     "a side off the grid by a millimetre": (
-        "rectangle",
+        "region",
         lambda: variants(honest(), lambda r, row: row.bounds.__setitem__(0, row.bounds[0] - 0.001)),
     ),
     "rows out of order": ("order", lambda: variants(honest(), out_of_order)),
     "a number left out": ("order", lambda: variants(honest(), lambda r, row: setattr(row, "seq", row.seq + 50))),
     "a fictitious sample": ("truth", fictitious_in_groups),
-    "one sample more left out": ("suppressed", counted("samples", "few_alike", 1)),
-    "one subject more left out": ("suppressed", counted("subjects", "silence", 1)),
-    "one more seen in an hour": ("suppressed", hourly(seen=1)),
-    "one more left out of an hour": ("suppressed", hourly(seen=1, few_alike=1)),
-    "one published for one left out": ("suppressed", hourly(published=1, few_alike=-1)),
-    "another column": ("no-other-columns", changed(honest, other_keys=1)),
-    "a larger crowd": ("crowd-count", changed(honest, crowd=3)),
-    "a row that stands for two": ("crowd-count", changed(honest, subjects=2)),
-    "a crowd below that of a group": ("crowd-count", changed(groups, crowd=2)),
-    "groups below k": ("crowd-size", lambda: [groups(4)]),
+    "one sample more left out": ("left-out", counted("samples", "few_alike", 1)),
+    "one subject more left out": ("left-out", counted("subjects", "silence", 1)),
+    "one more seen in an hour": ("left-out", hourly(seen=1)),
+    "one more left out of an hour": ("left-out", hourly(seen=1, few_alike=1)),
+    "one published for one left out": ("left-out", hourly(published=1, few_alike=-1)),
+    "another column": ("columns", changed(honest, other_keys=1)),
+    "a larger crowd": ("crowd", changed(honest, crowd=3)),
+    "a row that stands for two": ("crowd", changed(honest, subjects=2)),
+    "a crowd below that of a group": ("crowd", changed(groups, crowd=2)),
+    "groups below k": ("size", lambda: [groups(4)]),
     "a member of a group without a record": ("alike", one_record_less),
     "a record unlike those of its group": ("alike", one_record_otherwise),
     "a hiding set of a group": (
@@ -392,15 +388,13 @@ ALONE = {
 }
 
 
+CAUGHT_ALONE = {clause for clause, _ in ALONE.values()}
+
+
 @pytest.mark.parametrize("name", ALONE)
 def test_each_clause_catches_what_no_other_does(name):
     clause, releases = ALONE[name]
     assert alone(releases(), clause)
-
-
-def test_every_clause_stands_alone_somewhere():
-    clauses = {clause.name for make in (honest, groups) for clause in attack(make().evidence()).clauses}
-    assert clauses == {clause for clause, _ in ALONE.values()}
 
 
 def test_a_hiding_set_reused_is_refused():
@@ -472,7 +466,7 @@ def test_a_sample_moved_out_of_its_region_is_refused():
         x[at] += 5000.0
         other = dataclasses.replace(release, data=dataclasses.replace(release.data, x=x))
         if any(row.holds(samples[at]) for row in release.of(release.record(owner[at]))):
-            assert "suppressed" in broken(other)
+            assert "left-out" in broken(other)
             moved += 1
     assert moved > 5
 
@@ -527,7 +521,7 @@ def test_records_exchanged_are_refused():
 def test_another_k_than_the_rows_were_made_for_is_refused(k):
     release = honest(3)
     release.params["k"] = 2 if k == 3 else 4
-    assert {"crowd-count", "sets"} <= broken(release)
+    assert {"crowd", "sets"} <= broken(release)
 
 
 @pytest.mark.parametrize(
@@ -649,15 +643,9 @@ def test_sets_without_windows_are_refused():
     assert {"sets", "k-pick"} <= broken(release)
 
 
-def test_sets_that_are_not_mutual_are_refused_where_the_run_says_so():
-    release = honest(3)
-    release.params["consistency"] = "full"
-    assert broken(release) == {"sets"}
-
-
 def test_made_up_samples_are_found_by_what_they_are():
     """Records of one subject each with a row moved beside the subject's samples, whatever the algorithm is called."""
-    for algorithm in ("kte-hide", "w4m"):
+    for algorithm in ("kte-hide", "k-merge"):
         release = honest()
         release.algorithm = algorithm
         for row in release.of(release.records()[0])[:1]:
@@ -681,8 +669,8 @@ def test_a_parameter_that_is_missing_is_refused(name):
         ("k", 1), ("k", 2.5), ("k", True), ("k", "2"), ("k", None), ("k", 10**15), ("tau_s", 0), ("tau_s", 301),
         ("tau_s", None), ("tau_s", math.nan), ("leak_s", 0), ("leak_s", 90), ("leak_s", -300), ("leak_s", 600),
         ("leak_s", 60 << 21), ("grid_s", 0), ("grid_s", 45), ("grid_s", 60.5), ("grid_m", 0), ("grid_m", None),
-        ("grid_m", 75), ("grid_m", -100), ("grid_m", math.nan), ("grid_m", math.inf), ("clusters", 0),
-        ("clusters", "many"), ("reuse", "often"), ("reuse", None), ("consistency", 1), ("improve", 1),
+        ("grid_m", 75), ("grid_m", -100), ("grid_m", math.nan), ("grid_m", math.inf),
+        ("reuse", "often"), ("reuse", None), ("improve", 1),
         ("improve", None), ("since", "soon"), ("until", 45), ("until", "1970-01-01"), ("since", "2100-01-01"),
     ],
 )  # fmt: skip
@@ -724,7 +712,8 @@ def test_malformed_counts_are_refused(suppressed):
 
 
 def test_an_unknown_algorithm_is_refused():
-    assert broken(renamed("hide-a-mob")) == {"decidable"}
+    for algorithm in ("hide-a-mob", "glove", "w4m"):
+        assert broken(renamed(algorithm)) == {"decidable"}
 
 
 def far(release, **columns):
@@ -768,7 +757,7 @@ def test_rows_and_sets_of_no_time_or_place_are_refused(value):
     for at in range(4):
         release = honest()
         release.rows[0].bounds[at] = value
-        assert "rectangle" in broken(release)
+        assert "region" in broken(release)
     for name in ("start", "end"):
         release = honest()
         setattr(release.rows[0], name, value)
@@ -784,11 +773,11 @@ def test_rows_and_sets_of_no_time_or_place_are_refused(value):
 def test_records_and_sets_of_nobody_are_refused():
     nobody = honest()
     nobody.members = []
-    assert {"one-record", "truth", "suppressed"} <= broken(nobody)
+    assert {"members", "truth", "left-out"} <= broken(nobody)
     lost = honest()
     record = lost.records()[0]
     lost.members = [member for member in lost.members if member[0] != record]
-    assert {"one-record", "truth", "suppressed", "sets"} <= broken(lost)
+    assert {"members", "truth", "left-out", "sets"} <= broken(lost)
     unhidden = honest()
     unhidden.hiding = []
     assert {"sets", "k-pick"} <= broken(unhidden)
@@ -810,7 +799,7 @@ def test_a_record_without_one_of_its_trajectories_is_refused():
         counts[record] = counts.get(record, 0) + 1
     record = next(record for record, number in counts.items() if number > 1)
     release.members.remove(next(member for member in release.members if member[0] == record))
-    assert broken(release) == {"one-record"}
+    assert broken(release) == {"members"}
 
 
 def test_one_person_in_two_records_and_two_in_one_are_refused():
@@ -818,8 +807,8 @@ def test_one_person_in_two_records_and_two_in_one_are_refused():
     rows = [dataclasses.replace(row, record=912_345) for row in twice.of(twice.records()[0])]
     twice.rows += rows
     twice.members += [(912_345, path, whole) for record, path, whole in twice.members if record == twice.records()[0]]
-    assert "one-record" in broken(twice)
+    assert "members" in broken(twice)
     both = at_one_place()
     a, b = both.records()[:2]
     both.members = [(a if record == b else record, path, whole) for record, path, whole in both.members]
-    assert "one-record" in broken(both)
+    assert "members" in broken(both)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 from shapely import wkb
 
-from dbanon import binary_copy
+from dbanon.postgres import binary_copy
 
 
 def _fields(stream, count):

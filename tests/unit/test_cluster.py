@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from distributed.security import Security
 
-from dbanon import _cluster
-from dbanon._cluster import Cluster
-from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.methods import HERE, METHODS, Tasks
 from dbanon.methods.kernels import cores
+from dbanon.worker import _cluster
+from dbanon.worker._cluster import Cluster
 from tests.contract.evidence import people
 from tests.contract.test_methods import same
 from tests.unit import shared_tasks

@@ -6,7 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from dbanon import _compiling, worker
+from dbanon import worker
+from dbanon.runs import compiling
 
 KERNEL = "import numba\n\n@numba.njit(cache=True)\ndef kernel(x):\n    return x + 1\n"
 
@@ -25,7 +26,7 @@ def test_what_is_compiled_is_heard_and_what_the_cache_holds_is_not(tmp_path: Pat
     path.write_text(KERNEL)
     for first in (True, False):
         module = loaded(path)
-        with _compiling.notify(lambda: said.append("heard")):
+        with compiling.notify(lambda: said.append("heard")):
             assert module.kernel(1) == 2
         assert bool(said) == first
         said.clear()
@@ -36,6 +37,6 @@ def test_what_is_compiled_is_heard_and_what_the_cache_holds_is_not(tmp_path: Pat
 
 def test_a_worker_notes_in_its_log_that_it_compiles_and_no_other_progress(capsys: pytest.CaptureFixture[str]) -> None:
     worker._tell("computing cloaks", 0, None)
-    worker._tell(_compiling.STAGE, 0, None)
+    worker._tell(compiling.STAGE, 0, None)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(_compiling.STAGE)
+    assert line.endswith(compiling.STAGE)

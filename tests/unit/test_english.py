@@ -1,11 +1,10 @@
 """The sentences of the program keep to the English of the house style: nouns, named actors, events said as events."""
 
 import re
-from importlib import import_module
 
 import pytest
 
-from dbanon.attacks.shared import claims
+from dbanon.attacks import attacker
 from dbanon.methods import METHODS
 from tests.golden.sentences import sentences
 
@@ -41,7 +40,7 @@ def test_no_sentence_says_what_the_house_style_does_not(rule: str) -> None:
     assert offending == [], f"instead: {RULES[rule]}"
 
 
-# A placeholder and a plural, which is wrong after a 1: dbanon.errors.counted and dbanon_internal.counted write both.
+# A placeholder and a plural, which is wrong after a 1: `counted` in Python and in SQL write both.
 PLURAL = re.compile(r"(?:%s|(?<!%)%(?=[ ])|\{\w*\}) (?:([a-z]+) )?([a-z-]+s|people)\b(?! at most)")
 BOUNDS = ("at most ", "k = ", "l = ", "c / ", "2^")  # never 1
 OTHERS = {"as", "does", "finds", "has", "holds", "is", "its", "leaves", "repeats", "replaces"}
@@ -66,9 +65,8 @@ def test_a_plural_after_a_placeholder_is_found() -> None:
 
 @pytest.mark.parametrize("family", METHODS)
 def test_a_clause_that_is_broken_once_is_broken_by_one(family: str) -> None:
-    words = import_module(f"dbanon.attacks.{family.replace('-', '_')}")._SENTENCES
-    verdict = claims.decided(family, words, dict.fromkeys(words, 1), {}, 5)
-    broken = [clause.sentence.partition("; broken by ")[2] for clause in verdict.clauses]
+    clauses = [clause.count(1, {"k": 5}) for clause in attacker(METHODS[family].attack).attack.clauses]
+    broken = [clause.sentence.partition("; broken by ")[2] for clause in clauses]
     assert [said for said in broken if not re.fullmatch(r"1 (?:(?:\w*[^s\W]|is),? ?)+\.", said)] == []
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
 from tests.facts import named, names, refusal, refused
 
 SAID = "Run 12 of 'cabs_k5' needs k >= 2, 1,000 m and -7 of 2.5 (3 late-fixes); see `dbanon runs`."

@@ -81,7 +81,7 @@ def test_groups_follow_people_and_not_their_numbers(tabulated, k):
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_groups_are_the_same_on_any_number_of_threads(monkeypatch, tabulated, k):
-    monkeypatch.setattr(_k_merge, "_LEAST", 4)
+    monkeypatch.setattr(_k_merge, "_MIN_SAMPLES_PER_THREAD", 4)
     subjects = neighbours(random.Random(SEED), 33, 8)
     found = []
     for threads in (1, 2, 3):

@@ -5,23 +5,17 @@
 import random
 from itertools import combinations, pairwise, product
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from dbanon.methods.kte._hide import _cycles, hide
+from dbanon.methods.kte._hide import _clusters, _cycles, hide
 from dbanon.methods.kte._samples import Samples
 
 SEED = 20170501
 GRID_S, PER = 60, 3  # slots of an epoch
-OPTIONS = [
-    ("never", "k-pick", False),
-    ("never", "k-pick", True),
-    ("apart", "k-pick", False),
-    ("apart", "k-pick", True),
-    ("never", "full", False),
-    ("apart", "full", True),
-]
+OPTIONS = [("never", False), ("never", True), ("apart", False), ("apart", True)]
 
 
 def samples_of(rows):
@@ -47,13 +41,13 @@ def instance(rng, people=(6, 14), epochs=(4, 8)):
     return samples_of(rows)
 
 
-def run(samples, k, leaks=1, reuse="never", consistency="k-pick", improve=False, clusters=None):
+def run(samples, k, leaks=1, reuse="never", improve=False, people=_clusters.PEOPLE):
+    """Hide them, with clusters of so many people."""
     leak = GRID_S * PER
-    params = SimpleNamespace(
-        k=k, tau_s=leaks * leak, leak_s=leak, clusters=clusters, reuse=reuse, consistency=consistency, improve=improve
-    )
+    params = SimpleNamespace(k=k, tau_s=leaks * leak, leak_s=leak, reuse=reuse, improve=improve)
     rank = np.random.default_rng(3).permutation(int(samples.subject.max(initial=-1)) + 1)
-    return hide(samples, params, rank, np.random.default_rng(4))
+    with patch.object(_clusters, "PEOPLE", people):
+        return hide(samples, params, rank, np.random.default_rng(4))
 
 
 def unpack(samples, hidden):
@@ -85,7 +79,7 @@ def inside(sample, row):
     return row[0] <= t <= row[1] and row[2] <= x <= row[4] and row[3] <= y <= row[5]
 
 
-def check(samples, hidden, k, leaks, reuse, consistency):
+def check(samples, hidden, k, leaks, reuse):
     kept, rows, sets, publishing = unpack(samples, hidden)
     people = range(len(samples.subject))
     every = sorted({int(e) for e in hidden.run_epoch})
@@ -107,11 +101,10 @@ def check(samples, hidden, k, leaks, reuse, consistency):
             others = sets[i, m]
             assert len(others) == len(set(others))
             assert i not in others
-            assert len(others) == k - 1 if consistency == "k-pick" else len(others) >= k - 1
+            assert len(others) == k - 1
             assert all(pattern[o] == pattern[i] for o in others)
             for o in others:
                 picked[o].append(i)
-                assert consistency == "k-pick" or i in sets[o, m]
         for i in active:
             assert len(set(picked[i])) == len(picked[i]) >= k - 1
             # No epoch outside the window in which all who picked it carry it again.
@@ -156,30 +149,27 @@ def adversary(kept, rows, records, starts, length, k):
 
 
 @pytest.mark.many
-@pytest.mark.parametrize(("reuse", "consistency", "improve"), OPTIONS)
+@pytest.mark.parametrize(("reuse", "improve"), OPTIONS)
 @pytest.mark.parametrize("leaks", [1, 2])
 @pytest.mark.parametrize("k", [2, 3])
-def test_what_is_published_keeps_every_rule_and_withstands_the_adversary(cases, k, leaks, reuse, consistency, improve):
+def test_what_is_published_keeps_every_rule_and_withstands_the_adversary(cases, k, leaks, reuse, improve):
     rng, published = random.Random(SEED + k * 10 + leaks), 0
     for _ in cases(25):
-        # Groups of three use up twice as many others, and fewer ways are left to part the people.
-        some = {"people": (20, 34), "epochs": (3, 5)} if consistency == "full" and k == 3 else {}
-        samples = instance(rng, **some)
-        hidden = run(samples, k, leaks, reuse, consistency, improve, rng.choice([None, 2, 3]))
-        check(samples, hidden, k, leaks, reuse, consistency)
+        samples = instance(rng)
+        hidden = run(samples, k, leaks, reuse, improve, rng.choice([50, 5, 3]))
+        check(samples, hidden, k, leaks, reuse)
         published += int(hidden.kept.sum())
     assert published
 
 
-@pytest.mark.parametrize(("reuse", "consistency", "improve"), OPTIONS)
+@pytest.mark.parametrize(("reuse", "improve"), OPTIONS)
 @pytest.mark.parametrize("leaks", [1, 2])
-def test_who_knows_a_moment_learns_no_more_than_its_epoch_at_the_ends_too(cases, leaks, reuse, consistency, improve):
+def test_who_knows_a_moment_learns_no_more_than_its_epoch_at_the_ends_too(cases, leaks, reuse, improve):
     """The records that hide a person in any window that holds an epoch all carry the person in that epoch alone."""
     rng, ends = random.Random(SEED + leaks), 0
     for _ in cases(25):
-        people = (24, 34) if (consistency, reuse) == ("full", "apart") else (12, 20)
-        samples = instance(rng, people, (leaks + 2, 4))
-        hidden = run(samples, 2 if reuse == "never" else 3, leaks, reuse, consistency, improve)
+        samples = instance(rng, (12, 20), (leaks + 2, 4))
+        hidden = run(samples, 2 if reuse == "never" else 3, leaks, reuse, improve)
         kept, _, sets, _ = unpack(samples, hidden)
         every = sorted({int(e) for e in hidden.run_epoch})
         if every[-1] - every[0] <= leaks:
@@ -209,8 +199,8 @@ def test_improving_leaves_out_no_more_and_costs_no_more_a_sample(cases, k, reuse
     rng = random.Random(SEED)
     for _ in cases(40):
         samples = instance(rng)
-        clusters = rng.choice([None, 2, 3])
-        plain, better = (run(samples, k, reuse=reuse, improve=improve, clusters=clusters) for improve in (False, True))
+        people = rng.choice([50, 5, 3])
+        plain, better = (run(samples, k, reuse=reuse, improve=improve, people=people) for improve in (False, True))
         numbers = [int((h.run_end - h.run_begin)[h.kept].sum()) for h in (plain, better)]
         assert numbers[1] >= numbers[0]
         assert cost(better) * numbers[0] <= cost(plain) * numbers[1]
@@ -247,11 +237,19 @@ def test_odd_input_is_hidden_or_suppressed(name, k):
     samples = samples_of(ODD[name])
     for leaks in (1, 2) if name != "tau longer than the data" else (9,):
         hidden = run(samples, k, leaks, improve=True)
-        check(samples, hidden, k, leaks, "never", "k-pick")
+        check(samples, hidden, k, leaks, "never")
 
 
 def test_k_people_at_one_point_are_all_published():
     assert run(samples_of(everyone(9, range(300, 309))), 2).kept.all()
+
+
+@pytest.mark.parametrize("improve", [False, True])
+def test_people_of_clusters_smaller_than_k_are_hidden_by_those_of_others(improve):
+    samples = samples_of(everyone(30, range(300, 312), lambda i: (2 * i, 0)))
+    hidden = run(samples, 4, improve=improve, people=2)
+    assert hidden.kept.all()
+    check(samples, hidden, 4, 1, "never")
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

@@ -20,11 +20,8 @@ FAMILY = METHODS["kte"]
 PAGE = Path(__file__).parents[2] / "docs" / "methods" / "kte.md"
 HALF = Fraction(1, 2)
 EPOCH_S = 1800
-PLAIN = {"improve": "off"}
-WAYS = {
-    "kte-hide": ("kte-hide", {}), "k-merge": ("k-merge", {}), "k-merge without improve": ("k-merge", PLAIN),
-    "glove": ("glove", {}),
-}  # fmt: skip
+PLAIN = {"improve": False}
+WAYS = {"kte-hide": ("kte-hide", {}), "k-merge": ("k-merge", {}), "k-merge without improve": ("k-merge", PLAIN)}
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +33,7 @@ def by_id(monkeypatch):
 def released(places, algorithm, options, people=4):
     """All placements and orders: the tracks of all, and their records."""
     times = {"tau_s": EPOCH_S, "leak_s": EPOCH_S} if algorithm == "kte-hide" else {}
-    params = FAMILY.parse({"k": 2, "grid_m": 1.0, **times, **options}, algorithm)
+    params = FAMILY.parse({"k": 2, "grid_m": 1.0, **times, **options})
 
     @cache
     def publish(tracks):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon.errors import DataError
+from dbanon.base.errors import DataError
 from dbanon.load import _files, _parquet, _parse
 from tests.facts import named, names, refusal
 
@@ -20,8 +20,8 @@ MOST_MB = 450
 READ = f"""
 import sys
 from pathlib import Path
-from dbanon import _memory
-from dbanon.errors import DataError
+from dbanon.base import memory
+from dbanon.base.errors import DataError
 from dbanon.load import _files, _parse
 rows = 0
 try:
@@ -32,7 +32,7 @@ try:
         _parse.as_json(batch.columns)
 except DataError as error:
     print(error)
-print(rows, _memory.peak_mb())
+print(rows, memory.peak_mb())
 """
 
 

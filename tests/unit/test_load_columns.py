@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from dbanon.errors import DataError, ParameterError
-from dbanon.load import PlaceColumns, _bbox, _files, _parse, _tables
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.load import _bbox, _files, _parse, _tables
+from dbanon.options.loading import LoadingSites
 from tests.facts import names, refusal
 
 
@@ -275,14 +276,18 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path):
 )
 def test_columns_of_sites_that_cannot_be_meant_are_refused(columns, facts):
     with refusal(ParameterError, *facts):
-        PlaceColumns(**columns).check()
+        _tables._checked_columns(LoadingSites(dataset="d", **columns))
 
 
 def test_columns_of_sites_are_x_and_y_where_nothing_is_said():
-    for columns in (PlaceColumns(), PlaceColumns(name="n"), PlaceColumns(geom="area")):
-        columns.check()
-    assert PlaceColumns(x="lon").names() == ["lon", "y"]
-    assert PlaceColumns(geom="area", name="n").names() == ["area", "n"]
+    for columns, named in (
+        ({}, ["x", "y"]),
+        ({"name": "n"}, ["x", "y", "n"]),
+        ({"geom": "area"}, ["area"]),
+        ({"x": "lon"}, ["lon", "y"]),
+        ({"geom": "area", "name": "n"}, ["area", "n"]),
+    ):
+        assert _tables._checked_columns(LoadingSites(dataset="d", **columns)) == named
 
 
 def test_shapes_that_cannot_be_read_are_null_and_endless_ones_infinite():

@@ -13,7 +13,7 @@ import pyogrio
 import pytest
 import shapely
 
-from dbanon.errors import DataError
+from dbanon.base.errors import DataError
 from dbanon.load import _gis
 from tests.facts import refusal
 

@@ -1,4 +1,4 @@
-"""Who is nearest whom at own instants: both searches against an exhaustive one, tie by tie."""
+"""Who is nearest whom at own instants: a search against an exhaustive one, tie by tie."""
 
 import random
 
@@ -10,7 +10,11 @@ from dbanon.methods.mob import _gen_ag, _positions
 from tests.unit import oracles_mob_gen_ag as oracle
 
 SEED = 2009
-SEARCHES = [_gen_ag.nearest, _gen_ag.nearest_by_threshold]
+
+
+@pytest.fixture
+def search():
+    return _gen_ag.nearest
 
 
 def positions_of(place, own, rank):
@@ -56,7 +60,6 @@ def expected(case):
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("part", range(4))
 def test_the_nearest_are_those_of_an_exhaustive_search(search, part):
     rng = random.Random(SEED + part)
@@ -77,12 +80,11 @@ def test_the_nearest_are_those_of_an_exhaustive_search(search, part):
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_nearest_are_the_same_however_the_work_is_cut(monkeypatch, search, threads):
     """On any number of threads, in blocks of 64, the last of them not full."""
     monkeypatch.setattr(cores, "count", lambda: threads)
-    monkeypatch.setattr(_gen_ag, "_LEAST", 64)
+    monkeypatch.setattr(_gen_ag, "MIN_ADDITIONS_PER_THREAD", 64)
     monkeypatch.setattr(_gen_ag, "_BLOCK_VALUES", 1)
     rng = random.Random(SEED)
     for furthest, gaps in ((3, 0), (40, 0.02), (2**20, 0.02)):
@@ -93,7 +95,6 @@ def test_the_nearest_are_the_same_however_the_work_is_cut(monkeypatch, search, t
         assert found(search, case) == expected(case)
 
 
-@pytest.mark.parametrize("search", SEARCHES)
 def test_equal_sums_are_taken_in_the_order_of_the_run(search):
     n = 200
     rank = random.Random(SEED).sample(range(n), n)
@@ -102,7 +103,6 @@ def test_equal_sums_are_taken_in_the_order_of_the_run(search):
     assert lists == [[other for other in in_order if other != subject][:7] for subject in range(n)]
 
 
-@pytest.mark.parametrize("search", SEARCHES)
 def test_sums_that_differ_by_one_are_told_apart_however_large(search):
     """Quantised they are equal, and past 2^53 they would be as float64."""
     far = 2**46
@@ -126,30 +126,13 @@ def test_sums_of_many_instants_may_stop_at_the_most_that_is_counted(instants):
     assert found(_gen_ag.nearest, case) == expected(case)
 
 
-@pytest.mark.parametrize("search", SEARCHES)
 def test_presence_is_asked_of_both(search):
     place, own = [[1, 1], [1, None], [None, 1], [9, 9]], [{0}, {0}, {1}, {1}]
     assert found(search, (place, own, range(4), range(4), 2, range(4))) == [[1, 3], [0, -1], [3, -1], [0, 2]]
 
 
-@pytest.mark.parametrize("search", SEARCHES)
 def test_nobody_is_found_among_nobody_and_for_nobody(search):
     place, own = [[1], [2]], [{0}, set()]
     assert found(search, (place, own, range(2), [0], 3, [])) == [[-1, -1, -1]]
     assert found(search, (place, own, range(2), [0], 1, [0])) == [[-1]]
     assert found(search, (place, own, range(2), [], 2, [0, 1])) == []
-
-
-def test_the_threshold_as_printed_misses_somebody_nearer_and_the_right_one_nobody():
-    rng = random.Random(SEED)
-    missed = 0
-    for _ in range(500):
-        place, own, rank, asking, _ = instance(rng, most=12, instants=(2, 4), furthest=(60,))
-        for subject in asking:
-            number = rng.randint(1, 4)
-            exact = oracle.nearest_plain((place, own, rank), subject, number, range(len(place)))
-            assert oracle.threshold_plain((place, own, rank), subject, number, printed=False) == exact
-            wrong = oracle.threshold_plain((place, own, rank), subject, number, printed=True)
-            sums = [[oracle.deviation(place, own, subject, other) for other in one] for one in (exact, wrong)]
-            missed += sums[0] != sums[1]
-    assert missed > 10

@@ -7,7 +7,9 @@ import pytest
 
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob import _classes, _improve, _positions, _sets
-from dbanon.synth import Plan, Scenario
+from dbanon.options.generating import Plan
+from dbanon.synth import Scenario
+from dbanon.synth._source import read_network
 from tests.unit import oracles_mob as oracle
 from tests.unit.mob_instances import along_curve, positions_of, random_world
 from tests.unit.test_mob_sets import plain
@@ -122,7 +124,7 @@ def test_groups_depend_neither_on_places_nor_on_presence_where_nobody_is_known()
 
 def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch):
     monkeypatch.setattr(_improve, "_BLOCK", 40)
-    monkeypatch.setattr(_improve, "_LEAST", 1)
+    monkeypatch.setattr(_improve, "_MIN_COMPARISONS_PER_THREAD", 1)
     world = random_world(random.Random(SEED), 300, 70, side=50, absent=0.02, most=6)
     results = []
     for threads in (1, 4):
@@ -137,7 +139,7 @@ def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch)
 @pytest.mark.parametrize(("instants", "share"), [(60, 0.8), (400, 0.8), (400, 0.1)])
 def test_at_least_a_tenth_less_is_lost_on_generated_data(instants, share):
     positions = generated(objects=600, instants=instants, most=6, share=share)
-    place = _positions.places(positions, None)
+    place = _positions.places(positions)
     before = _sets.symmetric(positions, place, 5)
     after = _improve.improved(positions, place, 5, before)
     assert loss(positions, after) < 0.9 * loss(positions, before)
@@ -146,7 +148,7 @@ def test_at_least_a_tenth_less_is_lost_on_generated_data(instants, share):
 def generated(objects, instants, most, share):
     """The generator's objects in cells of a metre; each knows up to `most` of its instants, at random."""
     plan = Plan(objects=objects, instants=instants, seed=SEED, requests_per_subject=0, whole_share=share)
-    fixes = Scenario.of(plan, plan.network()).made(np.arange(objects)).fixes
+    fixes = Scenario.of(plan, read_network(plan)).made(np.arange(objects)).fixes
     rng, where, own = random.Random(SEED), [], []
     cells = np.floor(fixes.xym[:, :2] - fixes.xym[:, :2].min(axis=0)).astype(int).tolist()
     times = ((fixes.xym[:, 2] - plan.start_s) // plan.step_s).astype(int).tolist()

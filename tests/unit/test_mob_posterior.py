@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import QuasiIdentifiers
 from dbanon.methods import METHODS
 from dbanon.methods.mob import _rows
-from dbanon.trajectory import QuasiIdentifiers
 from tests.unit import small_worlds
 
 FAMILY = METHODS["mob"]
@@ -23,7 +23,7 @@ HALF = Fraction(1, 2)
 PLACES = (2, 2)  # at each of two instants
 WAYS = {
     "improve": ("symmetric", {}),
-    "symmetric": ("symmetric", {"improve": "off"}),
+    "symmetric": ("symmetric", {"improve": False}),
     "extreme-union": ("extreme-union", {}),
 }
 EXACT, HIDDEN = "exact rows too", "generalised alone"

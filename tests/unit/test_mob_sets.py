@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dbanon.errors import DataError, InfeasibleError
+from dbanon.base.errors import DataError, InfeasibleError
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import METHODS
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob import _classes, _positions, _sets
-from dbanon.trajectory import QuasiIdentifiers, Trajectories
 from tests.facts import refusal
 from tests.unit import oracles_mob as oracle
 from tests.unit.mob_instances import along_curve, packed, positions_of, random_world
@@ -125,8 +125,8 @@ def test_neither_threads_nor_the_numbers_of_objects_change_what_is_drawn(algorit
     positions, sets, _ = solved((where, own, rank), 3, algorithm, 70)
     found = _classes.classes(positions, sets)
     monkeypatch.setattr(cores, "count", lambda: 3)
-    monkeypatch.setattr(_classes, "_LEAST", 1)
-    monkeypatch.setattr(_sets, "_LEAST", 1)
+    monkeypatch.setattr(_classes, "_MIN_POSITIONS_PER_THREAD", 1)
+    monkeypatch.setattr(_sets, "_MIN_DEVIATIONS_PER_THREAD", 1)
     new = rng.sample(range(40), 40)  # object i is now new[i]
     old = np.argsort(new)
     positions, again, _ = solved(

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbanon import _utm
-from dbanon.errors import DataError, ParameterError
-from dbanon.synth import _network
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.synth import _network, _utm
 from tests.facts import refusal
 
 NODES = "id,lon,lat\na,8.20,53.10\nb,8.21,53.10\nc,8.21,53.11\nd,9.0,53.5\ne,9.01,53.5\n"

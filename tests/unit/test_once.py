@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dbanon.attacks import Evidence, once
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 
 LAST = 8
 

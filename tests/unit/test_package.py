@@ -1,6 +1,5 @@
 """What the installed package carries beside its modules."""
 
-import dataclasses
 import inspect
 import zipfile
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import dbanon
-from dbanon import load, synth, testing
+from dbanon import testing
 from dbanon.database import Database
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +28,13 @@ def test_the_wheel_has_the_mark_of_a_typed_package(wheel: set[str]) -> None:
     assert "dbanon/py.typed" in wheel
 
 
+def test_the_wheel_has_the_package_alone_and_no_algorithm_of_benchmarks(wheel: set[str]) -> None:
+    assert {name.split("/")[0].split("-")[0] for name in wheel} == {"dbanon"}
+    papers = {file.relative_to(ROOT / "benchmarks/papers") for file in (ROOT / "benchmarks/papers").glob("*/[!_]*.py")}
+    assert papers
+    assert not {f"dbanon/methods/{file.parent}/{mark}{file.name}" for file in papers for mark in ("", "_")} & wheel
+
+
 def test_the_wheel_carries_sql_migrations_and_the_image(wheel: set[str]) -> None:
     for folder, inside in (("sql", "_sql"), ("migrations", "_migrations"), ("docker", "_docker")):
         files = [file for file in (ROOT / folder).rglob("*") if file.is_file() and "__pycache__" not in file.parts]
@@ -42,23 +48,3 @@ def test_a_public_function_names_its_arguments_and_their_types(verb: object) -> 
     assert [p.name for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)] == []
     assert [p.name for p in parameters if p.annotation is p.empty and p.name != "self"] == []
     assert inspect.getdoc(verb)
-
-
-@pytest.mark.parametrize(
-    ("verb", "fields"),
-    [
-        (Database.load_trajectories, load.Options),
-        (Database.import_trajectories, load.Options),
-        (Database.synth, synth.Plan),
-    ],
-    ids=lambda given: given.__name__,
-)
-def test_a_verb_has_the_options_and_defaults_of_what_it_makes_of_them(verb: object, fields: type) -> None:
-    given = {p.name: p.default for p in inspect.signature(verb).parameters.values()}
-    for option in dataclasses.fields(fields):
-        if option.name == "start_s":
-            assert synth.start_seconds(given["start"]) == option.default
-        elif option.default is not dataclasses.MISSING:
-            assert given[option.name] == option.default, option.name
-        else:
-            assert option.name in given

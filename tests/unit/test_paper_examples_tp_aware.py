@@ -8,8 +8,8 @@ import json
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import Requests, Trajectories
 from tests.unit import oracles_tp_aware as oracle
 
 R2 = R4 = ((1, 1), (2, 2))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
 from dbanon.methods import METHODS, method, requirement
 from tests.facts import names, refusal
 
@@ -42,7 +42,6 @@ def facts(family, field):
 def test_defaults_are_taken_and_survive_being_stored(family):
     defaults = family.parse({})
     assert family.parse(dataclasses.asdict(defaults)) == defaults
-    assert family.parse({n: str(v) for n, v in dataclasses.asdict(defaults).items() if v is not None}) == defaults
 
 
 @pytest.mark.parametrize(("family", "field"), FIELDS)
@@ -89,24 +88,23 @@ def test_any_value_is_taken_or_refused_with_the_sentence(family, field, value):
 
 
 def test_a_refusal_names_the_parameter_what_it_must_be_and_what_was_given():
-    for value, shown in ((1, "1"), ("2.5", "2.5"), ("two", "'two'")):
+    for value, shown in ((1, "1"), (2.5, "2.5"), ("two", "'two'")):
         names(refused(TP_AWARE, "k", value), "'k'", "tp-aware", "integer >= 2", shown)
     names(refused(TP_AWARE, "align", "first"), "'align'", "tp-aware", "last, exact, linear", "'first'")
 
 
-@pytest.mark.parametrize(
-    ("value", "meant"), [("on", True), ("OFF", False), (True, True), ("false", False), ("yes", True)]
-)
-def test_a_switch_is_on_or_off(value, meant):
-    assert METHODS["sensitive-sites"].parse({"improve": value}).improve is meant
+@pytest.mark.parametrize("value", [True, False, np.True_])
+def test_a_switch_is_true_or_false(value):
+    assert METHODS["sensitive-sites"].parse({"improve": value}).improve is bool(value)
+    names(refused(METHODS["sensitive-sites"], "improve", int(value)), "'improve'", "on or off", int(value))
 
 
 def test_a_parameter_goes_with_its_algorithms_only_unless_it_is_the_default():
     family = METHODS["sensitive-sites"]
-    with refusal(ParameterError, "'guard_m'", "sensitive-sites", "bk or mk or knn", "local"):
-        family.parse({"guard_m": 5}, "local")
-    assert family.parse({"guard_m": 5}).guard_m == family.parse({"guard_m": 5}, "knn").guard_m == 5
-    assert family.parse(dataclasses.asdict(family.parse({})), "local") == family.parse({})
+    with refusal(ParameterError, "'improve'", "sensitive-sites", "bk", "mk"):
+        family.parse({"improve": False}, "mk")
+    assert family.parse({"improve": False}).improve is family.parse({"improve": False}, "bk").improve is False
+    assert family.parse(dataclasses.asdict(family.parse({})), "mk") == family.parse({})
 
 
 def test_an_unknown_name_is_answered_with_those_there_are():
@@ -120,33 +118,23 @@ def test_an_unknown_name_is_answered_with_those_there_are():
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (None, "null"), (True, "true"), (False, "false"), (1, "1"), (-10, "-10"), (-0.0, "0"), (1e-7, "0.0000001"),
-        (1e20, "1" + "0" * 20), (10**70, "1" + "0" * 56 + "..."), (1.50, "1.5"), (math.nan, "NaN"),
-        (-math.inf, "-Infinity"), (np.int64(1), "1"), (np.True_, "true"), (" 1.50 ", "1.50"), ("+1e0", "+1e0"),
-        ("1e999", "1e999"), ("1e1000", "'1e1000'"), (".", "'.'"), ("", "''"), (" ", "' '"), ("1_0", "'1_0'"),
-        ("١٢", "'١٢'"), ("it's", "'it's'"), ("a\nb\x1b", "'a?b?'"), ("x" * 60, f"'{'x' * 60}'"),
-        ("x" * 61, f"'{'x' * 57}...'"), ("0" * 61, f"'{'0' * 57}...'"), ([], "a list"), ((1, 2), "a list"),
-        ({"k": 1}, "an object"),
+        (None, "None"), (True, "True"), (1, "1"), (-10, "-10"), (1e-7, "1e-07"), (10**70, "1" + "0" * 56 + "..."),
+        (math.nan, "nan"), (-math.inf, "-inf"), (np.int64(1), "1"), (" 1.50 ", "' 1.50 '"), ("", "''"),
+        ("it's", "'it's'"), ("a\nb\x1b", "'a?b?'"), ("x" * 60, f"'{'x' * 60}'"), ("x" * 61, f"'{'x' * 57}...'"),
+        ([], "[]"), ((1, 2), "(1, 2)"), ({"k": 1}, "{'k': 1}"),
     ],
 )  # fmt: skip
 def test_an_error_shows_what_was_given(value, shown):
     names(refused(TP_AWARE, "align", value), "'align'", shown)
 
 
-@pytest.mark.parametrize(
-    ("value", "taken"),
-    [
-        ("2", 2), (" 2 ", 2), ("+2.0", 2), ("20e-1", 2), ("2.", 2), (2.0, 2), (np.int32(2), 2), (Decimal(2), 2),
-        (2**60 + 1, 2**60 + 1), (str(2**60 + 1), 2**60 + 1), ("1e300", 10**300),
-    ],
-)  # fmt: skip
-def test_an_integer_is_taken_whole(value, taken):
-    assert TP_AWARE.parse({"k": value}).k == taken
+@pytest.mark.parametrize("value", [2, 2.0, np.int32(2), np.float64(2), 2**60 + 1])
+def test_an_integer_is_taken_whole(value):
+    taken = TP_AWARE.parse({"k": value}).k
+    assert (taken, type(taken)) == (value, int)
 
 
-@pytest.mark.parametrize(
-    "value", ["1e301", "2e-1", "1_0", "\xa02", "٢", "2,0", "0x2", "1e0000", 10**301, "", True, "2" * 61]
-)
+@pytest.mark.parametrize("value", ["2", 2.5, math.nan, math.inf, "inf", 10**301, "", True, None, [2], Decimal(2)])
 def test_any_other_is_no_integer(value):
     names(refused(TP_AWARE, "k", value), "'k'", "tp-aware", "integer >= 2")
 
@@ -167,32 +155,11 @@ def caught_by(given):
     return caught.value
 
 
-EIGHT = 1767600000
+@pytest.mark.parametrize("start", [0, -60, 1767600000, 1.7676e9, 10**11, -(10**11)])
+def test_an_instant_is_unix_seconds(start):
+    assert TP_AWARE.parse({"start": start}).start == start
 
 
-@pytest.mark.parametrize(
-    ("start", "seconds"),
-    [
-        ("0", 0), (EIGHT, EIGHT), ("1767600000", EIGHT), ("1.7676e9", EIGHT), (1.7676e9, EIGHT), (-60, -60),
-        (10**11, 10**11), ("2026-01-05T08:00:00Z", EIGHT), ("2026-01-05 09:00+01:00", EIGHT),
-        ("2026-01-05T07:30:00.000-0030", EIGHT), ("2026-01-05T03:00-05", EIGHT), (" 2026-01-05T08:00Z\n", EIGHT),
-        ("0001-01-01T00:00+23:59", -62135683140), ("2024-02-29T00:00Z", 1709164800),
-    ],
-)  # fmt: skip
-def test_an_instant_is_unix_seconds_or_iso_8601_with_a_zone(start, seconds):
-    assert TP_AWARE.parse({"start": start}).start == seconds
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        "", "soon", "2026-01-05T08:00:00", "2026-01-05", "nan", "inf", "1e300", "0.5", "2026-01-05T08:00:00.5Z",
-        "2026-02-29T08:00Z", "2026-13-05T08:00Z", "0000-01-05T08:00Z", "2026-01-00T08:00Z", "2026-01-05T24:00Z",
-        "2026-01-05T08:60Z", "2026-01-05T08:00:60Z", "2026-01-05T08:00+24", "2026-01-05T08:00+01:60", "2026-01-05T08Z",
-        "20260105T080000Z", "2026-W02-1T08:00Z", "2026-01-05_08:00Z", "9999-01-05T08:00Z", "100000000001",
-        "2026-01-05T08:00z", "٢٠٢٦-01-05T08:00Z", "2026-01-05T08:00:00.0000000Z",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("start", [0.5, 10**11 + 1, math.inf, "0", "2026-01-05T08:00:00Z", True])
 def test_any_other_start_is_refused(start):
-    shown = start if start in {"1e300", "0.5", "100000000001"} else f"'{start}'"
-    names(refused(TP_AWARE, "start", start), "'start'", "tp-aware", "ISO 8601", shown)
+    names(refused(TP_AWARE, "start", start), "'start'", "tp-aware", "ISO 8601")

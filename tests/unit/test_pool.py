@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbanon._pool import Pool
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
 from dbanon.methods import HERE, METHODS, Tasks
 from dbanon.methods.kernels import cores
+from dbanon.worker._pool import Pool
 from tests.contract.evidence import people
 from tests.contract.test_methods import same
 from tests.unit import shared_tasks

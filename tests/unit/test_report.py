@@ -1,36 +1,13 @@
 """What people are shown, without a database."""
 
-import io
 from dataclasses import replace
 
 import pytest
 
-from dbanon.errors import counted
+from dbanon.base.console import visible
+from dbanon.base.errors import counted
+from dbanon.cli.report import WIDTH, method_text, methods_text, table
 from dbanon.methods import METHODS, Method, describe
-from dbanon.report import WIDTH, Progress, method_text, methods_text, table, visible
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_on_a_terminal_takes_no_file_name_for_markup() -> None:
-    terminal = Terminal()
-    with Progress(terminal) as progress:
-        progress("reading [red]x[/foo].csv", 0, None)
-        progress("reading [b]y", 1, 2)
-    assert "[red]x[/foo].csv" in terminal.getvalue()
-    assert "[b]y" in terminal.getvalue()
-
-
-def test_progress_shows_what_a_terminal_would_obey() -> None:
-    for stream in (Terminal(), io.StringIO()):
-        with Progress(stream) as progress:
-            progress("reading a\x1b]0;b\x07\n.csv", 1, 2)
-        assert r"reading a\x1b]0;b\x07\n.csv" in stream.getvalue()
 
 
 def test_a_table_has_a_line_for_each_row_whatever_the_names_hold() -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import Cells, Trajectories
 from dbanon.methods.semantic import Parameters, _graph, _groups, _points, _regions, _tracks
 from dbanon.methods.semantic._losses import Scale
-from dbanon.trajectory import Cells, Trajectories
 from tests.unit import plain_semantic as plain
 from tests.unit.semantic_cases import Case, case_at_random
 

@@ -129,27 +129,6 @@ def test_figure_7():
     assert oracle.mk_plain(given, [sites["s2"], sites["s1"]], offset, [0, 1]) == [1, 0]
 
 
-def test_figure_2_knn_depends_on_the_order_of_sites_and_bk_does_not():
-    """In (a) s1 takes u3 and u4, which s2 needs more; in (b) it has u1 and u2."""
-    users = [(0, 1, 0, 1), (0, 3, 0, 3), (6, 1, 6, 1), (6, 3, 6, 3)]
-    s1, s2 = (4, 2, 4, 2), (9, 2, 9, 2)
-
-    def cost(site_of):
-        groups = [[u for u, s in zip(users, site_of, strict=True) if s == which] for which in (0, 1)]
-        return oracle.area([*groups[0], s1]) + oracle.area([*groups[1], s2])
-
-    assert oracle.knn_plain(users, [s1, s2], 2, [0, 1]) == [1, 1, 0, 0]
-    assert oracle.knn_plain(users, [s1, s2], 2, [1, 0]) == [0, 0, 1, 1]
-    starts, best = oracle.bk_plain(users, [s1, s2], 2)
-    assert (starts, best) == ([0, 2], cost([0, 0, 1, 1]))
-    assert best < cost([1, 1, 0, 0])
-
-
-def test_knn_takes_the_first_of_equally_near_users_and_leaves_the_rest():
-    users = [(1, 0, 1, 0), (0, 1, 0, 1), (2, 1, 2, 1), (9, 9, 9, 9)]
-    assert oracle.knn_plain(users, [(1, 1, 1, 1)], 2, [0]) == [0, 0, -1, -1]
-
-
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_the_curve_visits_every_cell_and_neighbours_in_turn(order):
     side = 2**order

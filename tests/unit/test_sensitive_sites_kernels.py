@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dbanon.methods.kernels import cores, hilbert
-from dbanon.methods.sensitive_sites import _bichromatic, _monochromatic, _nearest_users
+from dbanon.methods.sensitive_sites import _bichromatic, _monochromatic
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.unit import oracles_sensitive_sites as oracle
 from tests.unit.sensitive_sites_instances import instance
@@ -160,27 +160,6 @@ def test_windows_of_mk_are_none_where_one_group_is_missing():
     five, corners = [(x, 0, x, 0) for x in range(5)], [(0, 0, 0, 0), (9, 0, 9, 0), (9, 9, 9, 9)]
     assert _monochromatic.windows(Boxes.of(five), Boxes.of(corners[:2]), 2).tolist() == [0, 3]
     assert _monochromatic.windows(Boxes.of(five), Boxes.of(corners), 2) is None
-
-
-@pytest.mark.parametrize("shapes", [False, True])
-def test_knn_takes_the_same_users_as_sorting_them_all(shapes):
-    rng = random.Random(SEED)
-    for _ in range(300):
-        users, sites, k = instance(rng, users=(1, 30), sites=(1, 6), shapes=shapes)
-        rng.shuffle(users)
-        order = rng.sample(range(len(sites)), len(sites))
-        site = _nearest_users.take(Boxes.of(users), Boxes.of(sites), k, np.array(order, np.int64))
-        assert site.dtype == np.int32
-        assert site.tolist() == oracle.knn_plain(users, sites, k, order), (users, sites, k, order)
-
-
-def test_knn_compares_large_distances_exactly():
-    """Squares past 2^53 that differ by one; float64 would take them for equal, and the first of them."""
-    far = 2**27
-    users = [(far, 1, far, 1), (far, 0, far, 0)]
-    assert oracle.knn_plain(users, [(0, 0, 0, 0)], 1, [0]) == [-1, 0]
-    site = _nearest_users.take(Boxes.of(users), Boxes.of([(0, 0, 0, 0)]), 1, np.array([0]))
-    assert site.tolist() == [-1, 0]
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])

@@ -1,12 +1,12 @@
-"""What sensitive-sites reads and writes, by hand: users and sites along the curve, rows of `local`, metrics."""
+"""What sensitive-sites reads and writes, by hand: users and sites along the curve, and metrics."""
 
 import json
 
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods.sensitive_sites import _snapshot
-from dbanon.trajectory import Trajectories
 from tests.unit.sensitive_sites_runs import run, sites, users
 
 
@@ -20,33 +20,34 @@ def listed(cloaks):
 # ---- along the curve -------------------------------------------------------------------------------------------------
 
 
-def arranged(data: Trajectories, places, curve_order=None, rank=None):
+def arranged(data: Trajectories, places, rank=None):
     rank = np.arange(len(data.subject)) if rank is None else np.array(rank)
-    return _snapshot.arrange(data, places, _snapshot.look(data, places, None, 0), rank, curve_order)
+    return _snapshot.arrange(data, places, _snapshot.look(data, places, None, 0), rank)
 
 
-def test_users_at_one_place_of_the_curve_come_by_x_then_y_then_rank():
+def test_users_come_along_the_curve_and_those_on_one_cell_by_rank():
+    """The curve visits (1, 1), (3, 0), (1, 2) and (0, 3) in this order."""
     data = users([(3, 0), (1, 2), (1, 1), (1, 1), (0, 3)], subject=[4, 3, 2, 1, 0])
-    scene = arranged(data, sites([(7, 7)]), 1, rank=[2, 4, 0, 3, 1])
-    assert scene.trajectory.tolist() == [4, 2, 3, 1, 0]
-    assert scene.by_rank.tolist() == [1, 4, 0, 3, 2]
-    assert arranged(data, sites([(7, 7)]), 1, rank=[2, 0, 4, 3, 1]).trajectory.tolist() == [4, 3, 2, 1, 0]
-    assert scene.users.x0.tolist() == [0, 1, 1, 1, 3]
-    assert scene.users.y0.tolist() == [3, 1, 1, 2, 0]
+    scene = arranged(data, sites([(7, 7)]), rank=[2, 4, 0, 3, 1])
+    assert scene.trajectory.tolist() == [2, 3, 0, 1, 4]
+    assert scene.by_rank.tolist() == [0, 2, 4, 3, 1]
+    assert arranged(data, sites([(7, 7)]), rank=[2, 0, 4, 3, 1]).trajectory.tolist() == [3, 2, 0, 1, 4]
+    assert scene.users.x0.tolist() == [1, 1, 3, 1, 0]
+    assert scene.users.y0.tolist() == [1, 1, 0, 2, 3]
 
 
-def test_sites_at_one_place_of_the_curve_come_by_x_then_y_then_id():
-    scene = arranged(users([(7, 7)]), sites([(3, 0), (1, 2), (1, 1), (1, 1), (0, 3)]), 1)
-    assert scene.site_rank.tolist() == [4, 2, 3, 1, 0]
-    assert scene.sites.x0.tolist() == [0, 1, 1, 1, 3]
+def test_sites_come_along_the_curve_and_those_on_one_cell_by_id():
+    scene = arranged(users([(7, 7)]), sites([(3, 0), (1, 2), (1, 1), (1, 1), (0, 3)]))
+    assert scene.site_rank.tolist() == [2, 3, 0, 1, 4]
+    assert scene.sites.x0.tolist() == [1, 1, 3, 1, 0]
 
 
 def test_shapes_are_on_the_curve_where_their_middle_is():
-    """On a curve of order 1: bottom left, top left, top right, bottom right."""
+    """One a quadrant. The curve visits them in this order: bottom left, top left, top right, bottom right."""
     shapes = {5: (2, 0, 7.5, 0), 8: (0, 2, 0, 7), 11: (0, 0, 1, 1)}
     data = users([(4, 0), (0, 4), (0, 0), (7, 7)])
-    assert arranged(data, sites([(0, 0)], shapes), 1).trajectory.tolist() == [2, 1, 3, 0]
-    scene = arranged(data, sites([*shapes.values(), (7, 7)]), 1)
+    assert arranged(data, sites([(0, 0)], shapes)).trajectory.tolist() == [2, 1, 3, 0]
+    scene = arranged(data, sites([*shapes.values(), (7, 7)]))
     assert scene.site_rank.tolist() == [2, 1, 3, 0]
     assert scene.sites.x1.tolist() == [1, 0, 7, 7]
 
@@ -54,45 +55,23 @@ def test_shapes_are_on_the_curve_where_their_middle_is():
 def test_the_rank_of_a_site_is_its_place_by_id_and_decides_who_takes_a_user_between_two():
     places = sites([(7, 7), (1, 7)])
     assert arranged(users([(0, 0)]), places).site_rank.tolist() == [1, 0]
-    cloaks = run(users([(1, 7), (1, 8), (7, 7), (7, 8), (4, 7), (0, 0)]), places, guard_m=3.5, improve="off")
+    cloaks = run(users([(1, 7), (1, 8), (7, 7), (7, 8), (4, 7), (0, 0)]), places, guard_m=3.5, improve=False)
     assert listed(cloaks)[4] == (17, [4, 7, 8, 9], 3, True)
 
 
 # ---- rows and metrics ------------------------------------------------------------------------------------------------
 
-SHARED = users([(0, 1), (1, 0), (50, 51), (51, 50), (90, 90)])
-THREE = sites([(0, 0), (0, 0), (50, 50)])
+
+@pytest.fixture
+def algorithm():
+    return "bk"
 
 
-@pytest.mark.parametrize(
-    ("written", "regions", "crowd"),
-    [
-        ("secure", ([0, 0, 2, 2], [0, 0, 2, 2], [50, 50, 52, 52], [50, 50, 52, 52]), 2),
-        ("2-by-2", ([0, 0, 1, 2], [0, 0, 2, 1], [50, 50, 51, 52], [50, 50, 52, 51]), 1),
-    ],
-)
-def test_local_writes_a_row_for_each_site_of_a_user_and_one_for_who_has_none(written, regions, crowd):
-    """Two sites at one place share two users; the third has two of its own, and the last user none."""
-    cloaks = run(SHARED, THREE, "local", local_format=written)
-    assert listed(cloaks) == [
-        (5, regions[0], crowd, True),
-        (5, regions[0], crowd, True),
-        (8, regions[1], crowd, True),
-        (8, regions[1], crowd, True),
-        (11, regions[2], crowd, True),
-        (14, regions[3], crowd, True),
-        (17, [90, 90, 91, 91], 1, False),
-    ]
-    told = {name: cloaks.metrics[name] for name in ("users", "users_cloaked", "users_left_exact", "shared_users")}
-    assert told == {"users": 5, "users_cloaked": 4, "users_left_exact": 1, "shared_users": 2}
-
-
-@pytest.mark.parametrize("algorithm", ["bk", "knn"])
 def test_metrics_are_in_square_metres_and_percent_of_the_whole(algorithm):
     """Cells of 2 m; rectangles of 1 x 3, 4 x 2 and 10 x 5 cells, in a whole of 401 x 10."""
     cells = [(0, 1), (0, 2), (103, 0), (100, 1), (209, 4), (200, 1), (400, 9)]
     data = users([(2 * x + 1, 2 * y + 1) for x, y in cells], grid_m=2.0)
-    chosen = {"improve": "off"} if algorithm == "bk" else {}
+    chosen = {"improve": False} if algorithm == "bk" else {}
     cloaks = run(data, sites([(0, 0), (200, 0), (400, 0)]), algorithm, **chosen)
     assert {name: told for name, told in cloaks.metrics.items() if "percent" not in name} == {
         "users": 7,

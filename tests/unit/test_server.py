@@ -1,4 +1,4 @@
-"""Connection strings, labels, places and error sentences of `dbanon.server`, without starting anything."""
+"""Connection strings, labels, places and error sentences of `dbanon.postgres.server`, without starting anything."""
 
 import os
 import subprocess
@@ -9,9 +9,10 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import make_url
 
-from dbanon import _postgres, server, testing
-from dbanon.errors import ParameterError, StoreError
-from dbanon.server import SOCKET_PATH_LIMIT, EmbeddedServer, default_home, external, parse, resolve, uri
+from dbanon import testing
+from dbanon.base.errors import ParameterError, StoreError
+from dbanon.postgres import programs, server
+from dbanon.postgres.server import SOCKET_PATH_LIMIT, EmbeddedServer, default_home, external, parse, resolve, uri
 from tests.facts import refusal
 
 VARIABLES = ("DBANON_DSN", "DBANON_HOME", *server._SERVER_VARIABLES, "PGUSER", "PGPASSWORD")
@@ -162,8 +163,8 @@ def fake_installation(directory: Path, version: str, *, postgis: bool) -> Path:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without PostgreSQL but what a test puts into this directory."""
-    monkeypatch.setattr(_postgres, "_BINARY_PATTERNS", (f"{tmp_path}/*/bin",))
-    monkeypatch.setattr(_postgres.shutil, "which", lambda name: None)
+    monkeypatch.setattr(programs, "_BINARY_PATTERNS", (f"{tmp_path}/*/bin",))
+    monkeypatch.setattr(programs.shutil, "which", lambda name: None)
     return tmp_path
 
 
@@ -171,8 +172,8 @@ def test_the_newest_installation_with_postgis_is_taken(machine: Path) -> None:
     fake_installation(machine, "15.2", postgis=True)
     best = fake_installation(machine, "16.1", postgis=True)
     fake_installation(machine, "17.0", postgis=False)
-    assert _postgres.find_binaries().bindir == best
-    assert _postgres.find_binaries(15).major == 15
+    assert programs.find_binaries().bindir == best
+    assert programs.find_binaries(15).major == 15
 
 
 def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
@@ -187,28 +188,28 @@ def test_a_missing_or_too_old_server_is_named_with_its_packages(machine: Path, v
     if version:
         fake_installation(machine, version, postgis=True)
     with refusal(StoreError, "PostgreSQL 15 or later", "PostGIS", "none", "postgresql-postgis"):
-        _postgres.find_binaries()
+        programs.find_binaries()
 
 
 def test_the_programs_of_an_existing_cluster_are_asked_for_by_version(machine: Path) -> None:
     fake_installation(machine, "16.1", postgis=True)
     with refusal(StoreError, "PostgreSQL 15", "postgresql-15-postgis-3"):
-        _postgres.find_binaries(15)
+        programs.find_binaries(15)
 
 
 def test_a_working_directory_that_is_gone_hides_no_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = _postgres.installations()
+    before = programs.installations()
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert _postgres.installations() == before
+    assert programs.installations() == before
 
 
 def test_importing_the_module_brings_no_driver_and_no_mapper() -> None:
     heavy = ("sqlalchemy", "psycopg", "docker", "numpy")
-    code = f"import sys, dbanon.server, dbanon.testing; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, dbanon.postgres.server, dbanon.testing; print([n for n in {heavy} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon._sqlstate import for_command_line, is_passing, translated
-from dbanon.errors import SchemaMismatch, StoreError
+from dbanon.base.errors import SchemaMismatch, StoreError
+from dbanon.postgres.sqlstate import for_command_line, is_passing, translated
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def sentences(file: Path) -> list[str]:
 
 
 # What a run ends with is stored once, for psql and the command line: docs/decisions.md, "Hints are written in SQL".
-@pytest.mark.parametrize("package", ["methods", "attacks", "trajectory.py", "pipeline.py"])
+@pytest.mark.parametrize("package", ["methods", "attacks", "base/trajectory.py", "runs/pipeline.py"])
 def test_what_a_run_ends_with_is_right_in_psql_and_on_the_command_line(package: str) -> None:
     found = ROOT / "dbanon" / package
     files = sorted(found.glob("*.py")) if found.is_dir() else [found]

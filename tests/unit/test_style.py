@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import hypothesis.strategies as st
 from hypothesis import given
 
-from dbanon.style import Range, qml, ranges
+from dbanon.releases.style import Range, qml, ranges
 
 
 def test_a_few_crowds_are_a_class_each_and_exact_rows_one_of_their_own() -> None:

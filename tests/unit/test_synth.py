@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from scipy.spatial import Voronoi, cKDTree
 
-from dbanon import _utm, synth
-from dbanon.errors import DataError, ParameterError
-from dbanon.synth import Made, Plan, Scenario, _journeys, _network, _places, _requests, limits_kmh, start_seconds
+from dbanon import synth
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.options.generating import Plan, _limits_kmh
+from dbanon.synth import Made, Scenario, _journeys, _network, _places, _requests, _utm
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
+from dbanon.synth._source import describe_source, read_network
 from tests.facts import refusal
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +34,7 @@ def rows(file: Path) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def scenario() -> Scenario:
     plan = Plan(objects=400, seed=7)
-    return Scenario.of(plan, plan.network())
+    return Scenario.of(plan, read_network(plan))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def made(scenario: Scenario) -> Made:
 
 def _plan(start: str = "2026-01-05T08:00:00Z", limits: str | None = None, **fields: object) -> Plan:
     """Make a plan as the command line does."""
-    return Plan(start_s=start_seconds(start), limits_kmh=None if limits is None else limits_kmh(limits), **fields)
+    return Plan(start=start, limits_kmh=None if limits is None else _limits_kmh(limits), **fields)
 
 
 @pytest.mark.parametrize(
@@ -86,13 +88,13 @@ def test_a_plan_that_cannot_be_is_one_sentence(options: dict, facts: tuple) -> N
 
 @pytest.mark.parametrize("start", ["1767600000", 1_767_600_000, "2026-01-05T08:00:00Z", "2026-01-05 09:00+01:00"])
 def test_a_start_may_be_unix_seconds_or_a_time_with_a_zone(start: str | int) -> None:
-    assert start_seconds(start) == 1_767_600_000
+    assert Plan(start=start).start_s == 1_767_600_000
 
 
 def test_the_source_of_a_load_names_all_that_rows_depend_on() -> None:
     plan = Plan(objects=5, seed=3)
-    told = plan.source(plan.network(), 2)
-    placed = Plan(lon=9.5, lat=50).source(plan.network(), 0)
+    told = describe_source(plan, read_network(plan), 2)
+    placed = describe_source(Plan(lon=9.5, lat=50), read_network(plan), 0)
     assert "lon=9.5, lat=50" in placed
     assert "srid" not in placed
     for word in ("seed=3", "network=city", "blocks=16", "objects=5", "first=2", "instants=30", "destinations=1000"):
@@ -108,7 +110,7 @@ def test_requests_are_sent_while_their_sender_is_there_and_rare_ones_once(
     fixes, sent, _ = made
     number = np.repeat(fixes.number, np.diff(fixes.offset))
     there = set(zip(number.tolist(), fixes.xym[:, 2].astype(int).tolist(), strict=True))
-    start = synth.Plan().start_s
+    start = Plan().start_s
     slot = start + (sent.t - start) // 60 * 60
     assert set(zip(sent.number.tolist(), slot.tolist(), strict=True)) <= there
     counts = np.bincount(sent.poi, minlength=len(POIS))
@@ -138,7 +140,7 @@ def test_the_number_of_requests_is_poisson(mean: float) -> None:
 
 def test_no_requests_are_none_at_all() -> None:
     plan = Plan(objects=20, requests_per_subject=0)
-    assert len(Scenario.of(plan, plan.network()).made(np.arange(20))[1].number) == 0
+    assert len(Scenario.of(plan, read_network(plan)).made(np.arange(20))[1].number) == 0
 
 
 def test_districts_ask_for_different_things() -> None:
@@ -167,7 +169,7 @@ def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_ther
 
 def test_what_is_asked_depends_on_where_the_sender_is() -> None:
     plan = Plan(objects=3000, seed=1, requests_per_subject=4)
-    scenario = Scenario.of(plan, plan.network())
+    scenario = Scenario.of(plan, read_network(plan))
     fixes, sent, _ = scenario.made(np.arange(3000))
     number = np.repeat(fixes.number, np.diff(fixes.offset))
     at = np.searchsorted(number * 10**6 + (fixes.xym[:, 2] - plan.start_s).astype(int) // 60,
@@ -237,7 +239,7 @@ def test_places_are_apart_in_the_city_and_stations_stand_closest_where_people_go
 def test_places_depend_on_the_network_and_the_seed_and_neither_on_objects_nor_on_each_other(scenario: Scenario) -> None:
     made = places(scenario.network, 7)
     plan = Plan(objects=3, instants=5, seed=7, pois=4000, stations=150)
-    again = Scenario.of(plan, plan.network()).places
+    again = Scenario.of(plan, read_network(plan)).places
     for name in ("pois", "category", "stations"):
         assert np.array_equal(getattr(made, name), getattr(again, name))
     assert np.array_equal(places(scenario.network, 7, stations=0).pois, made.pois)
@@ -269,7 +271,7 @@ def test_files_hold_one_row_a_fix_in_the_city(tmp_path: Path) -> None:
     lon, lat = np.array([[float(row["lon"]), float(row["lat"])] for row in fixes]).T
     x, y = _utm.metres(lon, lat, report.srid)
     plan = Plan(objects=50, seed=2)
-    true = Scenario.of(plan, plan.network()).made(np.arange(50))[0].xym
+    true = Scenario.of(plan, read_network(plan)).made(np.arange(50))[0].xym
     np.testing.assert_allclose(np.column_stack([x, y]), true[:, :2], atol=0.01)
     assert fixes[0]["time"] == "2026-01-05T08:00:00Z"
     assert {row["poi"] for row in wishes} <= set(POIS)
@@ -303,7 +305,7 @@ def test_places_are_written_once_in_the_columns_that_loads_read(
     pois, stations = (rows(Path(file)) for file in report.files[2:])
     assert (len(pois), len(stations)) == (report.pois, report.stations) == (300, 20)
     assert (list(pois[0]), list(stations[0])) == (["x", "y", "category"], ["x", "y"])
-    made = Scenario.of(plan, plan.network()).places
+    made = Scenario.of(plan, read_network(plan)).places
     assert [row["category"] for row in pois] == [_places.CATEGORIES[c] for c in made.category]
     degrees = (np.array([float(row[axis]) for row in stations]) for axis in "xy")
     np.testing.assert_allclose(np.column_stack(_utm.metres(*degrees, report.srid)), made.stations, atol=0.02)
@@ -386,8 +388,8 @@ def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
 
 
 def a_day(objects: int, **options: float) -> tuple[Scenario, _journeys.Fixes, _journeys.Fixes]:
-    plan = Plan(objects=objects, instants=1440, start_s=1_767_571_200, calls_per_day=30, **options)  # midnight
-    scenario = Scenario.of(plan, plan.network())
+    plan = Plan(objects=objects, instants=1440, start=1_767_571_200, calls_per_day=30, **options)  # midnight
+    scenario = Scenario.of(plan, read_network(plan))
     every = replace(plan, calls_per_day=None)
     walked = replace(scenario, plan=every).made(np.arange(objects)).fixes
     return scenario, walked, scenario.made(np.arange(objects))[0]
@@ -442,7 +444,7 @@ def known(kind: str, *, objects: int = 300, instants: int = 60, part: int = 300)
         objects=objects, instants=instants, seed=7, quasi_identifiers=kind, quasi_identifier_size=12,
         quasi_identifier_overlap=3, requests_per_subject=0, blocks=6, destinations=20,
     )  # fmt: skip
-    scenario, found = Scenario.of(plan, plan.network()), {}
+    scenario, found = Scenario.of(plan, read_network(plan)), {}
     for low in range(0, objects, part):
         made = scenario.made(np.arange(low, min(low + part, objects)))
         there = np.split((made.fixes.xym[:, 2].astype(int) - plan.start_s) // plan.step_s, made.fixes.offset[1:-1])

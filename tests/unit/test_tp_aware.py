@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.errors import DataError, InfeasibleError, ParameterError
+from dbanon.base.errors import DataError, InfeasibleError, ParameterError
+from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import Requests, Trajectories
 from tests.facts import refusal
 from tests.unit import oracles_tp_aware as oracle
 
@@ -119,7 +119,7 @@ def test_nothing_published_at_all_is_infeasible():
         run(walkers(12, 4), k=20)
 
 
-@pytest.mark.parametrize("params", [{"step_s": 90}, {"step_s": 60, "start": "30"}])
+@pytest.mark.parametrize("params", [{"step_s": 90}, {"step_s": 60, "start": 30}])
 def test_step_and_start_must_fit_the_time_grid(params):
     data = dataset([still(i, i, 0) for i in range(5)], grid_s=60)
     with refusal(
@@ -128,11 +128,10 @@ def test_step_and_start_must_fit_the_time_grid(params):
         run(data, **params)
 
 
-def test_start_moves_the_windows_and_iso_means_the_same_as_seconds():
+def test_start_moves_the_windows():
     data = walkers(8, 6)
-    late = run(data, k=3, instants=2, start="60")
+    late = run(data, k=3, instants=2, start=60)
     assert late.start.min() == 60
-    assert late.start.tolist() == run(data, k=3, instants=2, start="1970-01-01T01:01:00+01:00").start.tolist()
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
 from dbanon.methods.kernels import cores
 from dbanon.methods.tp_aware import _blocks, _bound, _bundles, _improve
-from dbanon.trajectory import Trajectories
 from tests.unit import oracles_tp_aware as oracle
 from tests.unit import plain_groups as plain
 
@@ -91,8 +91,8 @@ def test_the_result_is_the_same_with_one_thread_and_three(monkeypatch):
     for threads in (1, 3):
         monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
         monkeypatch.setattr(_blocks, "least", lambda k: 4 * k)
-        monkeypatch.setattr(_bundles, "_LEAST", 1)
-        monkeypatch.setattr(_blocks, "_LEAST", 1)
+        monkeypatch.setattr(_bundles, "_MIN_POSITIONS_FOR_THREADS", 1)
+        monkeypatch.setattr(_blocks, "_MIN_SUBJECTS_FOR_THREADS", 1)
         cloaks = run(trajectories, k)
         found.append((bundles(cloaks), cloaks.bounds.tolist(), cloaks.metrics))
     assert found[0] == found[1]

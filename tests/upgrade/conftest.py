@@ -12,7 +12,7 @@ from dbanon.testing import database_url
 from tests.db.conftest import database, run, ten_template, verify
 
 if TYPE_CHECKING:
-    from dbanon.server import Target
+    from dbanon.postgres.server import Target
 
 __all__ = ["database", "empty", "run", "ten_template", "user", "verify"]
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from dbanon import _roles, schema
-from dbanon.errors import ParameterError, SchemaMismatch, StoreError
+from dbanon import schema
+from dbanon.base.errors import ParameterError, SchemaMismatch, StoreError
+from dbanon.schema import _roles
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.facts import refusal, refused

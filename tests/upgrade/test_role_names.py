@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from dbanon import _roles, schema
-from dbanon.errors import ParameterError
+from dbanon import schema
+from dbanon.base.errors import ParameterError
+from dbanon.schema import _roles
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.clients import client
@@ -18,7 +19,7 @@ from tests.db.test_dump_restore import dump
 from tests.upgrade.conftest import drop_all
 
 if TYPE_CHECKING:
-    from dbanon.server import Target
+    from dbanon.postgres.server import Target
 
 ROLES = ("admin", "operator", "worker", "analyst")
 Empty = Callable[..., str]

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, func, select
 from sqlalchemy.pool import NullPool
 
 from dbanon import models, schema
-from dbanon.errors import SchemaMismatch, StoreError
+from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.testing import database_url, logins
 from tests.acceptance.commands import call
 from tests.facts import refusal

@@ -9,7 +9,6 @@ from dbanon.attacks import Evidence
 from dbanon.attacks.shared.claims import (
     Hours,
     choice,
-    get,
     integer,
     length_m,
     must,
@@ -18,12 +17,10 @@ from dbanon.attacks.shared.claims import (
     switch,
     whatever_the_reason,
 )
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 
 HIDE = "kte-hide"
-GROUPS = ("k-merge", "glove", "static", "w4m")
-PROMISING = (HIDE, "k-merge", "glove")
-"""With `static` a subject is hidden by chance alone, and `w4m` moves and makes up what it shows."""
+MERGE = "k-merge"
 
 _MALFORMED = (
     "What the run left out must be whole counts of samples and of subjects by reason, and by hour, and nothing else; "
@@ -48,8 +45,6 @@ class Rules:
         Epochs of a window of tau + leak; 0 where groups are published.
     reuse : str
         ``never`` or ``apart``.
-    full : bool
-        Whether hiding sets are mutual.
     """
 
     k: int
@@ -58,7 +53,6 @@ class Rules:
     leak: int
     window: int
     reuse: str
-    full: bool
 
     @property
     def hides(self) -> bool:
@@ -88,25 +82,19 @@ def read_rules(evidence: Evidence) -> Rules:
     UndecidableError
         If a parameter is missing or absurd, or the data lie too far away to be counted in slots and cells.
     """
-    must(
-        evidence.algorithm in (HIDE, *GROUPS), f"The algorithm must be one of {', '.join((HIDE, *GROUPS))}; it is not."
-    )
     params, data = evidence.params, evidence.trajectories
     grid_s, grid_m = integer(params, "grid_s", 1), _grid_m(params, data.grid_m)
     must(grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's; it is not.")
     _demand_near(data, grid_s, grid_m)
-    k, leak, window, reuse, full = integer(params, "k", 2), 0, 0, "never", False
+    k, leak, window, reuse = integer(params, "k", 2), 0, 0, "never"
     if evidence.algorithm == HIDE:
         leak_s, tau_s = integer(params, "leak_s", 1), integer(params, "tau_s", 1)
         must(leak_s % grid_s == 0, "The run's parameter 'leak_s' must be a multiple of 'grid_s'; it is not.")
         must(tau_s % leak_s == 0, "The run's parameter 'tau_s' must be a multiple of 'leak_s'; it is not.")
         leak, window = leak_s // grid_s, tau_s // leak_s + 1
         reuse = choice(params, "reuse", ("never", "apart"))
-        full = choice(params, "consistency", ("k-pick", "full")) == "full"
         switch(params, "improve")
-        if get(params, "clusters") is not None:
-            integer(params, "clusters", 1)
-    return Rules(k=k, grid_s=grid_s, grid_m=grid_m, leak=leak, window=window, reuse=reuse, full=full)
+    return Rules(k=k, grid_s=grid_s, grid_m=grid_m, leak=leak, window=window, reuse=reuse)
 
 
 def _grid_m(params: Mapping[str, Any], grid_m: float) -> float:

@@ -13,8 +13,8 @@ def groups(evidence: Evidence, who: Members, rules: Rules) -> tuple[dict[str, in
     crowd = who.shared[find(distinct(evidence.record_id), evidence.cloak_record)]
     wrong = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != 1)
     broken = {
-        "crowd-count": int(wrong.sum()),
-        "crowd-size": int((who.crowd < rules.k).sum()),
+        "crowd": int(wrong.sum()),
+        "size": int((who.crowd < rules.k).sum()),
         "sets": len(evidence.hiding_record),
     }
     figures = {

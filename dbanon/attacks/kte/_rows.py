@@ -14,7 +14,7 @@ from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
-from dbanon.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Int, Trajectories
 
 Bool = NDArray[np.bool_]
 
@@ -277,6 +277,7 @@ def _cover(
             inside = box[row, 0] <= x[i] <= box[row, 2] and box[row, 1] <= y[i] <= box[row, 3]
             if first[row] <= slot[i] and inside:
                 covered[i] = True
+                # Of the last pair that has a sample in the row: nothing has to be cleared between pairs.
                 held[row] = pair
         for row in range(begin, end):
             fictitious[row] |= held[row] != pair

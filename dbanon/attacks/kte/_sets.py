@@ -17,7 +17,7 @@ from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, fits
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -73,7 +73,8 @@ def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rul
     spoken = speaks.find(owner, window, times.count)
     spoken[(owner < 0) | (window < 0)] = -1
     sets, size = distinct(spoken[spoken >= 0]), np.diff(evidence.hiding_offset)
-    faults = int((size < rules.k - 1).sum()) + (0 if rules.full else int((size > rules.k - 1).sum()))
+    faults = int((size != rules.k - 1).sum())
+    # One set for each subject and window with published samples: none of others, none twice, none missing.
     faults += (len(spoken) - len(sets)) + (len(speaks.key) - len(sets))
     of_set = np.repeat(np.arange(len(size)), size)
     other, owner, window = _subjects(of, evidence.hiding_other), owner[of_set], window[of_set]
@@ -85,9 +86,6 @@ def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rul
     new[1:] = (at[1:] != at[:-1]) | (owner[1:] != owner[:-1])
     owner, other, window, at = (values[new] for values in (owner, other, window, at))
     faults += len(right) - len(at)
-    if rules.full and len(at):
-        mutual = speaks.find(owner, window, times.count) * len(of.record) + other
-        faults += len(at) - int(np.isin(at * len(of.record) + owner, mutual).sum())
     return Picks(owner=owner, other=other, window=window, at=at, faults=faults)
 
 
@@ -138,6 +136,7 @@ def _returning(chosen: Picks, order: Int, again: Any, times: Timetable) -> int:
     """Count the windows of which all who picked a subject carry it again in one epoch outside."""
     if not len(order):
         return 0
+    # Sorted by owner, other and window, so each pair (owner, other) is a range, and its windows ascend in it.
     number = np.append(0, np.cumsum(~again))
     pair = np.empty(len(order), np.int64)
     pair[order] = number
@@ -191,6 +190,8 @@ def _by_chance(of: Scene, chosen: Picks, times: Timetable) -> tuple[int, int]:
     longer = np.zeros(int(new.sum()), np.int64)
     for edge, step in ((chosen.window, -1), (chosen.window + times.window - 1, 1)):
         followed, beside = np.ones(len(longer), bool), edge
+        # A group leaves at the first epoch without a sample or without a fit, so each turn adds to stretches without a
+        # gap.
         while followed.any():
             some = np.flatnonzero(followed[group])
             beside = beside + step

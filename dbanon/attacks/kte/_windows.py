@@ -20,7 +20,7 @@ from dbanon.attacks.kte._rows import Bool, Cover, Members, Rows, Samples
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import find
 from dbanon.attacks.shared.replay import runs
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _MOST_WINDOWS = 10_000_000
 _MOST_SLOTS = 1 << 20
@@ -168,6 +168,7 @@ def _spread(owner: Int, low: Int, high: Int, count: int) -> tuple[Int, Int]:
 def silent(of: Scene, times: Timetable) -> Int:
     """Count the records that have no row wholly in each window: int64[count]."""
     begin, end = of.stored.first // times.leak - times.first, of.stored.last // times.leak - times.first
+    # A row lies wholly in the windows from `end - window + 1` to `begin`: none if it spans more epochs than a window.
     whole = of.rivals[of.stored.record] & (begin - end + times.window > 0)
     _, window = _spread(of.stored.record[whole], end[whole] - times.window + 1, begin[whole], times.count)
     return int(of.rivals.sum()) - np.bincount(window, minlength=times.count)
@@ -193,6 +194,7 @@ def hidden(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) 
     times : Timetable
     k : int
     """
+    # With the subject's own record, k - 1 others that fit are enough: only where fewer are known, all are searched.
     doubtful = np.flatnonzero(fitting < k - 1)
     number = silent(of, times)
     quiet = int((of.record >= 0).sum()) - np.bincount(speaks.window, minlength=times.count)
@@ -318,6 +320,8 @@ def _search(
                 )  # fmt: skip
             else:
                 few = _few_silent(row_offset, first, last, rivals, mine, begin, end, k)
+            # What fits the window fits each stretch of it, so where k records fit the window the stretches are not
+            # tried.
             if stretch == 0:
                 slid[q] = few
                 if not few:

@@ -22,7 +22,7 @@ from dbanon.attacks.shared.claims import (
 )
 from dbanon.attacks.shared.instants import timetable
 from dbanon.attacks.shared.replay import Timetable, within
-from dbanon.trajectory import QuasiIdentifiers, Trajectories
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 
 FEW, UNSEEN, EXACT = "few_partners", "never_seen", "never_generalised"
 _MOST_POSITIONS = 400_000_000

@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from dbanon.attacks.mob._rows import Bool, _kernel, parts
 from dbanon.attacks.mob._search import PAIRS, Scene, holds, search
 from dbanon.attacks.shared.keys import distinct
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _ROUNDS = 6  # in which those who may decide it are searched for, before all are
 
@@ -67,6 +67,7 @@ def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
     known = np.flatnonzero(scene.found.published & scene.own.some)
     edge = _edges(scene, np.concatenate([person, owner, known]), np.concatenate([owner, person, known]))
     searched = np.zeros(n, bool)
+    # Kept true: `edge` are edges of the attack graph. More of them leave no fewer, so a person with k keeps them.
     for turn in range(_ROUNDS + 2):
         number, kept = _pruned(scene, edge)
         wanted = _wanted(scene, edge, number < k, searched, turn == _ROUNDS)
@@ -87,6 +88,7 @@ def _edges(scene: Scene, person: Int, owner: Int) -> Int:
     """Keep the pairs that are edges, each once: ``person * n + owner``."""
     published, n = scene.found.published, len(scene.at.subject)
     pair = distinct((person * n + owner)[published[person] & published[owner] & scene.own.some[person]])
+    # Definition 1: an edge where the record's rows hold the person at all its own instants.
     return pair[holds(scene, pair // n, pair % n)]
 
 
@@ -99,6 +101,8 @@ def _pruned(scene: Scene, edge: Int) -> tuple[Int, Bool]:
     hub = np.full(len(free) + len(all_records), n)
     tail = np.concatenate([person, free, hub[: len(all_records)]])
     head = np.concatenate([owner, hub[: len(free)], all_records])
+    # Definition 2, all pruning at once: an edge is in a perfect matching if and only if both its ends are in one
+    # component.
     graph = csr_array((np.ones(len(tail), np.int8), (tail, head)), shape=(n + 1, n + 1))
     label = connected_components(graph, directed=True, connection="strong")[1]
     kept = label[person] == label[owner]

@@ -11,7 +11,7 @@ from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.claims import hours_misstated
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable
-from dbanon.trajectory import Int, QuasiIdentifiers
+from dbanon.base.trajectory import Int, QuasiIdentifiers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

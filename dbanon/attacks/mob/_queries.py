@@ -8,7 +8,7 @@ from dbanon.attacks.mob._rows import Positions, _kernel
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable
-from dbanon.trajectory import Float, Int
+from dbanon.base.trajectory import Float, Int
 
 
 def distortion(evidence: ObjectEvidence, at: Positions, times: Timetable) -> dict[str, float]:
@@ -40,6 +40,7 @@ def people_inside(at: Positions, instant: Int, cells: Int) -> Int:
     """
     number = np.zeros(len(instant), np.int64)
     for t in np.unique(instant):
+        # A column at a time, copied: positions lie by person, and each query reads all people of one instant.
         some = np.flatnonzero(instant == t)
         x, y = np.ascontiguousarray(at.x[:, t]), np.ascontiguousarray(at.y[:, t])
         number[some] = _count(x, y, np.ascontiguousarray(cells[some]))

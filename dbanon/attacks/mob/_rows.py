@@ -20,7 +20,7 @@ from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable, replay
-from dbanon.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Int, Trajectories
 
 Bool = NDArray[np.bool_]
 Table = NDArray[np.int32]
@@ -121,7 +121,7 @@ class Truth:
     Attributes
     ----------
     incomplete, inexact, unmasked, uncounted : int
-        Rows that break the clauses `complete`, `exact`, `masking` and, in the subjects they stand for, `crowd-count`.
+        Rows that break the clauses `complete`, `exact`, `covers` and, in the subjects they stand for, `crowd`.
     rows : int
         All rows looked at.
     exact : int
@@ -168,6 +168,7 @@ def positions(data: Trajectories, rules: Rules) -> Positions:
     origin = tuple(int(np.floor(float(v.min()) / data.grid_m)) - 1 for v in (data.x, data.y))
     x, y = (np.full((len(subject) * times.windows, times.length), ABSENT, np.int32) for _ in range(2))
     for sighting in replay(data, times, rules.align, rules.max_gap_s):
+        # A row a subject and window: end to end, the windows of a subject are its instants.
         at = np.searchsorted(subject, sighting.subject) * times.windows + sighting.window
         for table, value, least in ((x, sighting.x, origin[0]), (y, sighting.y, origin[1])):
             table[at] = np.where(sighting.there, np.floor(value / data.grid_m) - least, ABSENT)
@@ -260,6 +261,7 @@ def _lay(offset: Any, region: Any, instant: Any, period: Any, owner: Any, table:
         last = -1
         for row in range(offset[record], offset[record + 1]):
             at = instant[period[row]]
+            # A period that is no instant is -1, so its row never follows another.
             if at <= last:
                 wrong += 1
             elif owner[record] >= 0:
@@ -369,6 +371,7 @@ def _count(columns: Any, same: Any, crowd: Any, regions: Any) -> Any:
         for i in range(columns.shape[1]):
             r = columns[t, i]
             wrong += r != -1 and same[r] != -1 and number[same[r]] != crowd[r]
+        # Class by class, since an instant has far fewer classes than there are regions.
         for c in touched:
             size.append(number[c])
             number[c] = 0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dbanon.attacks.mob._rows import Bool, Own, Positions, Shown, _kernel, parts
 from dbanon.attacks.shared.replay import runs
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 PAIRS = 1 << 16  # looked at together
 
@@ -100,6 +100,7 @@ def search(scene: Scene, wanted: Int) -> Int:
     least = least[np.diff(person[least], prepend=-1) != 0]
     by_pivot, cut_pivot = _by(instant[least], times)
 
+    # Each person is looked for at that instant alone: whatever it fits must hold it there as well.
     def gather(t: int) -> Int:
         who = person[least[by_pivot[cut_pivot[t] : cut_pivot[t + 1]]]]
         arrays = (*_index(found, t).arrays(), *scene.arrays())
@@ -123,6 +124,7 @@ def _of_instants(cut: Int, task: Callable[[int], Int]) -> Int:
 
 def _index(found: Shown, t: int) -> _Index:
     column = found.region[:, t]
+    # Regions of one cell, which may be as many as people, are found by that cell; only the wider ones are gone through.
     row = np.flatnonzero(found.published & (column >= 0))
     row = row[np.argsort(column[row], kind="stable")]
     region = column[row]

@@ -17,19 +17,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks import Bool, Verdict
-from dbanon.attacks.semantic._claims import Rules, Stated, read_rules, read_stated
+from dbanon.attacks import Bool
+from dbanon.attacks.semantic._claims import Rules, read_rules, read_stated
+from dbanon.attacks.semantic._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.semantic._fixes import Fixes, fixes, misstated
 from dbanon.attacks.semantic._groups import Groups, groups
 from dbanon.attacks.semantic._regions import Regions, divergence, far, regions, reveals
 from dbanon.attacks.semantic._units import Units, units
 from dbanon.attacks.semantic.evidence import RegionEvidence, read
-from dbanon.attacks.shared.claims import LATEST, UndecidableError, decided, must, undecided
-from dbanon.trajectory import Int
+from dbanon.attacks.shared.claims import LATEST, must
+from dbanon.attacks.shared.frame import Attack, Counts
+from dbanon.attacks.shared.keys import distinct
+from dbanon.base.trajectory import Int
 
 __all__ = ["attack", "read"]
-
-NAME = "semantic"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,31 +43,9 @@ class _Found:
     fate: Fixes
 
 
-def attack(evidence: RegionEvidence) -> Verdict:
-    """Decide whether a published region tells a function or a record hides fewer than k, and whether the rows are true.
-
-    Parameters
-    ----------
-    evidence : RegionEvidence
-        The stored rows, the polygons as PostGIS finds them, and the data.
-
-    Returns
-    -------
-    Verdict
-        With the clause `decidable` alone if the evidence makes no sense.
-
-    Notes
-    -----
-    O((fixes + rows + cells of regions) log) time.
-    """
-    try:
-        rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
-        return _decide(evidence, rules, stated)
-    except UndecidableError as doubt:
-        return undecided(NAME, doubt)
-
-
-def _decide(evidence: RegionEvidence, rules: Rules, stated: Stated) -> Verdict:
+def _count(evidence: RegionEvidence) -> Counts:
+    """Count what breaks each clause: O((fixes + rows + cells of regions) log) time."""
+    rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     data = evidence.trajectories
     start, end, timely = _times(evidence, rules)
     of, places = units(data, evidence.cells, rules), regions(evidence, rules)
@@ -74,39 +53,24 @@ def _decide(evidence: RegionEvidence, rules: Rules, stated: Stated) -> Verdict:
     fate = fixes(of, grouped, places, evidence.region[grouped.row].astype(np.int64), rules)
     found = _Found(of=of, places=places, grouped=grouped, fate=fate)
     broken = {
-        "decidable": 0,
-        "row": int((~(timely & places.sound[evidence.region])).sum()),
-        "crowd": grouped.faults,
-        "masking": fate.unmasked,
+        "period": int((~timely).sum()),
+        "region": int((~places.sound)[evidence.region].sum()),
+        "columns": int((~places.told)[evidence.region].sum()),
+        "members": grouped.faults,
+        "crowd": grouped.miscounted,
+        "size": int((grouped.crowd < rules.k).sum()),
+        "covers": fate.unmasked,
         "complete": fate.missing,
-        "held": fate.empty,
+        "left-out": misstated(data, of, fate.state, stated),
+        "truth": fate.empty,
         "diversity": int((places.categories < rules.l)[evidence.region].sum()),
         "closeness": int(far(places.kl, rules)[evidence.region].sum()),
-        "suppressed": misstated(data, of, fate.state, stated),
     }
-    return decided(NAME, _SENTENCES, broken, _figures(evidence, found, rules), rules.k)
+    return broken, _figures(evidence, found, rules)
 
 
-# What must hold, and what is counted that breaks it.
-_SENTENCES = {
-    "decidable": ("Parameters, data, cells and stored rows must make sense together", "contradictions"),
-    "row": (
-        "The rows of a record must follow one another in whole slots, and their regions be valid MultiPolygons of "
-        "whole cells that hang together, with the categories that are in them, no larger or longer than the run allows",
-        "rows",
-    ),
-    "crowd": (
-        "Every record must be one of as many alike as it has members, whole and in no other, of k = {k} subjects or "
-        "more, and say how many",
-        "records, rows, memberships or members",
-    ),
-    "masking": ("Every row must hold its members' fixes of its period in its region", "fixes"),
-    "complete": ("Every fix in a cell must be in a row unless the run's parameters leave it out", "fixes"),
-    "held": ("Every row must hold a fix of each member of its record", "rows and members"),
-    "diversity": ("Every region must hold points of interest of as many categories as promised", "rows"),
-    "closeness": ("Every region's points of interest must be as close to the city's as promised", "rows"),
-    "suppressed": ("What the run left out must be what the data and rows say", "counts"),
-}
+attack = Attack(name="semantic", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN)
+"""Decides whether a region tells a function or a record hides fewer than k, and whether the rows are true."""
 
 
 def _times(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]:
@@ -139,11 +103,12 @@ def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str,
     raw = of_cell[of.fix_cell[of.fix_cell >= 0]]
     shown = reveals(places.categories, places.kl, rules)[evidence.region]
     return {
-        "subjects": len(np.unique(of.subject)),
-        "fixes": len(of.fix),
+        "subjects": len(distinct(of.subject)),
+        "published": len(distinct(of.subject[found.grouped.unit])),
         "records": len(evidence.record_id),
-        "groups": len(found.grouped.first),
         "rows": evidence.rows,
+        "fixes": len(of.fix),
+        "groups": len(found.grouped.first),
         "regions": len(evidence.region_no),
         "smallest_crowd": int(found.grouped.crowd.min()),
         "least_categories": int(places.categories.min()),

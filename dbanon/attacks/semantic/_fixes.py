@@ -12,7 +12,7 @@ from dbanon.attacks.semantic._regions import Regions
 from dbanon.attacks.semantic._units import Units, few
 from dbanon.attacks.shared.claims import hours_misstated
 from dbanon.attacks.shared.keys import distinct
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 
 PUBLISHED = len(REASONS)
 """The state of a fix that is not left out; the others are indices into `REASONS`."""
@@ -55,6 +55,7 @@ def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules)
     unit, slot, cell = of.fix_unit[inside], of.fix_slot[inside], of.fix_cell[inside]
     left = few(of, rules)[unit]
     units, unmasked, shown, met = len(of.subject), 0, np.zeros(len(inside), bool), [np.empty(0, np.int64)]
+    # A unit is in one group unless rows were tampered with; then each of its groups is looked at.
     for group in grouped.of_unit:
         row = _rows(grouped, group[unit], slot)
         at = np.flatnonzero((row >= 0) & ~left)

@@ -9,7 +9,7 @@ from dbanon.attacks.semantic._units import Units, count_subjects, few
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import runs
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,7 +31,9 @@ class Groups:
     row_group, start, end : int64[c]
         Their group, and their slots, half-open.
     faults : int
-        Records, rows, memberships and units that are not as they should be.
+        Records, memberships and units that are not as they should be.
+    miscounted : int
+        Rows that do not say how many people their group has, or that they stand for one.
     """
 
     first: Int
@@ -44,6 +46,7 @@ class Groups:
     start: Int
     end: Int
     faults: int
+    miscounted: int
 
 
 def groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rules) -> Groups:
@@ -72,7 +75,7 @@ def groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rul
     faults += len(unit) - len(distinct(unit)) + int(few(of, rules)[unit].sum()) + len(evidence.hiding_record)
     crowd = count_subjects(group, of.subject[unit], number)
     said = np.repeat(crowd[record], np.diff(evidence.offset))
-    faults += int((crowd < rules.k).sum()) + int((evidence.cloak_crowd != said).sum())
+    miscounted = (evidence.cloak_crowd != said) | (evidence.cloak_subjects != 1)
     length = np.diff(evidence.offset)[first]
     row = runs(evidence.offset[:-1][first], length)
     row_group = np.repeat(np.arange(number), length)
@@ -81,6 +84,7 @@ def groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rul
     return Groups(
         first=first, unit=unit, unit_group=group, of_unit=_layers(unit, group, width), crowd=crowd, row=row,
         row_group=row_group[order], start=start[row], end=end[row], faults=faults,
+        miscounted=int(miscounted.sum()),
     )  # fmt: skip
 
 

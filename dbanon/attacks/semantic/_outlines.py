@@ -12,7 +12,7 @@ import shapely
 from numpy.typing import NDArray
 
 from dbanon.attacks.shared.keys import distinct, find
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _ELEMENT = 12  # bytes of an element of bigint[] as the server sends it: its length, then 8 bytes
 
@@ -58,6 +58,7 @@ def made_of(
         edge, owner = city.edges(batch["outline"])
         ends, low = np.concatenate([[0], np.cumsum(number)]), np.searchsorted(owner, np.arange(len(number) + 1))
         same = number > 0
+        # An edge or a cell that is not the city's: it could not add up, and must not be read below.
         same[owner[edge == 0]] = False
         same[np.repeat(np.arange(len(number)), number)[cell < 0]] = False
         _add_up(low, edge, ends, cell, city.low, city.edge, np.zeros(len(city.pairs) + 1, np.int64), same)
@@ -103,6 +104,7 @@ class _City:
         begin, end, owner = _directed(outlines)
         first, second = (np.minimum(np.searchsorted(self.corners, at), len(self.corners) - 1) for at in (begin, end))
         edge = find(self.pairs, np.minimum(first, second) * len(self.corners) + np.maximum(first, second)) + 1
+        # A corner that no cell has lands on another one, from which it differs.
         known = (self.corners[first] == begin) & (self.corners[second] == end)
         return np.where(known, np.where(first < second, edge, -edge), 0), owner
 

@@ -15,7 +15,7 @@ from dbanon.attacks import Bool
 from dbanon.attacks.semantic._claims import MM2, Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.keys import distinct, find
-from dbanon.trajectory import Cells, Float, Int
+from dbanon.base.trajectory import Cells, Float, Int
 
 _SLIVER_M2 = 1.0
 _MISFIT_M2 = 1.0  # by which a region's area may differ from that of its cells
@@ -37,6 +37,8 @@ class Regions:
         Number of cells.
     sound : bool[r]
         Whether it is a valid MultiPolygon of whole cells that hang together, and small enough to be published.
+    told : bool[r]
+        Whether its row says how many categories there are, and nothing else.
     categories : int64[r]
     kl : float64[r]
         How far its points of interest are from the city's; infinite where there are none.
@@ -45,6 +47,7 @@ class Regions:
     key: Int
     width: int
     sound: Bool
+    told: Bool
     categories: Int
     kl: Float
 
@@ -78,10 +81,8 @@ def regions(evidence: RegionEvidence, rules: Rules) -> Regions:
         & whole
         & _connected(region, cell, cells, number)
         & (evidence.region_srid == evidence.trajectories.srid)
-        & (evidence.region_subjects == 1)
-        & (evidence.region_other_keys == 0)
-        & (evidence.region_categories == categories)
         & (area_m2 <= rules.largest_m2),
+        told=(evidence.region_other_keys == 0) & (evidence.region_categories == categories),
         categories=categories,
         kl=divergence(pois, cells.pois.sum(axis=0)),
     )
@@ -138,6 +139,7 @@ def _connected(region: Int, cell: Int, cells: Cells, number: int) -> Bool:
 @_kernel
 def _hang_together(low: Any, cell: Any, offset: Any, other: Any, width: Any, found: Any) -> None:
     """Fill `found`: walk each region's cells from its first one; `state` is that of the region that a cell is of."""
+    # 2 r for a cell of region r, 2 r + 1 once it was reached. Earlier regions have lesser states, so none is cleared.
     state, waiting = np.full(width, -1), np.empty(width, np.int64)
     for r in range(len(low) - 1):
         for i in range(low[r], low[r + 1]):

@@ -10,7 +10,7 @@ from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import distinct
 from dbanon.attacks.shared.replay import slots
-from dbanon.trajectory import Cells, Int, Trajectories
+from dbanon.base.trajectory import Cells, Int, Trajectories
 
 _MOST_SLOTS = 1 << 40
 
@@ -64,6 +64,7 @@ def units(data: Trajectories, cells: Cells, rules: Rules) -> Units:
     path = np.repeat(np.arange(len(data.trajectory_id)), np.diff(data.offset))[fix]
     there = distinct(path)
     day = np.zeros(len(there), np.int64) if data.day is None else data.day[there]
+    # From the data alone, by subject and day: what the run says of its records is compared with this.
     who, unit = np.unique(np.stack([data.subject[there], day]), axis=1, return_inverse=True)
     unit = unit.reshape(-1)
     of_path = np.zeros(len(data.trajectory_id), np.int32)

@@ -18,19 +18,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from dbanon.attacks import Verdict
 from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, read_rules, read_stated, snapshot
+from dbanon.attacks.sensitive_sites._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence, read
-from dbanon.attacks.shared.claims import Hours, UndecidableError, considered, decided, hours_misstated, undecided
+from dbanon.attacks.shared.claims import considered, hours_misstated
+from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 __all__ = ["attack", "read"]
-
-NAME = "sensitive-sites"
-PROMISING = ("bk", "mk", "knn")
-"""Where another shares no user, that is chance, and an adversary who knows the algorithm knows it."""
 
 _NEARER = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
 
@@ -111,32 +108,13 @@ class _Sites:
     alone: int
 
 
-def attack(evidence: SiteEvidence) -> Verdict:
-    """Decide whether any site can be tied to fewer than k users, and whether what is published is true.
+def _count(evidence: SiteEvidence) -> Counts:
+    """Count what breaks each clause.
 
-    Parameters
-    ----------
-    evidence : SiteEvidence
-        The stored rows, the data, the sites, and the spatial join of rows and sites.
-
-    Returns
-    -------
-    Verdict
-        With the clause `decidable` alone if the evidence makes no sense.
-
-    Notes
-    -----
-    O((fixes + rows) log) time, beside the largest flow from places of sites to the rectangles that hold them.
+    O((fixes + rows) log) time, and that of the largest flow from places of sites to the rectangles that hold them.
     """
-    try:
-        rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
-        evidence = considered(evidence)
-    except UndecidableError as doubt:
-        return undecided(NAME, doubt)
-    return _decide(evidence, rules, stated, hours)
-
-
-def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int], hours: Hours) -> Verdict:
+    rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
+    evidence = considered(evidence)
     users = snapshot(evidence, rules)
     rows = _rows(evidence, users)
     regions = _regions(evidence, rows)
@@ -149,58 +127,25 @@ def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int], hours:
     misstated += hours_misstated(hours, np.array([users.start_s]), found)
     off_time = (evidence.cloak_start_s != users.start_s) | (evidence.cloak_end_s != users.end_s)
     broken = {
-        "decidable": 0,
-        "promise": int(evidence.algorithm not in PROMISING),
-        "one-row": rows.faults,
         "period": int(off_time.sum()),
-        "rectangle": int((~rows.sound).sum()),
-        "completeness": int(users.there.sum()) - len(rows.published),
-        "suppressed": misstated,
+        "region": int((~rows.sound).sum()),
+        "columns": int(((evidence.cloak_other_keys != 0) | ~np.isin(evidence.cloak_cloaked, (0, 1))).sum()),
+        "members": rows.faults,
+        "crowd": _miscounted(evidence, rows, regions),
+        "size": int((regions.crowd < rules.k).sum()),
+        "covers": _unmasked(users, rows),
+        "complete": int(users.there.sum()) - len(rows.published),
+        "left-out": misstated,
         "exact": _inexact(evidence, users, rows),
-        "masking": _unmasked(users, rows),
-        "crowd-count": _miscounted(evidence, rows, regions),
-        "crowd-size": int((regions.crowd < rules.k).sum()),
         "nearest": sites.tied,
         "own-rectangle": len(sites.seen) - sites.served + sites.idle,
         "guards": sites.near + (inside if rules.guard_inside else 0),
-        "no-other-columns": int(((evidence.cloak_other_keys != 0) | ~np.isin(evidence.cloak_cloaked, (0, 1))).sum()),
     }
-    figures = _figures(evidence, users, rows, regions, sites) | {"exact_inside_rectangles": inside}
-    return decided(NAME, _SENTENCES, broken, figures, rules.k)
+    return broken, _figures(evidence, users, rows, regions, sites) | {"exact_inside_rectangles": inside}
 
 
-# What must hold, and what is counted that breaks it.
-_SENTENCES = {
-    "decidable": ("Parameters, data, sites and stored rows must make sense together", "contradictions"),
-    "promise": ("The run's algorithm must be one that gives every site its own k users", "algorithms"),
-    "one-row": (
-        "Every record must be one row of one user, its membership single, whole and of the trajectory that supplies "
-        "the position, and no user may have two",
-        "rows or memberships",
-    ),
-    "period": ("Every row must have the snapshot's period", "rows"),
-    "rectangle": ("Every region must be one rectangle on the dataset's grid in its SRID", "rows"),
-    "completeness": ("Every user with a position must be published", "users"),
-    "suppressed": ("What the run says it left out must be what the data say was left out", "counts"),
-    "exact": ("Every row that is not cloaked must be exactly the cells of its user, with crowd 1", "rows"),
-    "masking": ("Every cloaked row must hold the cells of its user", "rows"),
-    "crowd-count": (
-        "Every row must stand for one user, and the crowd of a cloaked one be the number of users with its region",
-        "rows",
-    ),
-    "crowd-size": ("Every cloaked region must be shared by at least k = {k} users", "regions"),
-    "nearest": (
-        "All rows nearest to a site must be cloaked, and at least k = {k} of them have one region",
-        "sites",
-    ),
-    "own-rectangle": (
-        "Every site must have a rectangle that holds it, one of c users serving no more than c / {k} sites, and every "
-        "cloaked region hold a site",
-        "sites or regions",
-    ),
-    "guards": ("No exact row may be where the run's guards allow none", "rows, counted at each site"),
-    "no-other-columns": ("Rows must hold no columns but the method's, and these must be what they should be", "rows"),
-}
+attack = Attack(name="sensitive-sites", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=("bk", "mk"))
+"""Decides whether any site can be tied to fewer than k users, and whether what is published is true."""
 
 
 def _figures(
@@ -208,9 +153,11 @@ def _figures(
 ) -> dict[str, int | float]:
     at_sites = meeting(users.cells[users.there], _site_cells(evidence)) > 0
     return {
-        "users": len(users.subject),
-        "sites": len(sites.seen),
+        "subjects": len(users.subject),
         "published": len(rows.published),
+        "records": len(evidence.record_id),
+        "rows": evidence.rows,
+        "sites": len(sites.seen),
         "cloaked": int(rows.cloaked.sum()),
         "exact": int((~rows.cloaked).sum()),
         "absent": int((~users.there).sum()),

@@ -1,10 +1,9 @@
-"""Shared by the attacks: checked access to a run's parameters and counts, and making verdicts.
+"""Shared by the attacks: checked access to a run's parameters and counts.
 
 What makes no sense raises `UndecidableError`, whose text is the sentence of the clause `decidable`.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.attacks import Bool, Clause, Evidence, Kind, Verdict
+from dbanon.attacks import Bool, Evidence, Kind
 from dbanon.attacks.shared.replay import slots, within
-from dbanon.errors import counted
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 
 _HOURS = "What the run left out by hour must be whole counts, each hour once; it is not."
 LATEST = 1e12  # times beyond this are no unix seconds, and no parameter is larger
@@ -226,34 +224,3 @@ def hours_misstated(stated: Hours, start_s: Int, found: Mapping[str, Int]) -> in
 def _some(counts: Mapping[str, int]) -> dict[str, int]:
     """Drop what is zero: it need not be listed."""
     return {name: number for name, number in counts.items() if number}
-
-
-def undecided(attack: str, doubt: UndecidableError) -> Verdict:
-    """Refuse what could not be decided."""
-    clause = Clause(name="decidable", passed=False, violations=1, sentence=str(doubt))
-    return Verdict(attack=attack, passed=False, figures={}, clauses=(clause,))
-
-
-def _one_of(many: str) -> str:
-    """Return the singular of what is counted: ``records or memberships`` are a ``record or membership``."""
-    return "person" if many == "people" else re.sub(r"s\b", "", many)
-
-
-def decided(
-    attack: str,
-    sentences: Mapping[str, tuple[str, str]],
-    broken: Mapping[str, int],
-    figures: Mapping[str, int | float],
-    k: int,
-) -> Verdict:
-    """Make a verdict of what must hold (in words, with ``{k}``), what is counted that breaks it, and how many do."""
-    clauses = tuple(
-        Clause(
-            name=name,
-            passed=broken[name] == 0,
-            violations=broken[name],
-            sentence=f"{words.format(k=k)}; broken by {counted(broken[name], _one_of(what), what)}.",
-        )
-        for name, (words, what) in sentences.items()
-    )
-    return Verdict(attack=attack, passed=all(c.passed for c in clauses), figures=figures, clauses=clauses)

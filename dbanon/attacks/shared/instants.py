@@ -5,7 +5,7 @@ from typing import Any
 
 from dbanon.attacks.shared.claims import choice, considered_slots, get, in_slots, integer, moment, must
 from dbanon.attacks.shared.replay import Timetable, slots
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 
 
 def timetable(params: Mapping[str, Any], data: Trajectories, length: int) -> Timetable:
@@ -53,6 +53,7 @@ def _of_the_data(data: Trajectories, step: int, end: int, gap_s: int | None) -> 
     """
     begin = int(slots(data.t.min(keepdims=True), data.grid_s)[0])
     if gap_s is not None:
+        # Rounded up: subjects with a fix every `gap_s` have one by then, and are not absent from the first instants.
         late = -(-(begin * data.grid_s + gap_s) // (step * data.grid_s)) * step
         if late + step <= end:
             return late

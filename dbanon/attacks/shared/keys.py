@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 
 def distinct(values: Int) -> Int:
@@ -16,6 +16,7 @@ def distinct(values: Int) -> Int:
 def find(sorted_ids: Int, ids: Int) -> Int:
     """Index of each id in a sorted, non-empty array; -1 where it is not in it."""
     at = np.searchsorted(sorted_ids, ids)
+    # An id above all lands on the last one, from which it differs.
     np.minimum(at, len(sorted_ids) - 1, out=at)
     at[sorted_ids[at] != ids] = -1
     return at

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks.shared.replay import runs, slices
-from dbanon.trajectory import Float, Int
+from dbanon.base.trajectory import Float, Int
 
 NOWHERE = 1 << 60  # the one cell of a rectangle that is none: it meets nothing that is somewhere
 FURTHEST = 1 << 52  # indices below are exact in a float64

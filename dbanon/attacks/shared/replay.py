@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks.shared import threads
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 
 Bool = NDArray[np.bool_]
 T = TypeVar("T")
@@ -199,6 +199,7 @@ def _batches(data: Trajectories) -> Iterator[Int]:
     heads = np.flatnonzero(np.diff(subject, prepend=subject[:1] - 1))
     fixes = np.add.reduceat(np.diff(data.offset)[order], heads)
     ends = np.append(heads, len(order))
+    # Batches hold whole subjects, so each (subject, window) is in one batch, and batches may run at once.
     for low, high in slices(fixes, ELEMENTS):
         yield order[ends[low] : ends[high]]
 
@@ -207,6 +208,7 @@ def _sightings(data: Trajectories, chosen: Int, timetable: Timetable, align: str
     """Give the positions of the subjects of chosen trajectories, about `ELEMENTS` at a time."""
     from dbanon.attacks.shared import _positions  # Numba is slow to import
 
+    # `exact` is `last` with a fix of age 0. The cap keeps sums of slots within int64.
     gap = 0 if align == "exact" else min(max_gap_s // data.grid_s, 1 << 53)
     times = (timetable.first, timetable.step, timetable.count, timetable.length, gap)
     subject, first, trajectory, t, x, y, ordered = _positions.gather(

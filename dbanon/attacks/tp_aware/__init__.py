@@ -15,20 +15,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Verdict
-from dbanon.attacks.shared.claims import UndecidableError, considered, decided, hours_misstated, undecided
+from dbanon.attacks.shared.claims import considered, hours_misstated
+from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Sighting, replayed
 from dbanon.attacks.tp_aware import _requests, _stored
 from dbanon.attacks.tp_aware._claims import Rules, Stated, read_rules, read_stated
+from dbanon.attacks.tp_aware._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 
 __all__ = ["AHEAD", "attack", "prepare", "read"]
 
 AHEAD = ("request_evidence",)
-NAME = "tp-aware"
 _TOLERANCE = 1e-6  # of a cell
 
 Bool = NDArray[np.bool_]
@@ -36,8 +36,9 @@ Bool = NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class _Watch:
-    """What a replay of the data finds; counts by window, and violations."""
+    """What a replay of the data finds: how many people; counts by window; and violations."""
 
+    subjects: int
     seen: Int
     present: Int
     missed: Int
@@ -46,40 +47,13 @@ class _Watch:
     unlisted: int
 
 
-def attack(evidence: RequestEvidence) -> Verdict:
-    """Decide whether the stored bundles keep their promise.
-
-    Parameters
-    ----------
-    evidence : RequestEvidence
-        The stored rows, the data and the requests of the run.
-
-    Returns
-    -------
-    Verdict
-        With the clause `decidable` alone if the evidence makes no sense.
-
-    Notes
-    -----
-    O((fixes + subjects x instants) log) time; memory beyond the evidence is that of the rows and members.
-    """
-    try:
-        evidence = considered(evidence, since=False)  # instants begin at `since`, at positions that may be older
-        evidence = _requests.considered(evidence)
-        rules = read_rules(evidence)
-        stated = read_stated(evidence.suppressed, rules.timetable)
-    except UndecidableError as doubt:
-        return undecided(NAME, doubt)
-    return _decide(evidence, rules, stated)
-
-
 def prepare() -> None:
     """Attack two made-up people, each alone: what is compiled is what an attack needs."""
     two, four, none = np.arange(2), np.arange(4), np.empty(0, np.int64)
     times, ends, bounds = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0)
     params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "align": "last", "max_gap_s": 0, "min_contents": 1}
     evidence = RequestEvidence(
-        method=NAME,
+        method="",
         algorithm="",
         params={**params, "cloak": "mbr", "min_cloak_m": None, "since": None, "until": None},
         suppressed={"subjects": {}, "windows": []},
@@ -97,11 +71,18 @@ def prepare() -> None:
         published_request_record=two, published_request_seq=two + 1, published_request_content=two,
         request_subject=two, request_t=times, request_content=two,
     )  # fmt: skip
+    _count(evidence)
+
+
+def _count(evidence: RequestEvidence) -> Counts:
+    """Count what breaks each clause.
+
+    O((fixes + subjects x instants) log) time; memory beyond the evidence is that of the rows and members.
+    """
+    evidence = considered(evidence, since=False)  # instants begin at `since`, at positions that may be older
+    evidence = _requests.considered(evidence)
     rules = read_rules(evidence)
-    _decide(evidence, rules, read_stated(evidence.suppressed, rules.timetable))
-
-
-def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:
+    stated = read_stated(evidence.suppressed, rules.timetable)
     records = _stored.records(evidence, rules)
     members = _stored.members(evidence, records, rules.timetable)
     watch = _watch(evidence, rules, records, members)
@@ -113,70 +94,34 @@ def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:
     miscounted = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != crowd)
     feasible = watch.present >= rules.k
     broken = {
-        "decidable": 0,
-        "window-shape": int((~records.sound).sum()),
-        "rectangle": _misshapen(evidence, rules),
-        "crowd-size": int((members.crowd < rules.k).sum()),
-        "crowd-count": int(miscounted.sum()),
-        "one-bundle": int((np.diff(members.key) == 0).sum()),
-        "membership": members.faults + watch.unlisted,
-        "masking": watch.unmasked,
+        "period": int((~records.sound).sum()),
+        "region": _misshapen(evidence, rules),
+        "columns": int((evidence.cloak_other_keys != 0).sum()),
+        "members": members.faults + watch.unlisted,
+        "crowd": int(miscounted.sum()),
+        "size": int((members.crowd < rules.k).sum()),
+        "covers": watch.unmasked,
+        "complete": int(watch.missed[feasible].sum()),
+        "left-out": _misstated(stated, watch, published, requests.left_out, rules),
+        "once": int((np.diff(members.key) == 0).sum()),
         "presence": len(members.key) - watch.presences,
-        "completeness": int(watch.missed[feasible].sum()),
-        "suppressed": _misstated(stated, watch, published, requests.left_out, rules),
         "requests-sent": requests.unsent,
         "requests-set": _requests.untidy(shown),
         "requests-few": _requests.too_few(shown, rules.min_contents),
         "requests-complete": requests.missing,
-        "no-other-columns": int((evidence.cloak_other_keys != 0).sum()),
     }
-    figures = _figures(evidence, members, watch, published) | _requests.of_few(
-        evidence, records, members, shown, rules.k
-    )
-    return decided(NAME, _SENTENCES, broken, figures, rules.k)
+    figures = _figures(evidence, members, watch, published)
+    return broken, figures | _requests.of_few(evidence, records, members, shown, rules.k)
 
 
-# What must hold, and what is counted that breaks it.
-_SENTENCES = {
-    "decidable": ("Parameters, data and stored rows must make sense together", "contradictions"),
-    "window-shape": (
-        "The rows of every record must follow one another without gap or overlap from the first to the last instant of "
-        "one window, one an instant unless min_contents joins them",
-        "records",
-    ),
-    "rectangle": ("Every region must be one rectangle on the method's grid in the dataset's SRID", "rows"),
-    "crowd-size": ("Every record must hide at least k = {k} distinct subjects", "records"),
-    "crowd-count": ("The crowd and subjects of every row must be the number of its distinct subjects", "rows"),
-    "one-bundle": ("Every subject must be in one record of a window at most", "further memberships"),
-    "membership": (
-        "Memberships must be of the dataset's trajectories, whole, single, of every record, and name all that supply a "
-        "position",
-        "memberships or records",
-    ),
-    "masking": ("Every cloak must hold the cell of every member at each of its instants", "positions"),
-    "presence": ("Every member must be present at all instants of its window", "members"),
-    "completeness": (
-        "Every subject present at all instants of a window must be published unless fewer than k = {k} are",
-        "subjects in a window",
-    ),
-    "suppressed": ("What the run says it left out must be what the data say was left out", "counts"),
-    "requests-sent": ("Every published request must have been sent by a member in the period of its row", "requests"),
-    "requests-set": (
-        "The requests of a row must be a set sorted by content, so that order reveals nothing",
-        "requests",
-    ),
-    "requests-few": ("The requests of a row must have at least min_contents distinct contents, or none", "rows"),
-    "requests-complete": (
-        "Every request a member sent must be in its row, save where a record's members sent fewer contents in all than "
-        "min_contents",
-        "requests",
-    ),
-    "no-other-columns": ("Rows must hold no columns but the method's", "rows"),
-}
+attack = Attack(name="tp-aware", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN)
+"""Decides whether the stored bundles keep their promise."""
 
 
 def _figures(evidence: RequestEvidence, members: Members, watch: _Watch, published: Int) -> dict[str, int | float]:
     return {
+        "subjects": watch.subjects,
+        "published": len(distinct(members.subject)),
         "records": len(members.crowd),
         "rows": evidence.rows,
         "members": int(members.crowd.sum()),
@@ -185,7 +130,6 @@ def _figures(evidence: RequestEvidence, members: Members, watch: _Watch, publish
         "windows_published": int((published > 0).sum()),
         "seen": int(watch.seen.sum()),
         "present": int(watch.present.sum()),
-        "published": int(published.sum()),
         "suppressed": int(watch.seen.sum() - published.sum()),
         "requests": len(evidence.request_t),
         "request_contents_published": len(evidence.published_request_seq),
@@ -211,12 +155,14 @@ def _watch(evidence: RequestEvidence, rules: Rules, records: Records, members: M
     held = _held(evidence.cloak_bounds[records.order], rules.cell_m)
     shared = np.bincount(data.subject) > 1
     rows = (records.sound, records.begin, records.covering, held, rules.cell_m)
+    people = np.zeros(int(data.subject.max()) + 1, dtype=bool)
 
     def look(sighting: Sighting) -> tuple[Int, Int]:
         """Count by window whose pairs are seen, present and missed; and presences, positions unmasked and unlisted."""
         pair, member = members.of(sighting.subject * windows + sighting.window)
         whole, published = sighting.present, np.zeros(len(sighting.window), dtype=bool)
         published[pair] = True
+        people[sighting.subject[sighting.seen]] = True
         kinds = (sighting.seen, whole, whole & ~published)
         counts = np.stack([np.bincount(sighting.window[kind], minlength=windows) for kind in kinds])
         record = members.record[member]
@@ -231,7 +177,10 @@ def _watch(evidence: RequestEvidence, rules: Rules, records: Records, members: M
         totals += total
     seen, present, missed = counts
     presences, unmasked, unlisted = totals.tolist()
-    return _Watch(seen=seen, present=present, missed=missed, presences=presences, unmasked=unmasked, unlisted=unlisted)
+    return _Watch(
+        subjects=int(people.sum()), seen=seen, present=present, missed=missed, presences=presences, unmasked=unmasked,
+        unlisted=unlisted,
+    )  # fmt: skip
 
 
 def _held(bounds: Float, cell_m: float) -> Float:

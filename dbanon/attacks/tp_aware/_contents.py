@@ -4,7 +4,7 @@ import numpy as np
 
 from dbanon.attacks.shared.keys import distinct
 from dbanon.attacks.shared.replay import runs, slices
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _ELEMENTS = 1 << 22
 
@@ -47,6 +47,7 @@ def common(content: Int, record: Int, window: Int, member_record: Int, member_su
     content, record = np.divmod(distinct(content * len(window) + record), len(window))
     windows, codes = int(window.max()) + 1, int(member_subject.max(initial=0)) + 1
     seen, number = np.unique(distinct(content * windows + window[record]) // windows, return_counts=True)
+    # A content of one window is not intersected with anything: its senders are counted by `senders`.
     repeated = np.isin(content, seen[number > 1])
     due = number[number > 1]
     content, record = np.unique(content[repeated], return_inverse=True)[1], record[repeated]

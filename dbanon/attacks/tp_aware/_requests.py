@@ -13,7 +13,7 @@ from dbanon.attacks.tp_aware import _contents
 from dbanon.attacks.tp_aware._claims import Rules
 from dbanon.attacks.tp_aware._stored import Members, Records, Shown
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _PART = 1 << 18  # requests looked at together
 
@@ -44,6 +44,7 @@ def requests(evidence: RequestEvidence, rules: Rules, records: Records, members:
     instant = rules.timetable.instant(evidence.request_t)
     request, record, place = _addressed(evidence.request_subject, instant, rules.timetable, records, members)
     content = evidence.request_content[request]
+    # A record with too few contents loses all of them, whoever sent them: the count is over the record.
     few = np.zeros(len(request), dtype=bool)
     if rules.min_contents > 1:
         few = _contents.numbers(record, content)[record] < rules.min_contents

@@ -9,7 +9,7 @@ from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable, runs
 from dbanon.attacks.tp_aware._claims import Rules
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 Bool = NDArray[np.bool_]
 
@@ -113,6 +113,7 @@ def records(evidence: RequestEvidence, rules: Rules) -> Records:
     right = (seq[order] == place + 1) & (start_s == due_s) & whole & ((span == 1) | (rules.min_contents > 1))
     filled = np.add.reduceat(np.where(whole, span, 0), first) == timetable.instants(window)
     sound = np.logical_and.reduceat(right, first) & (window >= 0) & filled
+    # A joined row covers several instants. Those of unsound records count one each, whatever their periods say.
     instants = np.where(np.repeat(sound, rows), span, 1).astype(np.int64)
     return Records(
         order=order,

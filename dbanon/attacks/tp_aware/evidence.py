@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks import Evidence, Source
-from dbanon.trajectory import Float, Int
+from dbanon.base.trajectory import Float, Int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

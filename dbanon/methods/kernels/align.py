@@ -14,15 +14,15 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError, counted
-from dbanon.methods._parsing import LATEST_S
+from dbanon.base.errors import DataError, counted
+from dbanon.base.trajectory import Float, Int, Trajectories, freeze
 from dbanon.methods.kernels import cores
-from dbanon.trajectory import Float, Int, Trajectories, _freeze
+from dbanon.methods.parsing import LATEST_S
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 LAST, EXACT, LINEAR = 0, 1, 2
-_LEAST = 1 << 18  # positions worth a thread
+_MIN_POSITIONS_PER_THREAD = 1 << 18
 
 MODES = {"last": LAST, "exact": EXACT, "linear": LINEAR}
 
@@ -86,7 +86,7 @@ class Timeline:
     grid_s: int
 
     def __post_init__(self) -> None:
-        _freeze(self)  # also because kernels are compiled once for arrays that may be written to, once for others
+        freeze(self)  # also because kernels are compiled once for arrays that may be written to, once for others
 
     @property
     def fixes(self) -> tuple[Float, Float, Float, int]:
@@ -140,6 +140,7 @@ def reached(line: Timeline, windows: list[Instants]) -> NDArray[np.bool_]:
     """Find the windows in which any fix can give a position, so that a fix of a wild time costs nothing."""
     first = windows[0]
     gap_s = 0 if first.mode == EXACT else first.max_gap_s
+    # Each fix adds one where the windows it serves begin, and takes one away behind them: sums count fixes by window.
     change = np.zeros(len(windows) + 1, np.int64)
     _reached(line.t, line.grid_s, first.start, first.count * first.step_s, gap_s, change)
     return np.cumsum(change[:-1]) > 0
@@ -166,7 +167,7 @@ def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDAr
         _survey(*line.fixes, begin, end, *instants.key, cell_m, scratch, found[low:high], extent)
         extents.append(extent)
 
-    cores.share(np.full(len(found), instants.count), task, _LEAST)
+    cores.share(np.full(len(found), instants.count), task, _MIN_POSITIONS_PER_THREAD)
     each = np.array(extents)
     extent = np.concatenate([each[:, :2].min(axis=0), each[:, 2:].max(axis=0)])
     return found, np.flatnonzero(found == instants.count).astype(np.int32), extent
@@ -191,7 +192,7 @@ def cells(
         scratch, some = np.empty((2, instants.count), np.int64), slice(low, high)
         _cells(*line.fixes, begin[some], end[some], *instants.key, cell_m, *root, scratch, x[some], y[some])
 
-    cores.share(np.full(len(who), instants.count), task, _LEAST)
+    cores.share(np.full(len(who), instants.count), task, _MIN_POSITIONS_PER_THREAD)
     return x, y
 
 
@@ -203,6 +204,7 @@ def suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tup
     begin, end = line.begin[who], line.end[who]
     times = line.t, line.trajectory, line.grid_s
     row, trajectory = np.empty(0, np.int64), np.empty(0, np.int32)
+    # Counted first, written second, since a kernel that allocates costs time to compile.
     number = _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
     row, trajectory = np.empty(number, np.int64), np.empty(number, np.int32)
     _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
@@ -271,6 +273,8 @@ def _locate(
             low = middle + 1
         else:
             high = middle
+    # Kept true: fixes before p have slots up to the last instant looked at, at first the start; `before` is the slot of
+    # fix p - 1.
     p = low
     before = _slot(t[p - 1], grid) if p > lo else start
     found = 0
@@ -330,6 +334,7 @@ def _survey(
 ) -> None:  # fmt: skip
     for i in range(len(begin)):
         found[i] = _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        # A subject absent at any instant is in no bundle, so its cells must not widen the root.
         if found[i] < count:
             continue
         for j in range(count):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import ParameterError
-from dbanon.trajectory import Trajectories
+from dbanon.base.errors import ParameterError
+from dbanon.base.trajectory import Trajectories
 
 
 def considered(
@@ -70,6 +70,8 @@ def kept(
     fixes, begin = np.ones(data.fixes, bool), since if since is not None else start
     if begin is None and until is None:
         return fixes
+    # By slots, as positions are found: a fix late in the slot before `until` still belongs to that slot. Bounds are
+    # multiples of `grid_s`, so no slot is cut.
     slot = np.floor(data.t / data.grid_s)
     if begin is not None:
         fixes &= slot >= (begin - before_s) // data.grid_s
@@ -80,6 +82,7 @@ def kept(
 
 def select_fixes(data: Trajectories, kept: NDArray[np.bool_]) -> Trajectories:
     """Keep some fixes, and the trajectories that have any of them."""
+    # Fixes kept before the begin of each trajectory: both the new offsets and, by their differences, the new lengths.
     left = np.concatenate([[0], np.cumsum(kept)])[data.offset]
     whole = np.diff(left) > 0
     return replace(

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 T = TypeVar("T")
 
@@ -57,8 +57,10 @@ def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
     if shares == 1:
         task(0, n)
         return
+    # Cut where the sum of work passes equal parts, rather than at equal numbers of items, whose work differs widely.
     cuts = np.searchsorted(done, done[-1] * np.arange(1, shares) // shares, side="right")
     cuts = np.unique(np.concatenate([[0], cuts, [n]]))
+    # `result` raises the error of a task; leaving the block waits for the other tasks first.
     with ThreadPoolExecutor(count()) as pool:
         for future in [_submitted(pool, partial(task, int(a), int(b))) for a, b in pairwise(cuts)]:
             future.result()

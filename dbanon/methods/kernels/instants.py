@@ -6,9 +6,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
+from dbanon.base.trajectory import Float, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.trajectory import Float, Trajectories
 
 
 class Parameters(Protocol):
@@ -95,5 +95,6 @@ def _first(data: Trajectories, params: Parameters) -> int:
 def _count(start: int, data: Trajectories, params: Parameters) -> int:
     total = (_slot(data.t.max(), data.grid_s) - start) // params.step_s + 1
     if params.until is not None:
+        # The period of the last instant must end at `until` or before.
         total = min(total, (params.until - start) // params.step_s)
     return max(0, total)

@@ -4,7 +4,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from dbanon.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Int, Trajectories
 
 
 def run_order(data: Trajectories, rng: np.random.Generator) -> Int:
@@ -27,6 +27,7 @@ def run_order(data: Trajectories, rng: np.random.Generator) -> Int:
     key, codes = rng.bytes(32), int(data.subject.max(initial=-1)) + 1
     names = data.subject_names.to_pylist() if data.subject_names is not None else map(str, range(codes))
     hashed = b"".join(blake2b(name.encode(), digest_size=8, key=key).digest() for name in names)
+    # Each hash depends on the key and one name: without other people's names in it, one person more moves nobody else.
     order = np.argsort(np.frombuffer(hashed, np.uint64), kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods import Algorithm, Method, parameter, since, until
-from dbanon.trajectory import Trajectories
 
 _HIDE = ("kte-hide",)
 
@@ -50,14 +50,6 @@ class Parameters:
     grid_m: float = parameter(
         100.0, "Side of cells; a multiple of the dataset's grid_m.", type="number", unit="m", minimum=0, maximum=100_000
     )
-    clusters: int | None = parameter(
-        None,
-        "Number of clusters of similar trajectories an epoch; by default one for about 50 people.",
-        type="integer",
-        minimum=1,
-        maximum=10_000,
-        algorithms=_HIDE,
-    )
     reuse: str = parameter(
         "never",
         "Whether a person may be hidden by the same other again: never, or apart, after a whole epoch without; "
@@ -66,34 +58,10 @@ class Parameters:
         choices=("never", "apart"),
         algorithms=_HIDE,
     )
-    consistency: str = parameter(
-        "k-pick",
-        "Whether people are hidden by any who pick them often enough (k-pick), or in groups (full), for comparison.",
-        type="choice",
-        choices=("k-pick", "full"),
-        algorithms=_HIDE,
-    )
     improve: bool = parameter(
         True,
         "Whether to search for less suppression and finer samples by means that are not in the paper.",
         type="switch",
-        algorithms=("kte-hide", "k-merge"),
-    )
-    level: str = parameter(
-        "2h-4km",
-        "The period and cell that static gives everything.",
-        type="choice",
-        choices=("2h-4km", "4h-10km", "8h-20km"),
-        algorithms=("static",),
-    )
-    delta_m: float = parameter(
-        1000.0,
-        "Diameter of the disc into which w4m moves people.",
-        type="number",
-        unit="m",
-        minimum=1,
-        maximum=100_000,
-        algorithms=("w4m",),
     )
     since: int | None = since()
     until: int | None = until()
@@ -107,7 +75,7 @@ METHOD = Method(
         "An adversary who followed a person for at most tau_s, and knows all of their positions then, finds at "
         "least k records that fit, and learns less than leak_s of the movements before and less than leak_s after "
         "(leak_s in all, where it was tau_s), except by coincidence, of people who stay together, from a silence of "
-        "few, and of data no longer than tau_s + leak_s, which are k-anonymous; of k-merge and glove: an adversary "
+        "few, and of data no longer than tau_s + leak_s, which are k-anonymous; of k-merge: an adversary "
         "who knows a whole trajectory finds at least k people with the same record."
     ),
     adversary=(
@@ -115,7 +83,7 @@ METHOD = Method(
     ),
     row_meaning=(
         "Each row is one person, seen somewhere in this region at some time of this period, at least once; with "
-        "k-merge and glove, one of a group of people whose records are all alike."
+        "k-merge, one of a group of people whose records are all alike."
     ),
     left_out="Samples of people who cannot be hidden at a time among k with samples at the same times are left out.",
     paper=(
@@ -130,17 +98,6 @@ METHOD = Method(
             stands_alone=True,
         ),
         Algorithm(name="k-merge", summary="groups of k people with one record each, merged at least cost"),
-        Algorithm(name="glove", summary="groups by least stretch (GLOVE); coarser and slower than k-merge"),
-        Algorithm(
-            name="static",
-            summary="the same coarse periods and cells for all; most people fit no other record",
-            comparison_only=True,
-        ),
-        Algorithm(
-            name="w4m",
-            summary="people moved into common discs (W4M); it makes up samples, so its records are not true",
-            comparison_only=True,
-        ),
     ),
     hides="place",
     holds="some time",
@@ -155,7 +112,6 @@ METHOD = Method(
     },
     totals={"samples": "samples", "subjects": "subjects"},
     reasons={
-        "deleted": "Samples that w4m matches with no other's.",
         "few_alike": "Fewer than k others, who did not hide them before, have samples in the same epochs.",
         "silence": "Left out so that those without samples at a time are at least k, or none.",
     },
@@ -180,7 +136,7 @@ def anonymise(
     Returns
     -------
     Cloaks
-        One record a subject; where groups are hidden (all but `kte-hide` and `w4m`), those of a group are alike.
+        One record a subject; with `k-merge`, those of a group are alike.
 
     Raises
     ------

@@ -11,12 +11,12 @@ from typing import Any
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kte import _k_merge, _matching, _near, _pairs
 from dbanon.methods.kte._pairs import Pairs
 from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import cost as _cost
 from dbanon.methods.kte._samples import Samples
-from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -111,6 +111,8 @@ def _partition(work: _Work, rng: np.random.Generator, *, improve: bool) -> Int:
     left, number, near = np.arange(work.n), 0, work.near
     if work.k == 1:
         return left
+    # The paper merges groups drawn at random (Section IV-B); forming them is ours. Each pass forms one at least, since
+    # its first pair has k - 1 near subjects who are all free: so this ends.
     while len(left) >= work.k:
         near = work.candidates(left)
         a, b = np.repeat(left, near.shape[1]), near.ravel()
@@ -128,6 +130,7 @@ def _partition(work: _Work, rng: np.random.Generator, *, improve: bool) -> Int:
         paired = np.flatnonzero(mate >= 0)
         group[paired] = np.minimum(paired, mate[paired])
         group[paired] = np.unique(group[paired], return_inverse=True)[1]
+    # Fewer than k are left, who cannot hide one another.
     _join(work, left, group)
     if improve:
         members, size = _tabulated(group)
@@ -157,6 +160,7 @@ def _tabulated(group: Int) -> tuple[Int, Int]:
 
 def _join(work: _Work, left: Int, group: Int) -> None:
     """Let those who are left, fewer than k, join the groups of their candidates that grow least by them."""
+    # One after the other, in the run's order: each sees the groups as the earlier ones left them.
     for one in left:
         members, size = _tabulated(np.where(group < 0, group.max() + 1, group))
         members, size = members[:-1], size[:-1]  # the last row is of those in no group
@@ -238,7 +242,10 @@ def _swap_all(work: _Work, members: Int, size: Int, changed: Any) -> Int:
         after_here, size_here = _replaced(members, size, here, tried[:, 0], np.where(moved, -1, tried[:, 1]))
         after_there, size_there = _replaced(members, size, there, np.where(moved, -1, tried[:, 1]), tried[:, 0])
         cost_here, cost_there = work.costs(after_here, size_here), work.costs(after_there, size_there)
+        # Exact for each exchange alone, and also for those made together, since no two of them change one group.
         gain = cost[here] + cost[there] - cost_here - cost_there
+        # The sum of all costs falls in whole numbers with each exchange; exchanges between two unchanged groups were
+        # weighed before.
         changed = np.zeros(len(size), bool)
         for i in np.argsort(-gain, kind="stable"):
             g, h = here[i], there[i]
@@ -284,6 +291,7 @@ def _propose(table: Any, near: Any, group: Any, members: Any, size: Any, changed
     for one in range(len(near)):
         g = group[one]
         best[:] = np.inf
+        # Sums over pairs stand for the costs of merges here, because a merge for each exchange would take too long.
         leaving = _sum(table, members[g], size[g], one, -1)
         for at in range(near.shape[1]):
             h = group[near[one, at]]
@@ -295,6 +303,7 @@ def _propose(table: Any, near: Any, group: Any, members: Any, size: Any, changed
             if seen:
                 continue
             arriving = _sum(table, members[h], size[h], one, -1)
+            # A group of k never loses a member without getting another.
             if size[g] > k:
                 _keep(best, proposed[one], arriving / size[h] - leaving / (size[g] - 1), one, -2 - h)
             for m in range(size[h]):

@@ -25,14 +25,14 @@ from typing import Any
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Merged, Samples
-from dbanon.trajectory import Float, Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 _FAR = np.int64(2**62)
-_LEAST = 1 << 14  # samples worth a thread
+_MIN_SAMPLES_PER_THREAD = 1 << 14
 _BLOCK = 32  # starts
 
 # Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
@@ -87,7 +87,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
         parts[low] = rows[:written]
 
     work = _work(offset, lengths)
-    cores.share(work, task, _LEAST)
+    cores.share(work, task, _MIN_SAMPLES_PER_THREAD)
     whole = np.concatenate([[0], np.cumsum(number)])
     first, last, box = (np.empty((whole[-1], *shape), np.int64) for shape in ((), (), (4,)))
 
@@ -95,7 +95,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
         here, part = slice(whole[low], whole[high]), parts.pop(low)
         first[here], last[here], box[here] = part[:, 0], part[:, 1], part[:, 2:]
 
-    cores.share(work, put, _LEAST)  # in the same ranges again
+    cores.share(work, put, _MIN_SAMPLES_PER_THREAD)  # in the same ranges again
     return Merged(offset=whole, first=first, last=last, box=box)
 
 
@@ -109,7 +109,7 @@ def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
         room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
         _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room, cost)
 
-    cores.share(_work(offset, lengths), task, _LEAST)
+    cores.share(_work(offset, lengths), task, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 
@@ -142,7 +142,7 @@ def pair_costs(samples: Samples, begin_a: Int, end_a: Int, begin_b: Int, end_b: 
             blocks, cost[part],
         )  # fmt: skip
 
-    cores.share(work, task, _LEAST)
+    cores.share(work, task, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 
@@ -177,6 +177,7 @@ def _merge(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
         cut(rows, n, reach, blocks)
+        # Lines 16-17: follow the stretches back from the last row, once to count them and once to write them.
         j = n - 1
         while j >= 0:
             written += 1
@@ -249,6 +250,7 @@ def _rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows:
     k, n = len(begin), 0
     if k == 2:
         return rows_of_two(slot, x, y, begin[0], end[0], begin[1], end[1], rows)
+    # Lines 1-3 of Algorithm 1 without a sort, since each input is in order: the next slot is the least next one.
     t = _FAR
     for i in range(k):
         inputs[i, 0], inputs[i, 1] = begin[i], -1
@@ -267,6 +269,7 @@ def _rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows:
                     inputs[i, 0] = at
                 if at < end[i]:
                     later = min(later, slot[at])
+            # Stays -1 until every input has had a sample: no stretch that ends here is complete.
             complete = min(complete, inputs[i, 1])
         row = rows[n]
         row[_T], row[_X0], row[_Y0], row[_X1], row[_Y1], row[_C] = t, x0, y0, x1, y1, complete
@@ -285,11 +288,15 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
     width: Any = _BLOCK  # starts of a block
     c, before, low, hint = -1, -1, 0, 0
     x0 = y0 = x1 = y1 = np.int64(0)  # the box of rows c to j
+    # Line 6. Kept true: rows before j hold the optimal cost of all rows up to them, which depends on no later row
+    # (Proposition 2).
     for j in range(n):
         row = rows[j]
+        # Line 8: no start makes a stretch that ends here complete.
         if row[_C] < 0:
             continue
         first = min(first, j)
+        # While c(j) stays, the box of rows c to j grows by row j alone.
         if row[_C] == c:
             x0, y0, x1, y1 = min(x0, row[_X0]), min(y0, row[_Y0]), max(x1, row[_X1]), max(y1, row[_Y1])
         else:
@@ -311,6 +318,8 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
         elif c - low >= 2 * _BLOCK:
             hint = _search(rows, low, c, width, after, x0, y0, x1, y1, hint, reach, blocks, row)
         else:
+            # Lines 10-14, from the latest start to the first one that makes a stretch that can be cut in two
+            # (Proposition 1). Strictly less: of equal costs the latest start stays.
             best, start = _FAR, c
             a0, b0, a1, b1 = x0, y0, x1, y1
             for i in range(c, low - 1, -1):
@@ -365,9 +374,11 @@ def _search(
         top = c - block * width
         bottom = max(low, top - width + 1)
         narrow = _spans(reach[top], x0, y0, x1, y1)
+        # No start of the block costs less: none has less before it, a shorter stretch or a smaller box.
         bound = blocks[block, _BEFORE] + (after - rows[top, _T]) * narrow
         if bound > bar or bound >= best:
             continue
+        # Boxes grow as starts fall, so all starts between have this box too: costs differ by a constant in `after`.
         if _spans(reach[bottom], x0, y0, x1, y1) == narrow:
             if blocks[block, _SPANS] != narrow:
                 line, by = _FAR, top

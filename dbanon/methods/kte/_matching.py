@@ -7,10 +7,10 @@ from typing import Any
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kte._pairs import Pairs
 from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import cost as _cost
-from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -53,6 +53,7 @@ def _exchange(table: Any, near: Any, mate: Any, active: Any) -> Any:
         for t1 in range(n):
             if not active[t1]:
                 continue
+            # A subject without a gaining chain is passed over until an exchange gives it another partner.
             active[t1] = False
             gain, length = _chain(table, near, mate, t1, chain, tried, gained, e)
             if gain <= 0:
@@ -85,6 +86,7 @@ def _chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: Any, g
         if left <= 0:
             tried[depth] = near.shape[1]
             continue
+        # A chain takes each subject once, so what it parts and joins are pairs again.
         if mate[other] < 0 or _among(chain, end, other):
             continue
         depth += 1

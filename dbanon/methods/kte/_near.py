@@ -6,14 +6,14 @@ import numba
 import numpy as np
 from scipy.spatial import cKDTree
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Samples
-from dbanon.trajectory import Float, Int
 
 _BINS = 48  # of time, for the signature
 _COARSE = 4  # for the index: trees of more dimensions are no quicker than looking at all
 _WIDER = 6  # times as many from the index as are wanted
-_LEAST = 1 << 14  # comparisons of signatures worth a thread
+_MIN_COMPARISONS_PER_THREAD = 1 << 14
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -70,10 +70,13 @@ def nearest(signature: Float, number: int) -> Int:
     """
     n = len(signature)
     number = min(number, n - 1)
+    # The tree answers in a few dimensions, roughly; the whole signature then decides among more subjects than are
+    # wanted.
     coarse = signature.reshape(n, 3, _COARSE, -1).mean(axis=3)
     coarse = np.hstack([coarse[:, 0], coarse[:, 1], coarse[:, 2].mean(axis=1, keepdims=True)])
     wider = min(n, _WIDER * number + 1)
     _, found = cKDTree(coarse).query(coarse, wider, p=1, workers=cores.count())
+    # By number before the stable sort below: equally near subjects come in the run's order, not in that of the tree.
     found = np.sort(np.asarray(found, np.int64).reshape(n, wider), axis=1)
     flat = np.ascontiguousarray(signature.reshape(n, -1), np.float32)
     away = np.empty(found.shape, np.float32)
@@ -81,7 +84,7 @@ def nearest(signature: Float, number: int) -> Int:
     def task(low: int, high: int) -> None:
         _compare(flat, found, low, high, away)
 
-    cores.share(np.full(n, wider), task, _LEAST)
+    cores.share(np.full(n, wider), task, _MIN_COMPARISONS_PER_THREAD)
     nearest_first = np.argsort(away, axis=1, kind="stable")[:, :number]
     return np.asarray(np.take_along_axis(found, nearest_first, axis=1), np.int64)
 

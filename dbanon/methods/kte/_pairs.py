@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import Samples
-from dbanon.trajectory import Float, Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -61,6 +61,7 @@ def look_up(samples: Samples, table: Pairs, a: Int, b: Int) -> Float:
     if len(table.all):
         return np.asarray(table.all[a, b], np.float64)
     low, high = np.minimum(a, b), np.maximum(a, b)
+    # A pair has one key whichever comes first; the merge's cost does not depend on the order of inputs.
     key = np.unique(low * len(table.begin) + high)
     found = np.empty(len(key))
     _recall(table.keys, table.values, key, found)
@@ -105,6 +106,7 @@ def _place(keys: Any, key: Any) -> Any:
     mask = np.uint64(len(keys) - 1)
     # Fibonacci hashing: the high bits of a product with 2^64 / golden ratio.
     at = (np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)
+    # Keys are never removed, so a key lies before the first free place. A cost without room is computed each time.
     for step in range(64):
         place = np.int64((at + np.uint64(step)) & mask)
         if keys[place] in (-1, key):

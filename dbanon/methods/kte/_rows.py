@@ -1,24 +1,24 @@
 """From trajectories to rows: which samples are merged in which records, and what is published of it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks, Hiding, by_hour
-from dbanon.errors import InfeasibleError, ParameterError, counted
+from dbanon.base.cloaks import Cloaks, Hiding, by_hour
+from dbanon.base.errors import InfeasibleError, ParameterError, counted
+from dbanon.base.trajectory import Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.order import run_order
-from dbanon.methods.kte import Parameters, _glove, _groups, _hide, _k_merge, _static, _w4m
+from dbanon.methods.kte import Parameters, _groups, _hide, _k_merge
 from dbanon.methods.kte._samples import Merged, Samples, samples
-from dbanon.trajectory import Int, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Published:
+class Published:
     """What an algorithm publishes.
 
     Attributes
@@ -33,8 +33,6 @@ class _Published:
     suppressed : mapping
         As `Cloaks.suppressed`.
     hiding : Hiding, optional
-    metrics : mapping
-        What only the algorithm knows.
     """
 
     group: Int
@@ -43,7 +41,6 @@ class _Published:
     records: Int
     suppressed: Mapping[str, Any]
     hiding: Hiding | None = None
-    metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str) -> Cloaks:
@@ -88,7 +85,6 @@ def prepare(params: Parameters, algorithm: str) -> None:
         leak_s=600,
         grid_s=60,
         grid_m=100.0,
-        clusters=None,
         since=None,
         until=None,
     )
@@ -115,25 +111,16 @@ def _demand_multiples(params: Parameters, data: Trajectories) -> None:
 # ---- algorithms ------------------------------------------------------------------------------------------------------
 
 
-def _merged_groups(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> _Published:
+def _merged_groups(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> Published:
     group = _groups.group(known, params.k, rank, rng, improve=params.improve)
     order = np.argsort(group, kind="stable")
     order = order[group[order] >= 0]
     offset = np.searchsorted(group[order], np.arange(group.max(initial=-1) + 2))
     merged = _k_merge.merge(known, offset, known.offset[:-1][order], known.offset[1:][order])
-    return _of_groups(known, group, merged)
+    return of_groups(known, group, merged)
 
 
-def _glove_groups(known: Samples, params: Parameters, rank: Int, _rng: np.random.Generator) -> _Published:
-    return _of_groups(known, *_glove.glove(known, params.k, rank))
-
-
-def _static_groups(known: Samples, params: Parameters, _rank: Int, _rng: np.random.Generator) -> _Published:
-    group, merged, success = _static.static(known, params.k, *_static.LEVELS[params.level])
-    return _of_groups(known, group, merged, success_percent=100 * success)
-
-
-def _of_groups(known: Samples, group: Int, merged: Merged, **metrics: float) -> _Published:
+def of_groups(known: Samples, group: Int, merged: Merged) -> Published:
     """Publish one record a member, all of a group alike."""
     crowd = np.bincount(group[group >= 0], minlength=len(merged.offset) - 1)
     lost = np.diff(known.offset)[group < 0]
@@ -141,44 +128,18 @@ def _of_groups(known: Samples, group: Int, merged: Merged, **metrics: float) -> 
     suppressed = {
         "samples": {"few_alike": int(lost.sum())},
         "subjects": {"few_alike": out},
-        "by_hour": _at_once(known, out),
+        "by_hour": people_at_once(known, out),
     }
-    return _Published(group=group, merged=merged, crowd=crowd, records=crowd, suppressed=suppressed, metrics=metrics)
+    return Published(group=group, merged=merged, crowd=crowd, records=crowd, suppressed=suppressed)
 
 
-def _at_once(known: Samples, out: int) -> list[dict[str, Any]]:
+def people_at_once(known: Samples, out: int) -> list[dict[str, Any]]:
     """Count people once for the whole time."""
     people, start_s = len(known.subject), np.array([known.slot.min()]) * known.grid_s
     return by_hour(start_s, np.array([people]), np.array([people - out]), {"few_alike": np.array([out])})
 
 
-def _w4m_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> _Published:
-    group, edited = _w4m.w4m(known, params.k, params.delta_m, rank, rng)
-    published = np.flatnonzero(np.diff(edited.rows.offset) > 0)
-    published = published[np.argsort(rank[known.subject[published]])]
-    record = np.full(len(group), -1, np.int64)
-    record[published] = np.arange(len(published))
-    size = np.bincount(group[group >= 0], minlength=1)
-    out = len(group) - len(published)
-    suppressed = {
-        "samples": {
-            "few_alike": int(np.diff(known.offset)[record < 0].sum()),
-            "deleted": int(edited.deleted[record >= 0].sum()),
-        },
-        "subjects": {"few_alike": out},
-        "by_hour": _at_once(known, out),
-    }
-    return _Published(
-        group=record,
-        merged=_taken(edited.rows, published),
-        crowd=size[group[published]],
-        records=np.ones(len(published), np.int64),
-        suppressed=suppressed,
-        metrics={f"samples_{name}": number for name, number in edited.counts.items()},
-    )
-
-
-def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> _Published:
+def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> Published:
     found = _hide.hide(known, params, rank, rng)
     published = np.flatnonzero(np.diff(found.merged.offset) > 0)
     published = published[np.argsort(rank[known.subject[published]])]
@@ -193,9 +154,9 @@ def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random
         start=found.start_s[order],
         end=found.end_s[order],
     )
-    return _Published(
+    return Published(
         group=record,
-        merged=_taken(found.merged, published),
+        merged=taken(found.merged, published),
         crowd=np.full(len(published), params.k),
         records=np.ones(len(published), np.int64),
         suppressed=_suppressed(found, record, params.leak_s),
@@ -225,19 +186,16 @@ def _suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]
     }
 
 
-ALGORITHMS = {
+ALGORITHMS: dict[str, Callable[[Samples, Parameters, Int, np.random.Generator], Published]] = {
     "kte-hide": _hidden_people,
     "k-merge": _merged_groups,
-    "glove": _glove_groups,
-    "static": _static_groups,
-    "w4m": _w4m_people,
 }
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _taken(merged: Merged, records: Int) -> Merged:
+def taken(merged: Merged, records: Int) -> Merged:
     """Put records in another order, or leave some out."""
     offset, rows = _taken_sets(merged.offset, np.arange(len(merged.first)), records)
     return Merged(offset=offset, first=merged.first[rows], last=merged.last[rows], box=merged.box[rows])
@@ -251,10 +209,10 @@ def _taken_sets(offset: Int, values: Int, order: Int) -> tuple[Int, Int]:
     return ends, values[at]
 
 
-def _cloaks(data: Trajectories, known: Samples, found: _Published) -> Cloaks:
+def _cloaks(data: Trajectories, known: Samples, found: Published) -> Cloaks:
     """Make rows of what is published."""
     group = np.repeat(np.arange(len(found.records)), found.records)
-    merged = _taken(found.merged, group)
+    merged = taken(found.merged, group)
     row = np.repeat(np.arange(len(group)), np.diff(merged.offset))
     own = np.full(int(data.subject.max()) + 1, -1, np.int64)
     own[known.subject] = found.group
@@ -275,11 +233,11 @@ def _cloaks(data: Trajectories, known: Samples, found: _Published) -> Cloaks:
         member_trajectory=trajectory,
         hiding=found.hiding,
         suppressed=found.suppressed,
-        metrics=_metrics(known, found, merged, box) | dict(found.metrics),
+        metrics=_metrics(known, found, merged, box),
     )
 
 
-def _metrics(known: Samples, found: _Published, merged: Merged, box: Int) -> dict[str, float]:
+def _metrics(known: Samples, found: Published, merged: Merged, box: Int) -> dict[str, float]:
     """Measure the granularity of rows (space: the sum of both spans, as in the paper), and what is left out."""
     wide, high = (box[:, 2:] - box[:, :2]).T * known.grid_m
     long_s = (merged.last - merged.first + 1) * known.grid_s

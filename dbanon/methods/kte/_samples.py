@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.errors import DataError
-from dbanon.trajectory import Int, Trajectories, _freeze
+from dbanon.base.errors import DataError
+from dbanon.base.trajectory import Int, Trajectories, freeze
 
 LATEST, FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells: a span of all slots and cells costs 2^61
 
@@ -37,7 +37,7 @@ class Samples:
     grid_m: float
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +60,7 @@ class Merged:
     box: Int
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
@@ -80,6 +80,8 @@ def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
     slot, x, y = (values.astype(np.int64) for values in columns)
     order = np.lexsort((y, x, slot, subject))
     subject, slot, x, y = (values[order] for values in (subject, slot, x, y))
+    # The paper has sets of samples (Section III-A): fixes of one slot and cell are one sample. Sorted, they are
+    # neighbours.
     new = np.ones(len(order), bool)
     new[1:] = False
     for values in (subject, slot, x, y):

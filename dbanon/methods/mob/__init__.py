@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import (
     Algorithm,
     Column,
@@ -25,7 +26,6 @@ from dbanon.methods import (
     step_s,
     until,
 )
-from dbanon.trajectory import QuasiIdentifiers, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,6 @@ class Parameters:
     start: int | None = start()
     align: str = align()
     max_gap_s: int = max_gap_s()
-    curve_order: int | None = parameter(
-        None,
-        "Order of the Hilbert curve that positions are put on; by default the least that separates all cells.",
-        type="integer",
-        minimum=1,
-        maximum=21,
-    )
     speed_m_s: float = parameter(
         50.0,
         "Top speed, if an adversary reads exact rows an instant away too: who is left with fewer than k is counted.",

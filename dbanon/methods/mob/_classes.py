@@ -14,12 +14,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, freeze
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._positions import Positions
 from dbanon.methods.mob._sets import Sets
-from dbanon.trajectory import Float, _freeze
 
-_LEAST = 1 << 20  # objects times instants worth a thread
+# The paper's QID(O) are the own instants of object O, and T(O) those at which its set counts: `when`. For a class C,
+# lub(C) is the least rectangle around it.
+_MIN_POSITIONS_PER_THREAD = 1 << 20
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -45,7 +47,7 @@ class Classes:
     size: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 def classes(positions: Positions, sets: Sets) -> Classes:
@@ -67,7 +69,7 @@ def classes(positions: Positions, sets: Sets) -> Classes:
     def join(low: int, high: int) -> None:
         parts[low] = _join(sets.offset, sets.other, sets.when, positions.x, positions.y, of, low, high)
 
-    cores.share(np.full(count, n), join, _LEAST)
+    cores.share(np.full(count, n), join, _MIN_POSITIONS_PER_THREAD)
     table = np.concatenate([parts[low] for low in sorted(parts)])
     box, instant, size = np.ascontiguousarray(table[:, :4]), table[:, 4].copy(), table[:, 5].copy()
     before = np.searchsorted(instant, np.arange(count)).astype(np.int32)
@@ -75,7 +77,7 @@ def classes(positions: Positions, sets: Sets) -> Classes:
     def renumber(low: int, high: int) -> None:
         _renumber(of, before, low, high)
 
-    cores.share(np.full(n, count), renumber, _LEAST)
+    cores.share(np.full(n, count), renumber, _MIN_POSITIONS_PER_THREAD)
     return Classes(of=of, box=box, instant=instant, size=size)
 
 
@@ -108,9 +110,11 @@ def _join(offset: Any, other: Any, when: Any, x: Any, y: Any, of: Any, low: Any,
     n = len(when)
     parent, number = np.empty(n, np.int32), np.empty(n, np.int32)
     table, used = np.empty((n // 2 + 1, 6), np.int32), 0
+    # Algorithm 4, lines 3 to 7, for each instant alone: classes, then the least rectangle of each.
     for t in range(low, high):
         if not _unite(offset, other, when, t, parent):
             continue
+        # A class has two objects or more, so an instant has n // 2 classes at most.
         if len(table) < used + n // 2:
             longer = np.empty((2 * used + n // 2, 6), np.int32)
             longer[:used] = table[:used]
@@ -130,6 +134,8 @@ def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
     """Union all sets in force at an instant, path halving, the least member the root; say whether there are any."""
     word, bit, some = t >> 6, np.uint64(t & 63), False
     for i in range(len(when)):
+        # Line 1 of Algorithm 4: `when` is T(O). Algorithm 5 as printed asks whether t is in the QID of each member
+        # instead.
         if (when[i, word] >> bit) & np.uint64(1) == 0:
             continue
         if not some:
@@ -138,6 +144,8 @@ def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
                 parent[j] = j
         root = _find(parent, i)
         for at in range(offset[i], offset[i + 1]):
+            # Kept true: sets so far that share an object are in one class (Definition 4). The least member is its root,
+            # so the classes do not depend on the order of sets.
             joined = _find(parent, other[at])
             if joined < root:
                 parent[root] = joined
@@ -173,6 +181,7 @@ def _enclose(parent: Any, number: Any, x: Any, y: Any, t: Any, table: Any) -> An
             table[found, 5] = 1
             found += 1
         row = number[root]
+        # Line 7 of Algorithm 4: lub(C).
         table[row, 0], table[row, 2] = min(table[row, 0], x[i, t]), max(table[row, 2], x[i, t])
         table[row, 1], table[row, 3] = min(table[row, 1], y[i, t]), max(table[row, 3], y[i, t])
         table[row, 5] += 1
@@ -184,6 +193,7 @@ def _order(table: Any) -> Any:
     """Sort classes by their boxes, those with the same made one; the place of each, and how many there are."""
     near = (table[:, 0].astype(np.int64) << 32) | table[:, 1]
     far = (table[:, 2].astype(np.int64) << 32) | table[:, 3]
+    # Stable, by the lesser key first: in the end by all four sides. Numbers of classes follow places, not objects.
     order = np.argsort(far, kind="mergesort")
     order = order[np.argsort(near[order], kind="mergesort")]
     place, before = np.empty(len(table), np.int32), table.copy()

@@ -3,8 +3,7 @@
 Invariant: the lists are exact. Of all candidates that presence both ways allows they hold those of least sum, ties in
 the run's order; neither the quantisation by which most are rejected nor the number of threads shows in them.
 
-`nearest` is what runs use: it looks at all candidates, sixteen at a time. `nearest_by_threshold` is Algorithm 1 of the
-paper, to compare with.
+`nearest` looks at all candidates, sixteen at a time. Algorithm 1 of the paper finds the same lists by a threshold.
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
 """
 
@@ -16,16 +15,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._positions import Positions, Words, flags
-from dbanon.trajectory import Int
 
 _FAR = 65_535  # stands for being absent: further than any limit that a candidate present can exceed
 _LEAST_LEVELS, _MOST_LEVELS = 256, 4_096  # that places are quantised to
 _BLOCK_VALUES = 208_000  # quantised places of a block, of 2 bytes each: for a second-level cache of 512 KiB
 _LEAST_LANES, _MOST_LANES = 64, 1_024  # candidates of a block
-_LEAST = 1 << 22  # additions worth a thread
-_NEVER = np.iinfo(np.int64).max
+MIN_ADDITIONS_PER_THREAD = 1 << 22
+NEVER = np.iinfo(np.int64).max  # the sum of an entry that nobody takes yet
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -55,15 +54,15 @@ class _Candidates(NamedTuple):
     levels: int  # a power of two, above all quantised places
 
 
-class _Nearest(NamedTuple):
-    """The nearest so far of each who asks: binary heaps, the furthest first; before they are full, of `_NEVER`."""
+class Nearest(NamedTuple):
+    """The nearest so far of each who asks: binary heaps, the furthest first; before they are full, of `NEVER`."""
 
     total: Int  # [w, number]
     which: NDArray[np.int32]  # [w, number] index into the rows of candidates, -1 where there is none
 
     @classmethod
-    def none(cls, subjects: int, number: int) -> "_Nearest":
-        return cls(np.full((subjects, number), _NEVER), np.full((subjects, number), -1, np.int32))
+    def none(cls, subjects: int, number: int) -> "Nearest":
+        return cls(np.full((subjects, number), NEVER), np.full((subjects, number), -1, np.int32))
 
     def rows(self, row: Int) -> NDArray[np.int32]:
         """Give rows of `Positions` instead of indices of candidates; -1 stays."""
@@ -97,55 +96,29 @@ def nearest(positions: Positions, place: Int, who: Int, number: int, among: NDAr
     quantised, so their differences bound deviations from below; only pairs whose bound is within the furthest of the
     nearest so far, about number x log(m) a subject, are summed exactly. Holds 2 m T bytes beside the result.
     """
-    order = _in_order(positions, among)
-    column, instants = _columns(positions, who)
+    order = order_candidates(positions, among)
+    column, instants = number_columns(positions, who)
     shift, levels = _quantisation(positions, place, who)
     candidates = _candidates(positions, place, order, instants, shift, levels)
-    subjects = _subjects(positions, place, who, column)
-    found = _Nearest.none(len(who), number)
+    subjects = gather_subjects(positions, place, who, column)
+    found = Nearest.none(len(who), number)
 
     def task(low: int, high: int) -> None:
         _sweep(positions.there, positions.own, place, *subjects, *candidates, *found, low, high)
 
-    cores.share(np.diff(subjects.since) * len(order), task, _LEAST)
-    return found.rows(order)
-
-
-def nearest_by_threshold(
-    positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_]
-) -> NDArray[np.int32]:
-    """Find the same by the paper's Algorithm 1: best positions in lists sorted by place, one an instant.
-
-    Departs from the paper in its threshold. As printed, it is the deviation at the end "seen last" of the stretch of
-    each list that has been seen; once random accesses have moved the other end, a nearer candidate may still be unseen.
-    Here it is that of the nearer of the next unseen above and below.
-
-    Notes
-    -----
-    Parameters and result are those of `nearest`. Holds the lists, of 8 or 12 m T bytes, and 4 m for each thread.
-    """
-    order = _in_order(positions, among)
-    column, instants = _columns(positions, who)
-    lists = _sorted_lists(positions, place, order, instants)
-    subjects = _subjects(positions, place, who, column)
-    found = _Nearest.none(len(who), number)
-
-    def task(low: int, high: int) -> None:
-        _by_threshold(positions.there, positions.own, place, *subjects, order, *lists, *found, low, high)
-
-    cores.share(np.diff(subjects.since) * len(order), task, _LEAST)
+    cores.share(np.diff(subjects.since) * len(order), task, MIN_ADDITIONS_PER_THREAD)
     return found.rows(order)
 
 
 # ---- what kernels read -----------------------------------------------------------------------------------------------
 
 
-def _in_order(positions: Positions, among: NDArray[np.bool_]) -> Int:
+def order_candidates(positions: Positions, among: NDArray[np.bool_]) -> Int:
     row = np.flatnonzero(among)
     return np.asarray(row[np.argsort(positions.rank[row])], np.int64)
 
 
-def _columns(positions: Positions, who: Int) -> tuple[NDArray[np.int32], Int]:
+def number_columns(positions: Positions, who: Int) -> tuple[NDArray[np.int32], Int]:
     """Number the instants that are own ones of `who`: the number of each or -1, and the instants."""
     used = flags(np.bitwise_or.reduce(positions.own[who], axis=0), positions.instants.count)
     return np.where(used, np.cumsum(used) - 1, -1).astype(np.int32), np.flatnonzero(used)
@@ -159,7 +132,7 @@ def _quantisation(positions: Positions, place: Int, who: Int) -> tuple[int, int]
     return max(int(place.max(initial=0)).bit_length() - bits, 0), 1 << bits
 
 
-def _subjects(positions: Positions, place: Int, who: Int, column: NDArray[np.int32]) -> _Subjects:
+def gather_subjects(positions: Positions, place: Int, who: Int, column: NDArray[np.int32]) -> _Subjects:
     length = np.diff(positions.offset)[who]
     since = np.concatenate([[0], np.cumsum(length)])
     at = np.repeat(positions.offset[who] - since[:-1], length) + np.arange(since[-1])
@@ -175,7 +148,7 @@ def _candidates(positions: Positions, place: Int, order: Int, instants: Int, shi
     def task(low: int, high: int) -> None:
         _quantise(positions.there, place, order, instants, shift, quantised, low, high)
 
-    cores.share(np.full(blocks, lanes * len(instants)), task, _LEAST)
+    cores.share(np.full(blocks, lanes * len(instants)), task, MIN_ADDITIONS_PER_THREAD)
     own = np.zeros((blocks * lanes, words), np.uint64)
     own[: len(order)] = positions.own[order]
     own = np.ascontiguousarray(own.reshape(blocks, lanes, words).swapaxes(1, 2))
@@ -193,25 +166,6 @@ def _quantise(there: Any, place: Any, order: Any, instants: Any, shift: Any, out
                 t = instants[column]
                 if (there[j, t >> 6] >> np.uint64(t & 63)) & np.uint64(1):
                     out[block, column, lane] = place[j, t] >> shift
-
-
-def _sorted_lists(
-    positions: Positions, place: Int, order: Int, instants: Int
-) -> tuple[NDArray[np.int32], NDArray[np.integer], Int]:
-    """Sort candidates by place at each instant: which, where, and how many are present; the others come after these."""
-    shape = (len(instants), len(order))
-    listed, where, present = np.empty(shape, np.int32), np.empty(shape, place.dtype), np.empty(len(instants), np.int64)
-
-    def task(low: int, high: int) -> None:
-        for column in range(low, high):
-            t = instants[column]
-            there = (positions.there[order, t >> 6] >> np.uint64(t & 63)) & np.uint64(1)
-            listed[column] = np.lexsort((place[order, t], there == 0))
-            where[column] = place[order[listed[column]], t]
-            present[column] = there.sum()
-
-    cores.share(np.full(len(instants), len(order)), task, _LEAST >> 6)
-    return listed, where, present
 
 
 # ---- all candidates, sixteen at a time -------------------------------------------------------------------------------
@@ -243,11 +197,11 @@ def _sweep(
                 _take(*asking, order, 0, bound, within, shift, levels, total[w], which[w])
                 # The others may precede them in the run's order, and count where they are as far.
                 worst = total[w, 0]
-                least, most = soon + 1, _limit(worst + (worst != _NEVER), end - begin, shift, levels)
+                least, most = soon + 1, _limit(worst + (worst != NEVER), end - begin, shift, levels)
             _select(bound, least, most, within)
             _take(*asking, order, block * lanes, bound, within, shift, levels, total[w], which[w])
     for w in range(low, high):
-        _sort(total[w], which[w])
+        sort_heap(total[w], which[w])
 
 
 @_kernel
@@ -325,8 +279,8 @@ def _take(
         for lane in range(8 * group, min(8 * group + 8, len(order) - first)):
             if within[lane] and bound[lane] <= most:
                 index = first + lane
-                taken = _take_one(there, own, place, i, when, here, order[index], index, total, which)
-                if taken and total[0] != _NEVER:
+                taken = take_one(there, own, place, i, when, here, order[index], index, total, which)
+                if taken and total[0] != NEVER:
                     most = _limit(total[0] + 1, len(when), shift, levels)
 
 
@@ -334,13 +288,15 @@ def _take(
 
 
 @_kernel
-def _take_one(
+def take_one(
     there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, j: Any, index: Any, total: Any, which: Any
 ) -> Any:
     """Take j among the nearest of i in place of the furthest, if it is nearer and may be taken; say so."""
+    # Presence both ways is not in the paper, whose objects are always there: an absent one could be ruled out.
     if i == j or not _both_ways(there, own, i, j):
         return False
     away = _deviation(when, here, place[j], total[0])
+    # Of equal sums the earlier in the run's order is nearer, in whatever order candidates come.
     if away > total[0] or (away == total[0] and index > which[0]):
         return False
     _replace_furthest(total, which, len(total), away, index)
@@ -387,64 +343,9 @@ def _nearer(total: Any, which: Any, at: Any, away: Any, index: Any) -> Any:
 
 
 @_kernel
-def _sort(total: Any, which: Any) -> None:
+def sort_heap(total: Any, which: Any) -> None:
     """Turn a heap into a list, nearest first."""
     for last in range(len(total) - 1, 0, -1):
         away, index = total[last], which[last]
         total[last], which[last] = total[0], which[0]
         _replace_furthest(total, which, last, away, index)
-
-
-# ---- the paper's threshold -------------------------------------------------------------------------------------------
-
-
-@_kernel
-def _by_threshold(
-    there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any, order: Any, listed: Any,
-    where: Any, present: Any, total: Any, which: Any, low: Any, high: Any,
-) -> None:  # fmt: skip
-    seen = np.full(len(order), -1, np.int32)  # by which subject last, in any list
-    above, below = np.empty(len(listed), np.int64), np.empty(len(listed), np.int64)
-    for w in range(low, high):
-        mine, lists = here[since[w] : since[w + 1]], line[since[w] : since[w + 1]]
-        for at in range(len(lists)):
-            below[at] = np.searchsorted(where[lists[at], : present[lists[at]]], mine[at])
-            above[at] = below[at] - 1
-        threshold = np.int64(0)
-        # No unseen candidate is nearer than the threshold; one as far as the furthest taken may precede it in order.
-        while threshold <= total[w, 0] and threshold != _NEVER:
-            for at in range(len(lists)):
-                one = lists[at]
-                # Sorted access at the nearer end; both are at the next unseen, wherever random accesses have been.
-                up, down = _ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
-                if min(up, down) < _NEVER:
-                    index = listed[one, above[at] if up <= down else below[at]]
-                    seen[index] = w
-                    _take_one(
-                        there, own, place, who[w], when[since[w] : since[w + 1]], mine, order[index], index,
-                        total[w], which[w],
-                    )  # fmt: skip
-            threshold = np.int64(0)
-            for at in range(len(lists)):
-                one = lists[at]
-                up, down = _ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
-                if min(up, down) == _NEVER:  # candidates present at all own instants are in every list
-                    threshold = np.int64(_NEVER)
-                    break
-                threshold += min(up, down)
-        _sort(total[w], which[w])
-
-
-@_kernel
-def _ends(listed: Any, where: Any, present: Any, seen: Any, w: Any, mine: Any, above: Any, below: Any, at: Any) -> Any:
-    """Move both ends of the seen stretch of a list to the next unseen; the deviations there, `_NEVER` past the list."""
-    while above[at] >= 0 and seen[listed[above[at]]] == w:
-        above[at] -= 1
-    while below[at] < present and seen[listed[below[at]]] == w:
-        below[at] += 1
-    up, down = np.int64(_NEVER), np.int64(_NEVER)
-    if above[at] >= 0:
-        up = np.int64(mine) - np.int64(where[above[at]])
-    if below[at] < present:
-        down = np.int64(where[below[at]]) - np.int64(mine)
-    return up, down

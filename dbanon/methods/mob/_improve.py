@@ -18,12 +18,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._classes import classes, information_loss
 from dbanon.methods.mob._links import _bits, linked, pruned
 from dbanon.methods.mob._positions import Positions, Words
 from dbanon.methods.mob._sets import Left, Sets, _fits
-from dbanon.trajectory import Float, Int
 
 PRICE = 0.5
 """What a rectangle of half the city's perimeter costs, beside a loss of at most 1: regions must stay useful."""
@@ -38,7 +38,7 @@ _WEIGHTS = ((1.0, 0.25), (0.5, 0.5))
 _CREDIT = 0.5  # of an own instant that is covered: it would cost about as much in another group
 _RESTRICTION = 0.1  # own instants' worth of an instant at which an object lets nobody else of a group be known
 _LEAST_GAIN = 1e-6  # of an exchange: below it, rounding could have two groups exchange members for ever
-_LEAST = 1 << 16  # comparisons worth a thread
+_MIN_COMPARISONS_PER_THREAD = 1 << 16
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -107,6 +107,7 @@ def improved(positions: Positions, place: Int, k: int, plain: Sets) -> Sets:
 def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
     """Give the group of each object, -1 for those in none: disjoint groups of k to 2k - 1 objects with own instants."""
     who = np.flatnonzero(kept & (np.diff(positions.offset) > 0))
+    # From here on groups cannot depend on rows that are published exactly.
     positions = _hidden(positions, kept)
     coarse = _coarse(positions)
     facts = _facts(positions, coarse)
@@ -182,7 +183,7 @@ def _coarse(positions: Positions) -> _Coarse:
     def task(low: int, high: int) -> None:
         _average(positions.x, positions.y, positions.there, cuts, scale, there, at, low, high)
 
-    cores.share(np.full(n, count), task, _LEAST)
+    cores.share(np.full(n, count), task, _MIN_COMPARISONS_PER_THREAD)
     owner = np.repeat(np.arange(n), np.diff(positions.offset))
     np.add.at(own, (owner, np.searchsorted(cuts, positions.instant, side="right") - 1), 1)
     most = np.float32(max(int(np.diff(positions.offset).max(initial=1)), 1))
@@ -266,7 +267,7 @@ def _share(blocks: list[Int], task: Callable[[Int], None]) -> None:
         for block in blocks[low:high]:
             task(block)
 
-    cores.share(np.array([len(block) ** 2 for block in blocks]), some, _LEAST)
+    cores.share(np.array([len(block) ** 2 for block in blocks]), some, _MIN_COMPARISONS_PER_THREAD)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -330,6 +331,7 @@ def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
     for p in range(len(rows)):
         length[p] = _count(known[p])
     taken, spot = np.empty(k, np.int64), np.empty(k, np.int64)
+    # Each turn groups k objects or leaves the first one over, so this ends.
     while len(left) >= k:
         seed = left[0]
         union, common, least, most = known[seed].copy(), present[seed].copy(), at[seed].copy(), at[seed].copy()
@@ -390,6 +392,7 @@ def _swap(facts: Any, member: Any) -> None:
             _suitable(facts, state, member[g, m], g, few, fit)
             _promising(facts, state, member, g, m, few, pair, promise)
             h, o = _best_exchange(facts, state, member, g, m, pair)
+            # Both cost less than before, so neither costs infinity: all members stay present at all own instants.
             if h >= 0:
                 member[g, m], member[h, o] = member[h, o], member[g, m]
                 _describe(facts, member, g, state)
@@ -472,6 +475,7 @@ def _describe(facts: Any, member: Any, g: Any, state: Any) -> None:
     for i in members:
         for word in range(len(union)):
             mine = facts.own[i, word]
+            # Kept true: `union` are the own instants of the members so far, `once` those of exactly one of them.
             once[word] = (once[word] & ~mine) | (mine & ~union[word])
             union[word] |= mine
         _widen(facts.place[i], least, most)

@@ -10,9 +10,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions
-from dbanon.trajectory import Int
 
 _CHOICE = 2  # times k nearest objects from which partners are chosen
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError, counted
+from dbanon.base.errors import DataError, counted
+from dbanon.base.trajectory import Int, QuasiIdentifiers, Trajectories, freeze
 from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.kernels.instants import instants
 from dbanon.methods.mob import Parameters
-from dbanon.trajectory import Int, QuasiIdentifiers, Trajectories, _freeze
 
 Words = NDArray[np.uint64]
 
@@ -58,7 +58,7 @@ class Positions:
     origin: tuple[int, int]
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,17 +114,16 @@ def find(
     ), dropped
 
 
-def places(positions: Positions, order: int | None) -> Int:
+def places(positions: Positions) -> Int:
     """Number the cells of all positions along the Hilbert curve: int64[n, T]; arbitrary where absent.
 
-    The curve is of the order given, by default of the least that separates all cells; of a lesser order, neighbouring
-    cells share a place.
+    The curve is of the least order that separates all cells. Where that is above `LARGEST_ORDER`, neighbouring cells
+    share a place.
     """
-    least = hilbert.order_for(int(max(positions.x.max(), positions.y.max())) + 1)
-    wanted = min(least if order is None else order, LARGEST_ORDER)
-    coarser = max(least - wanted, 0)
+    order = hilbert.order_for(int(max(positions.x.max(), positions.y.max())) + 1)
+    coarser = max(order - LARGEST_ORDER, 0)
     x, y = (positions.x >> coarser, positions.y >> coarser) if coarser else (positions.x, positions.y)
-    return hilbert.index(x, y, wanted)
+    return hilbert.index(x, y, order - coarser)
 
 
 def taken(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
@@ -174,6 +173,7 @@ def _cells(
     for first in range(0, len(line.subject), batch):
         who = np.arange(first, min(first + batch, len(line.subject)), dtype=np.int32)
         both = np.floor(np.stack(align.positions(line, when, who)) / cell_m)
+        # A subject without any position is not among the objects: it can neither be hidden nor hide others.
         any_there = ~np.isnan(both[0]).all(axis=1)
         found.append(both[:, any_there])
         seen.append(who[any_there])
@@ -217,12 +217,14 @@ def _slots(
 ) -> tuple[Int, Int, Dropped]:
     """Find the distinct pairs of a subject and an instant that quasi-identifiers are of, sorted, and count the rest."""
     owner = np.searchsorted(subject, quasi_identifiers.subject)
+    # A code above all lands on the first subject, from which it differs.
     owner[owner == len(subject)] = 0
     known = subject[owner] == quasi_identifiers.subject
     instant = np.floor((quasi_identifiers.t - when.start) / when.step_s)
     inside = (instant >= 0) & (instant < when.count)
     at = np.where(inside, instant, 0).astype(np.int64)
     seen = known & inside & there[owner, at]
+    # Each pair once, by subject and instant: the order in which `offset` cuts the list.
     key = np.unique(owner[seen] * when.count + at[seen])
     return (
         key // when.count,
@@ -237,6 +239,7 @@ def _slots(
 
 def _words(flags: NDArray[np.bool_]) -> Words:
     """Pack bool[n, T] into words: uint64[n, W]."""
+    # The lowest bit first and eight bytes a word, the lowest first, as little-endian machines read them.
     packed = np.packbits(flags, axis=1, bitorder="little")
     padded = np.zeros((len(flags), -(-flags.shape[1] // 64) * 8), np.uint8)
     padded[:, : packed.shape[1]] = packed

@@ -11,8 +11,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.cloaks import Cloaks, Hiding, Regions, by_hour
-from dbanon.errors import DataError, InfeasibleError
+from dbanon.base.cloaks import Cloaks, Hiding, Regions, by_hour
+from dbanon.base.errors import DataError, InfeasibleError
+from dbanon.base.trajectory import Int, QuasiIdentifiers, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import in_own_time
@@ -21,7 +22,6 @@ from dbanon.methods.mob import Parameters, _classes, _improve, _links, _position
 from dbanon.methods.mob._classes import Classes
 from dbanon.methods.mob._positions import Dropped, Positions
 from dbanon.methods.mob._sets import Sets
-from dbanon.trajectory import Int, QuasiIdentifiers, Trajectories
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -69,7 +69,7 @@ def publish(
     quasi_identifiers = _considered(quasi_identifiers, data, params)
     positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
     _demand_enough(positions, params)
-    sets = ALGORITHMS[algorithm](positions, _positions.places(positions, params.curve_order), params)
+    sets = ALGORITHMS[algorithm](positions, _positions.places(positions), params)
     if not sets.kept.any() or (params.qid_only and not sets.when.any()):
         raise InfeasibleError(
             f"A run of mob must leave some subjects to publish. With k = {params.k} all of the "
@@ -109,10 +109,10 @@ def prepare(params: Parameters, algorithm: str) -> None:
         grid_s=1,
     )
     known = QuasiIdentifiers(subject=np.arange(people - 2), t=np.arange(people - 2) % 3 * np.float64(params.step_s))
-    few = dataclasses.replace(params, k=3, start=0, since=None, until=None, curve_order=None)
+    few = dataclasses.replace(params, k=3, start=0, since=None, until=None)
     publish(data, few, np.random.default_rng(0), algorithm, known)
     positions, _ = _positions.find(data, few, np.arange(people), known)
-    place, kept = _positions.places(positions, None), np.ones(people, bool)
+    place, kept = _positions.places(positions), np.ones(people, bool)
     _sets.prepare(positions, place)
     _links.linked(positions, place, few.k, kept, np.flatnonzero(np.diff(positions.offset)))
 
@@ -154,6 +154,7 @@ def _cloaks(found: _Found) -> Cloaks:
     shown = (found.classes.of >= 0 if found.params.qid_only else there) & found.sets.kept[:, None]
     published = np.asarray(shown.any(axis=1))
     who = np.flatnonzero(published)
+    # Records in the run's order, a keyed hash: their numbers say nothing of whose they are.
     who = who[np.argsort(positions.rank[who])]
     offset = np.concatenate([[0], np.cumsum(shown[who].sum(axis=1))])
     region, instant, regions = _regions(found, shown, who, offset)
@@ -187,6 +188,8 @@ def _regions(found: _Found, shown: Bool, who: Int, offset: Int) -> tuple[NDArray
     width = int(positions.x.max()) + 1
     _fill(positions.x, positions.y, found.classes.of, shown, who, offset, width, instant, region, cell)
     exact = region < 0
+    # An exact row of several people at one cell has one region, whose crowd stays 1: each row stands for its own
+    # person.
     cells, number = np.unique(cell[exact], return_inverse=True)
     region[exact] = number + classes
     x, y = cells % width, cells // width

@@ -17,15 +17,17 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int, freeze
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions, Words
-from dbanon.trajectory import Int, _freeze
 
+# The paper's O is an object and QID(O) its own instants. AG(O) and HS(O) are its hiding set by Algorithms 2 and 3, and
+# T(O) is its `when`. The slack is how many others it lacks.
 REASONS = ("few_partners",)
 
 _MORE = 16  # times k candidates are found by vectors before all that fit are looked at
-_LEAST = 1 << 22  # deviations worth a thread
+_MIN_DEVIATIONS_PER_THREAD = 1 << 22
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -55,7 +57,7 @@ class Sets:
     kept: NDArray[np.bool_]
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 def symmetric(positions: Positions, place: Int, k: int) -> Sets:
@@ -79,6 +81,7 @@ def symmetric(positions: Positions, place: Int, k: int) -> Sets:
     partners = left.draw(k, lambda who, kept: nearest(positions, place, who, k - 1, kept))
     visited = left.order[left.kept[left.order] & left.asks[left.order]]
     owner, other = _visit(visited, partners)
+    # Lines 8 to 10 of Algorithm 3, for objects with a QID: one without has no instant at which its own set would count.
     back = left.asks[other]
     owner, other = np.concatenate([owner, other[back]]), np.concatenate([other, owner[back]])
     return left.sets(place, k, owner, other, positions.own.copy())
@@ -102,6 +105,7 @@ def extreme_union(positions: Positions, place: Int, k: int) -> Sets:
     owner = np.flatnonzero(left.kept & left.asks)
     when = positions.own.copy()
     for column in partners[owner].T:
+        # Lines 4 and 5 of Algorithm 2: T(O) is the union of the own instants of AG(O).
         when[owner] |= positions.own[column]
     return left.sets(place, k, np.repeat(owner, k - 1).astype(np.int32), partners[owner].ravel(), when)
 
@@ -141,6 +145,8 @@ class Left:
         """
         partners = np.full((len(self.asks), k - 1), -1, np.int32)
         who = np.flatnonzero(self.asks)
+        # Kept true: all left who are not in `who` have k - 1 partners, who are left too. Objects only leave, so this
+        # ends.
         while len(who):
             partners[who] = draw(who, self.kept)
             self.kept[who[partners[who, -1] < 0]] = False
@@ -204,7 +210,7 @@ def _together(
             found, low, high,
         )  # fmt: skip
 
-    cores.share(np.full(len(short), len(among)), task, _LEAST)
+    cores.share(np.full(len(short), len(among)), task, _MIN_DEVIATIONS_PER_THREAD)
     taken[short] = found
     return taken
 
@@ -230,6 +236,7 @@ def _visit(visited: Any, partners: Any) -> Any:
         while at >= 0:
             inside[chooser[at]] = i
             at = before[at]
+        # Line 7, top-slack. Only k - 1 - slack objects chose i, so of its k - 1 nearest at least `slack` are new.
         for j in partners[i]:
             if slack == 0:
                 break
@@ -247,6 +254,7 @@ def _visit(visited: Any, partners: Any) -> Any:
 def _fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) -> Any:
     taken = np.full((len(who), wanted), -1, np.int32)
     for w in range(len(who)):
+        # Kept true by `_fit`: all taken are present at `union`, and `common` is where all of them are present.
         union, common = own[who[w]].copy(), there[who[w]].copy()
         _fit(there, own, candidates[w], union, common, taken[w])
     return taken
@@ -333,6 +341,7 @@ def _nearest_owner(offset: Any, instant: Any, there: Any, when: Any, place: Any,
             fits = fits and when[i, word] & ~there[one, word] == 0
         if fits:
             total = _deviation(offset, instant, place, i, one)
+            # Strictly less: of equal sums the owner that comes first in the run's order.
             if best < 0 or total < least:
                 best, least = i, total
     return best

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Cells, Trajectories
 from dbanon.methods import Algorithm, Column, Method, parameter, since, until
-from dbanon.trajectory import Cells, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True)

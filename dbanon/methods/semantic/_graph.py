@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from dbanon.errors import DataError, InfeasibleError, counted
+from dbanon.base.errors import DataError, InfeasibleError, counted
+from dbanon.base.trajectory import Cells, Float, Int
 from dbanon.methods.semantic import Parameters
-from dbanon.trajectory import Cells, Float, Int
 
 MM2 = 1e6
 """Areas are whole square millimetres: sums are exact, whatever the order, and equal ones are equal."""
@@ -100,8 +100,10 @@ def graph(cells: Cells, params: Parameters) -> Graph:
             f"The cells of a run of semantic must be connected by shared edges. They make "
             f"{counted(int(parts), 'separate part')}; load cells without gaps between them."
         )
+    # Each border in either direction, as in figure 5(b).
     one, other = np.concatenate([ends, ends[::-1]], axis=1)
     order = np.lexsort((other, one))
+    # A category that the city lacks has a share of 0, by which section III-A divides.
     pois, total = cells.pois[:, present], total[present]
     where, kind = np.nonzero(pois)
     return Graph(

@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.semantic import _improve, _losses, _regions
 from dbanon.methods.semantic._graph import Graph
@@ -22,7 +23,6 @@ from dbanon.methods.semantic._losses import Path, Scale, Tables
 from dbanon.methods.semantic._points import Units
 from dbanon.methods.semantic._regions import Work, _kernel
 from dbanon.methods.semantic._tracks import Merger, Track
-from dbanon.trajectory import Float, Int
 
 ALL_PAIRS = 50
 """Up to so many units the loss of every pair is computed, and exactly; of more, that of candidates, nearly."""
@@ -34,7 +34,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _SAMPLE = 12  # points of a trajectory that candidates are found by
-_LEAST = 1 << 8  # pairs worth a thread
+_MIN_PAIRS_PER_THREAD = 1 << 8
 
 
 @dataclass
@@ -141,6 +141,7 @@ class _Grouping:
         """Merge pairs by what they lose, as long as there are any."""
         while edges:
             _, i, j, _, first, second = heapq.heappop(edges)
+            # An edge of a group that was merged meanwhile: the heap still has it.
             if self._open.get(i) is not first or self._open.get(j) is not second:
                 continue
             del self._open[i], self._open[j]
@@ -151,6 +152,7 @@ class _Grouping:
             self._merge(both)
             self._open[i] = both  # a merged trajectory takes its first's place
             self._near[i] |= self._near.pop(j, set())
+            # Lines 6 and 7 of Algorithm 2, for those alone who were candidates of either part.
             near = [
                 a for a in sorted(self._near[i] - {i}) if a in self._open and not self._open[a].people & both.people
             ]
@@ -174,6 +176,7 @@ class _Grouping:
             i, j = pair
             first, second = self._open[i], self._open[j]
             lost = merger.loss(first.rows, second.rows, len(first.people), len(second.people))
+            # Of equal losses the pair first in the run's order; the number keeps the heap from comparing groups.
             return lost, i, j, next(self._numbers), first, second
 
         return self._each(pairs, loss)
@@ -197,7 +200,7 @@ class _Grouping:
                 self._graph, work, self._tables, self._scale, *arrays, one[low:high], other[low:high], lost[low:high]
             )
 
-        cores.share(np.ones(len(one), np.int64), measure, _LEAST)
+        cores.share(np.ones(len(one), np.int64), measure, _MIN_PAIRS_PER_THREAD)
         for i, j in zip(one.tolist(), other.tolist(), strict=True):
             self._near[i].add(j)
             self._near[j].add(i)
@@ -224,6 +227,7 @@ class _Grouping:
 
     def _join(self) -> None:
         """Let what is left with fewer than k people join the group it loses least with."""
+        # Not in Algorithm 2, which may end with one group short of k. Each turn joins one, so this ends.
         while self._open:
             place = min(self._open)
             left = self._open.pop(place)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import _regions
 from dbanon.methods.semantic._graph import Graph
 from dbanon.methods.semantic._regions import Work, _kernel
-from dbanon.trajectory import Int
 
 _DECOYS = 3
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # of a splitmix64 generator
@@ -66,6 +66,7 @@ def improve(
         for one in own:
             size = _regions.add(graph, work, size, one)
         whole = _regions.area(graph, work, size)
+        # Anew from the cells of the row's fixes. Where that would be larger, the row keeps the region it had, below.
         size = _connected(graph, work, needed, mark, any_cell, own)
         size = _regions.grow(graph, work, size, whole, True)
         if size:

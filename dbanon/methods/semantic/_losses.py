@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import Parameters, _regions
 from dbanon.methods.semantic._graph import MM2, Graph
 from dbanon.methods.semantic._regions import Pool, Work, _kernel
-from dbanon.trajectory import Int
 
 
 class Scale(NamedTuple):
@@ -126,6 +126,7 @@ def pair_area(graph: Graph, work: Work, tables: Tables, one: int, other: int, mo
 @_kernel
 def time_loss(scale: Scale, a0: int, a1: int, b0: int, b1: int, n_a: int, n_b: int) -> Any:
     """Weighted loss in time of two periods that become one."""
+    # The loss in time of section III-B: the mean over the people of both sides, capped.
     whole = max(a1, b1) - min(a0, b0)
     lost = ((whole - (a1 - a0)) * n_a + (whole - (b1 - b0)) * n_b) / (n_a + n_b)
     return scale.weight_time * min(lost / scale.span, 1.0)
@@ -134,6 +135,7 @@ def time_loss(scale: Scale, a0: int, a1: int, b0: int, b1: int, n_a: int, n_b: i
 @_kernel
 def space_loss(scale: Scale, whole: int, one: int, other: int, n_a: int, n_b: int) -> Any:
     """Weighted loss in space of two areas that become a larger one."""
+    # The loss in space of section III-B, likewise.
     lost = ((whole - one) * float(n_a) + (whole - other) * float(n_b)) / (n_a + n_b)
     return (1 - scale.weight_time) * min(lost / scale.area, 1.0)
 
@@ -188,6 +190,7 @@ def cells_loss(
         start, end, cell = walked.start[i], walked.end[i], walked.region[i]
         apart, known = tables.apart[cell], tables.area[cell]
         middle = np.searchsorted(starts, start, side="right")
+        # Outwards in time: near periods come first and lower `best`, which lets most of the others be passed over.
         for way in (-1, 1):
             j = middle - 1 if way < 0 else middle
             while 0 <= j < len(starts):
@@ -199,6 +202,8 @@ def cells_loss(
                     there = regions[j]
                     mine, theirs, size = float(areas[cell]), float(areas[there]), apart[there]
                     lost = ((size - mine) + (size - theirs)) / 2
+                    # No region that holds both cells is smaller than the path between them: the merge is grown only
+                    # where this bound is below the best loss.
                     least = loss + (1 - scale.weight_time) * min(lost / scale.area, 1.0)
                     if least < best:
                         size = known[there]

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic import _regions
 from dbanon.methods.semantic._graph import Graph
 from dbanon.methods.semantic._losses import Path, Scale, Tables, least_area, space_loss, time_loss
 from dbanon.methods.semantic._regions import Pool, Work, _kernel
-from dbanon.trajectory import Float, Int
 
 _NEARLY = 1 - 1e-12  # a lower bound of a loss may be rounded up
 
@@ -45,6 +45,7 @@ def merge(
     met = np.zeros(points, np.bool_)
     least, loss = np.empty(points), np.empty(points)
     for i in range(len(walked.start)):
+        # Section IV-B: the merged point takes the place of the other's, so later points find it as it is now.
         j, _ = _best(
             graph, pool, work, tables, scale, walked.start[i], walked.end[i], walked.region[i], start, end, region,
             least, loss, n_walked, n_other, False,
@@ -103,6 +104,7 @@ def _best(
     best, found, sharper = np.inf, -1, np.zeros(len(starts), np.bool_)
     while True:
         j = int(np.argmin(least))
+        # Kept true: `least` is a lower bound of each loss not computed yet, infinite of the others.
         if least[j] * _NEARLY > best:
             return found, best
         theirs = pool.area[regions[j]]
@@ -171,6 +173,7 @@ def _cut(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int) -> Any:
     start, end, region = pieces
     i = 0
     while i + 1 < count:
+        # Kept true: pieces are in order of start, and those before i overlap none.
         if start[i + 1] >= end[i]:
             i += 1
             continue
@@ -200,6 +203,7 @@ def _hold(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int, fix_of
     """Merge the first piece without a fix of each member with the neighbour that costs less, until each has them."""
     start, end, region = pieces
     i = 0
+    # Each turn goes on or merges two pieces, so this ends. A single piece holds all fixes of the members.
     while i < count:
         if count == 1 or _has_all(start[i], end[i], fix_offset, fix_slot):
             i += 1

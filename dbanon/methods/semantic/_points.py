@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.trajectory import Int, Trajectories, _freeze
+from dbanon.base.trajectory import Int, Trajectories, freeze
 
 STATES = ("published", "outside", "few_cells", "coarse")
 """What becomes of a fix, by code."""
@@ -51,7 +51,7 @@ class Units:
     state: NDArray[np.uint8]
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
     def __len__(self) -> int:
         return len(self.subject)
@@ -73,6 +73,7 @@ def units(data: Trajectories, cell: Int, rank: Int, gap_s: int, min_cells: int) 
         Units with fewer distinct cells are left out.
     """
     day = data.day if data.day is not None else np.zeros(len(data.trajectory_id), np.int64)
+    # Units come by the run's order and the day, so places of units decide later ties as the run's order does.
     key, of_trajectory = np.unique(np.stack([rank[data.subject], day]), axis=1, return_inverse=True)
     of_trajectory = of_trajectory.reshape(-1)
     path = np.repeat(np.arange(len(data.trajectory_id)), np.diff(data.offset))
@@ -87,6 +88,7 @@ def units(data: Trajectories, cell: Int, rank: Int, gap_s: int, min_cells: int) 
     order = order[np.lexsort((slot[order], number[unit[order]]))]
     own, at, here = number[unit[order]], slot[order], cell[order]
     new = np.ones(len(order), bool)
+    # A point of section III: a stay ends with the cell, or with a gap too long to say where the person was.
     new[1:] = (own[1:] != own[:-1]) | (here[1:] != here[:-1]) | ((at[1:] - at[:-1]) * data.grid_s > gap_s)
     first = np.flatnonzero(new)
     last = np.append(first, len(order))[1:] - 1

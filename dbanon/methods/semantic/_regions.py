@@ -10,8 +10,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.semantic._graph import Graph
-from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -182,6 +182,7 @@ def grow(  # noqa: C901, PLR0912 - one loop, which hands no arrays on
         for u in range(len(count)):
             sums += count[u] * (logs[count[u]] - log_share[u])
         diverse = here >= graph.least
+        # Lines 3 and 9 of Algorithm 1 in one loop: `diverse` stays true, as categories never leave a region.
         if diverse and (graph.most == np.inf or (inside and sums / inside - logs[inside] <= graph.most)):
             return size
         if borders < 0:  # only now: most regions that come up are good as they are
@@ -239,6 +240,8 @@ def connect(graph: Graph, work: Work, one: NDArray[np.int32], other: NDArray[np.
     size, goal, apart = 0, work.stamp[0], True
     for cell in other:
         size = add(graph, work, size, cell)
+        # Cells that border on the second region: the search may end there, since the second region's own cells cost
+        # nothing more.
         for near in graph.near[graph.first[cell] : graph.first[cell + 1]]:
             work.edge[near] = goal
     for cell in one:
@@ -377,6 +380,7 @@ def pool(graph: Graph, regions: int = 1 << 16, cells: int = 1 << 21, pairs: int 
 
 def enlarged(old: Pool) -> Pool:
     """Make room in a pool: twice as much of everything."""
+    # `np.resize` repeats the old values; those beyond `used` are written before they are read.
     regions, pairs = 2 * len(old.area), 2 * len(old.pair)
     made = Pool(
         offset=np.resize(old.offset, regions + 1),
@@ -458,6 +462,7 @@ def intern(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
     mask = len(pool.slot) - 1
     at = _hash(cells) & mask
     while pool.slot[at]:
+        # Equal hashes are distinguished by the cells, so a number stands for one set of cells.
         known = pool.slot[at] - 1
         first, end = pool.offset[known], pool.offset[known + 1]
         if end - first == size and np.all(pool.cell[first:end] == cells):
@@ -484,6 +489,7 @@ def merged(graph: Graph, pool: Pool, work: Work, one: int, other: int) -> Any:
     PoolFullError
         If the pool is full.
     """
+    # In this order: of equally cheap paths another may be found from the second to the first.
     key = ((one + 1) << 31) | other
     at = _place(pool, key)
     if pool.pair[at]:

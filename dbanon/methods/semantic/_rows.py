@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.cloaks import Cloaks, Regions, by_hour
-from dbanon.errors import InfeasibleError
+from dbanon.base.cloaks import Cloaks, Regions, by_hour
+from dbanon.base.errors import InfeasibleError
+from dbanon.base.trajectory import Cells, Float, Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered, kept
 from dbanon.methods.kernels.order import run_order
 from dbanon.methods.semantic import Parameters, _graph, _groups, _losses, _points
 from dbanon.methods.semantic._groups import Group
 from dbanon.methods.semantic._points import COARSE, PUBLISHED, STATES, Units
-from dbanon.trajectory import Cells, Float, Int, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

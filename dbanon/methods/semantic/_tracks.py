@@ -7,11 +7,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import _merging, _regions
 from dbanon.methods.semantic._graph import Graph
 from dbanon.methods.semantic._losses import Path, Scale, Tables
 from dbanon.methods.semantic._regions import Pool, Work, _kernel
-from dbanon.trajectory import Int
 
 Result = TypeVar("Result")
 
@@ -112,6 +112,7 @@ class Merger:
 
     def _repeated(self, task: Callable[[Pool], Result]) -> Result:
         """Do a task; where the pool gets full, again with an empty one, and with larger ones until it fits."""
+        # A task changes only the pool, and notes in tables what is true of cells anyway, so it may be done twice.
         try:
             return task(self._pool)
         except _regions.PoolFullError:
@@ -128,6 +129,7 @@ def _numbered(graph: Graph, pool: Pool, work: Work, offset: Int, cell: NDArray[n
     """Number the regions of a track in a pool."""
     region = np.empty(len(offset) - 1, np.int32)
     for i in range(len(region)):
+        # The pool numbers the regions of one cell as their cells.
         if offset[i + 1] - offset[i] == 1:
             region[i] = cell[offset[i]]
             continue

@@ -1,8 +1,8 @@
 """User locations near sensitive sites: k users are hidden with each site, in one rectangle.
 
-Decides who is hidden with which site, by least total area along a Hilbert curve (BK) and the baselines it is compared
-with. Invariant, but for `local`: every site has at least k users, no user has two sites, and no user who stands on
-a site is published as they are.
+Decides who is hidden with which site, by least total area along a Hilbert curve (BK) or by groups along it (MK).
+Invariant: every site has at least k users, no user has two sites, and no user who stands on a site is published as they
+are.
 
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
 SSDBM 2008.
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Sites, Trajectories
 from dbanon.methods import Algorithm, Column, Method, parameter, since, until
-from dbanon.trajectory import Sites, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +36,6 @@ class Parameters:
         minimum=0,
         maximum=604_800,
     )
-    curve_order: int | None = parameter(
-        None,
-        "Order of the Hilbert curve that users and sites are put on; by default the least that separates all cells.",
-        type="integer",
-        minimum=1,
-        maximum=31,
-    )
     guard_m: float = parameter(
         0.0,
         "Users nearer to a site than this are hidden with it too; those who stand on it always are.",
@@ -50,26 +43,17 @@ class Parameters:
         unit="m",
         minimum=0,
         maximum=100_000,
-        algorithms=("bk", "mk", "knn"),
     )
     guard_inside: bool = parameter(
         False,
         "Whether every user inside a site's rectangle is hidden with it too.",
         type="switch",
-        algorithms=("bk", "mk", "knn"),
     )
     improve: bool = parameter(
         True,
         "Whether bk is followed by a search for smaller rectangles, which is not in the paper.",
         type="switch",
         algorithms=("bk",),
-    )
-    local_format: str = parameter(
-        "secure",
-        "What local publishes, for comparison: one rectangle a site, or one for each user and site.",
-        type="choice",
-        choices=("secure", "2-by-2"),
-        algorithms=("local",),
     )
     since: int | None = since()
     until: int | None = until()
@@ -99,12 +83,6 @@ METHOD = Method(
     algorithms=(
         Algorithm(name="bk", summary="least total area for users and sites along one curve"),
         Algorithm(name="mk", summary="users grouped along a curve, then groups given to sites; quicker, larger"),
-        Algorithm(name="knn", summary="the k nearest users left for each site, in random order"),
-        Algorithm(
-            name="local",
-            summary="Hu et al.'s boxes around users; sites share users, so it gives no guarantee",
-            comparison_only=True,
-        ),
     ),
     columns=(
         Column(
@@ -128,9 +106,9 @@ METHOD = Method(
             "Rectangles no larger than their site: %s. All users of such a rectangle are at the site."
         ),
     },
-    totals={"subjects": "users"},
+    totals={"subjects": "subjects"},
     reasons={"absent_at_instant": "Seen in the hour (UTC) of the snapshot, but without a position at its instant."},
-    example={"k": 4, "at": "120"},
+    example={"k": 4, "at": 120},
 )
 
 
@@ -149,7 +127,7 @@ def anonymise(
     data : Trajectories
     params : Parameters
     rng : numpy.random.Generator
-        `mk` draws which of two sites gets a group that fits both equally, `knn` the order of the sites.
+        `mk` draws which of two sites gets a group that fits both equally.
     algorithm : str
         A name from ``METHODS["sensitive-sites"].algorithms``.
     sites : Sites

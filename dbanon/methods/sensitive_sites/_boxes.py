@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
-from dbanon.trajectory import Int, _freeze
+from dbanon.base.trajectory import Int, freeze
 
 Int32 = NDArray[np.int32]
 
@@ -32,7 +32,7 @@ class Boxes:
     y1: Int32
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
     def __len__(self) -> int:
         return len(self.x0)
@@ -65,6 +65,7 @@ class Boxes:
     def windows(self, k: int) -> "Boxes":
         """Bound every k that follow one another, in linear time: n - k + 1 boxes."""
         whole = slice(0, len(self) - k + 1)
+        # The filters are centred; with this origin the i-th window is that of users i to i + k - 1.
         x0, y0 = (minimum_filter1d(side, k, origin=-(k // 2))[whole] for side in (self.x0, self.y0))
         x1, y1 = (maximum_filter1d(side, k, origin=-(k // 2))[whole] for side in (self.x1, self.y1))
         return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)

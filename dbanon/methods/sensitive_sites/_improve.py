@@ -14,8 +14,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

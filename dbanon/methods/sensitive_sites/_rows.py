@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks, by_hour
-from dbanon.errors import DataError, InfeasibleError, ParameterError, counted
+from dbanon.base.cloaks import Cloaks, by_hour
+from dbanon.base.errors import DataError, InfeasibleError, ParameterError, counted
+from dbanon.base.trajectory import Int, Sites, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.order import run_order
@@ -17,16 +18,10 @@ from dbanon.methods.sensitive_sites import (
     _bichromatic,
     _guards,
     _improve,
-    _local,
     _monochromatic,
-    _nearest_users,
     _snapshot,
 )
 from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
-from dbanon.trajectory import Int, Sites, Trajectories
-
-MOST_USERS_LOCAL, MOST_SITES_LOCAL = 100_000, 500
-"""The algorithm `local` is for comparison, and beyond these takes minutes (46,000 users and 553 sites: 43 s)."""
 
 _CLOAKED = '{"cloaked": true}'
 _LARGEST_COST = 2**62
@@ -40,15 +35,13 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
     align.demand_sane_times(data)
     data = _snapshot.around(data, params.at, params.max_gap_s)
     seen = _snapshot.look(data, sites, params.at, params.max_gap_s)
-    scene = _snapshot.arrange(data, sites, seen, rank, params.curve_order)
+    scene = _snapshot.arrange(data, sites, seen, rank)
     if scene.domain * len(scene.sites) > _LARGEST_COST:
         raise DataError(
             f"Users and sites must span fewer than 2^62 cells, times sites. They span {scene.domain:.3g}; keep wild "
             "positions out when loading, or load with a coarser grid_m."
         )
-    if algorithm == "local":
-        return _shared(data, scene, seen, params)
-    return _disjoint(data, scene, seen, params, ALGORITHMS[algorithm](scene, params, rng))
+    return _cloaks(data, scene, seen, ALGORITHMS[algorithm](scene, params, rng))
 
 
 def _demand_within(params: Parameters) -> None:
@@ -90,32 +83,32 @@ def prepare(params: Parameters, algorithm: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Mapping:
-    """The site of each user, -1 for those without.
+class Rows:
+    """What is published, row by row: whose, which cells (both ends inside), how many it hides, and whether."""
 
-    `plain` is what an improved mapping is measured against: guards may make the worse of the better.
-    """
+    user: Int
+    region: Int  # [r, 4]
+    crowd: Int
+    hidden: Any  # bool[r]
+    metrics: dict[str, Any]
 
-    site: Int32
-    plain: Int32 | None = None
 
-
-def _bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -> _Mapping:
-    _demand_users(scene, params.k, "bk")
+def _bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
+    demand_users(scene, params.k, "bk")
     users, sites, k = scene.users, scene.sites, params.k
     start = _bichromatic.best_starts(users, sites, k)
     plain = _owners(scene, start[:, None] + np.arange(k))
     if not params.improve:
-        return _Mapping(site=plain)
+        return disjoint(scene, params, plain)
     # The search only goes downhill, so it begins with the smaller of the two mappings.
     other = _monochromatic.windows(users, sites, k)
     if other is not None and _cost(scene, other, k) < _cost(scene, start, k):
         start = other
     members = _improve.improve(users, sites, start[:, None] + np.arange(k))
-    return _Mapping(site=_owners(scene, members), plain=plain)
+    return disjoint(scene, params, _owners(scene, members), plain)
 
 
-def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> _Mapping:
+def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> Rows:
     offset = _monochromatic.partition(scene.users, params.k)
     groups, m = len(offset) - 1, len(scene.sites)
     if groups < m:
@@ -123,29 +116,17 @@ def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) ->
             f"mk must make a group of k = {params.k} users or more for {counted(m, 'site')}. It made {groups} of "
             f"{counted(len(scene.users), 'user')}. Lower k, leave out sites, or use another algorithm."
         )
+    # Line 7 of Figure 6: where sites fit a group equally well, a random one gets it, hence the permutation.
     chosen = _monochromatic.assign(scene.users, scene.sites, offset, rng.permutation(m))
     site_of_group = np.full(groups, -1, np.int32)
     site_of_group[chosen] = np.arange(m, dtype=np.int32)
-    site = np.repeat(site_of_group, np.diff(offset))
-    return _Mapping(site=site)
+    return disjoint(scene, params, np.repeat(site_of_group, np.diff(offset)))
 
 
-def _knn(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> _Mapping:
-    _demand_users(scene, params.k, "knn")
-    order = rng.permutation(len(scene.sites))
-    site = np.empty(len(scene.users), np.int32)
-    site[scene.by_rank] = _nearest_users.take(scene.users.take(scene.by_rank), scene.sites, params.k, order)
-    return _Mapping(site=site)
+ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator], Rows]] = {"bk": _bk, "mk": _mk}
 
 
-ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator], _Mapping]] = {
-    "bk": _bk,
-    "mk": _mk,
-    "knn": _knn,
-}
-
-
-def _demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
+def demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
     m, n = len(scene.sites), len(scene.users)
     if n < k * m:
         away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
@@ -169,25 +150,33 @@ def _owners(scene: _snapshot.Scene, members: Int) -> Int32:
 # ---- from a mapping to rows ------------------------------------------------------------------------------------------
 
 
-def _disjoint(
-    data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, params: Parameters, mapping: _Mapping
-) -> Cloaks:
-    """Guard a mapping, and publish each user once: with the rectangle of its site, or as it is."""
-    chosen = _guarded(scene, mapping.site, params, data.grid_m)
-    plain = None if mapping.plain is None else _guarded(scene, mapping.plain, params, data.grid_m)
-    if plain is not None and plain.ggc_percent < chosen.ggc_percent:
-        chosen = plain
+def disjoint(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: Int32 | None = None) -> Rows:
+    """Guard a mapping, and publish each user once: with the rectangle of its site, or as it is.
+
+    Parameters
+    ----------
+    scene : Scene
+    params : Parameters
+    site : int32[n]
+        The site of each user, -1 for those without.
+    plain : int32[n], optional
+        What an improved mapping is measured against, because guards may make the worse of the better.
+    """
+    chosen = _guarded(scene, site, params)
+    before = None if plain is None else _guarded(scene, plain, params)
+    if before is not None and before.ggc_percent < chosen.ggc_percent:
+        chosen = before
     site, box, hidden = chosen.site, chosen.box, chosen.site >= 0
-    metrics = _metrics(scene, box, data.grid_m, hidden)
-    metrics["ggc_before_guards_percent"] = chosen.ggc_before_percent
-    metrics["added_by_guards"] = chosen.added
-    if plain is not None:
-        metrics["bk_ggc_percent"] = plain.ggc_percent
-    region, crowd = _columns(scene.users), np.ones(len(site), np.int64)
-    region[hidden] = _columns(box)[site[hidden]]
+    told = metrics(scene, box, hidden)
+    told["ggc_before_guards_percent"] = chosen.ggc_before_percent
+    told["added_by_guards"] = chosen.added
+    if before is not None:
+        told["bk_ggc_percent"] = before.ggc_percent
+    region, crowd = cells(scene.users), np.ones(len(site), np.int64)
+    # All of a site's users get the one rectangle of Definition 4, so a reader of the rows cannot distinguish them.
+    region[hidden] = cells(box)[site[hidden]]
     crowd[hidden] = _crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
-    rows = _Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden)
-    return _cloaks(data, scene, seen, rows, metrics)
+    return Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden, metrics=told)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -201,10 +190,10 @@ class _Guarded:
     added: int
 
 
-def _guarded(scene: _snapshot.Scene, site: Int32, params: Parameters, cell_m: float) -> _Guarded:
+def _guarded(scene: _snapshot.Scene, site: Int32, params: Parameters) -> _Guarded:
     users, sites = scene.users, scene.sites
     after = _guards.add(
-        users, sites, scene.site_rank, site, guard_m=params.guard_m, cell_m=cell_m, inside=params.guard_inside
+        users, sites, scene.site_rank, site, guard_m=params.guard_m, cell_m=scene.cell_m, inside=params.guard_inside
     )
     box = _guards.rectangles(users, sites, after)
     return _Guarded(
@@ -216,56 +205,9 @@ def _guarded(scene: _snapshot.Scene, site: Int32, params: Parameters, cell_m: fl
     )
 
 
-def _shared(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, params: Parameters) -> Cloaks:
-    """Publish what `local` finds, for comparison: who is hidden with several sites has a row for each."""
-    n, m = len(scene.users), len(scene.sites)
-    if n > MOST_USERS_LOCAL or m > MOST_SITES_LOCAL:
-        raise ParameterError(
-            f"local, which is for comparison, must have at most {MOST_USERS_LOCAL} users and at most "
-            f"{MOST_SITES_LOCAL} sites. Got {n} and {m}; use bk."
-        )
-    site, user = _local.cover(scene.users.take(scene.by_rank), scene.sites, params.k)
-    user = scene.by_rank[user]
-    covered = int((np.bincount(site, minlength=m) >= params.k).sum())
-    if covered < m:
-        raise InfeasibleError(
-            f"local must find k = {params.k} users for each of {counted(m, 'site')}. It did for {covered}, with "
-            f"{counted(n, 'user')}. Lower k, leave out sites, or load more users."
-        )
-    members = scene.users.take(user)
-    if params.local_format == "secure":
-        box = _guards.rectangles(members, scene.sites, site.astype(np.int32))
-        shown, crowd = _columns(box)[site], np.bincount(site, minlength=m)[site]
-    else:
-        box = members.joined(scene.sites.take(site))
-        shown, crowd = _columns(box), np.ones(len(user), np.int64)
-    exact = np.setdiff1d(np.arange(n), user)
-    hidden = np.arange(len(user) + len(exact)) < len(user)
-    rows = _Rows(
-        user=np.concatenate([user, exact]),
-        region=np.concatenate([shown, _columns(scene.users)[exact]]),
-        crowd=np.concatenate([crowd, np.ones(len(exact), np.int64)]),
-        hidden=hidden,
-    )
-    metrics = _metrics(scene, box, data.grid_m, np.isin(np.arange(n), user))
-    metrics["shared_users"] = int((np.bincount(user, minlength=n) > 1).sum())
-    return _cloaks(data, scene, seen, rows, metrics)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Rows:
-    """What is published, row by row: whose, which cells (both ends inside), how many it hides, and whether."""
-
-    user: Int
-    region: Int  # [r, 4]
-    crowd: Int
-    hidden: Any  # bool[r]
-
-
-def _cloaks(
-    data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, rows: _Rows, metrics: dict[str, Any]
-) -> Cloaks:
+def _cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, rows: Rows) -> Cloaks:
     trajectory = scene.trajectory[rows.user]
+    # Records by trajectory, not by curve or site: their numbers say nothing of who is hidden with which.
     order = np.argsort(trajectory, kind="stable")
     count = len(order)
     record = np.arange(1, count + 1)
@@ -290,7 +232,7 @@ def _cloaks(
                 {reason: np.array([number]) for reason, number in left_out.items()},
             ),
         },
-        metrics=metrics,
+        metrics=rows.metrics,
         extra=np.where(rows.hidden[order], 0, -1),
         extras=(_CLOAKED,),
     )
@@ -298,11 +240,12 @@ def _cloaks(
 
 def _crowds(box: Boxes, users: Int) -> Int:
     """Count the users hidden in rectangles exactly like each site's."""
-    same = np.unique(_columns(box), axis=0, return_inverse=True)[1].ravel()
+    same = np.unique(cells(box), axis=0, return_inverse=True)[1].ravel()
     return np.bincount(same, weights=users)[same].astype(np.int64)
 
 
-def _columns(boxes: Boxes) -> Int:
+def cells(boxes: Boxes) -> Int:
+    """Give the first and last cells of rectangles: int64[r, 4]."""
     return np.column_stack(boxes.columns).astype(np.int64)
 
 
@@ -311,8 +254,9 @@ def _ggc(box: Boxes, scene: _snapshot.Scene) -> float:
     return 100 * int(box.areas().sum()) / scene.domain
 
 
-def _metrics(scene: _snapshot.Scene, box: Boxes, grid_m: float, hidden: Any) -> dict[str, Any]:
-    area = box.areas() * grid_m**2
+def metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str, Any]:
+    """Measure the rectangles of sites; `hidden` says which users are in one."""
+    area = box.areas() * scene.cell_m**2
     return {
         "users": len(scene.users),
         "sites": len(scene.sites),
@@ -323,6 +267,6 @@ def _metrics(scene: _snapshot.Scene, box: Boxes, grid_m: float, hidden: Any) -> 
         "gc_median_m2": float(np.median(area)),
         "gc_mean_m2": float(area.mean()),
         "gc_largest_m2": float(area.max()),
-        "narrowest_side_m": int(np.minimum(box.x1 - box.x0, box.y1 - box.y0).min() + 1) * grid_m,
-        "domain_m2": scene.domain * grid_m**2,
+        "narrowest_side_m": int(np.minimum(box.x1 - box.x0, box.y1 - box.y0).min() + 1) * scene.cell_m,
+        "domain_m2": scene.domain * scene.cell_m**2,
     }

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError, ParameterError, counted
+from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.base.trajectory import Float, Int, Sites, Trajectories
 from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.kernels.considered import select_fixes
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from dbanon.trajectory import Float, Int, Sites, Trajectories
 
 LARGEST_SIDE = 2**30
 """Cells between any two users or sites, on either axis: differences then fit int32."""
@@ -54,6 +54,8 @@ class Scene:
         Place of each site in the order of the sites' ids.
     root : float64[2]
         The least cell of all.
+    cell_m : float
+        Side of a cell.
     domain : int
         Cells in the bounding box of users and sites.
     absent : int
@@ -66,6 +68,7 @@ class Scene:
     by_rank: Int
     site_rank: Int
     root: Float
+    cell_m: float
     domain: int
     absent: int
 
@@ -77,6 +80,7 @@ def around(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
     """
     if at is None:
         return data
+    # Older fixes of up to `max_gap_s` may give a position. Later ones in the hour only say that the user was seen.
     hour, slot = at // 3600 * 3600, np.floor(data.t / data.grid_s) * data.grid_s
     return select_fixes(data, (slot >= min(hour, at - max_gap_s)) & (slot < hour + 3600))
 
@@ -129,6 +133,7 @@ def _shaped(data: Trajectories, sites: Sites, trajectory: Int, x: Float, y: Floa
     """Bounds of users: of their shapes where they have one."""
     bounds = np.column_stack([x, y, x, y])
     ids = data.trajectory_id[trajectory]
+    # A trajectory without a shape lands on that of another, from which its id differs.
     at = np.minimum(np.searchsorted(sites.shape_trajectory, ids), max(0, len(sites.shape_trajectory) - 1))
     if len(sites.shape_trajectory):
         shaped = sites.shape_trajectory[at] == ids
@@ -136,8 +141,8 @@ def _shaped(data: Trajectories, sites: Sites, trajectory: Int, x: Float, y: Floa
     return bounds
 
 
-def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order: int | None) -> Scene:
-    """Snap users and sites to cells, and order both along the curve; ties by x, y, then users' ranks or sites' ids.
+def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int) -> Scene:
+    """Snap users and sites to cells, and order both along the curve; on one cell by users' ranks or sites' ids.
 
     Parameters
     ----------
@@ -146,7 +151,6 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
     seen : Seen
     rank : int64[s]
         Place of each subject in the order of the run: nothing else decides between users who stand on one cell.
-    curve_order : int, optional
 
     Returns
     -------
@@ -168,10 +172,12 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
             "ones out when loading trajectories and sites: drop outliers, or keep to a box."
         )
     order = hilbert.order_for(int(sides.max()))
+    # Relative to the least cell: int32 holds them, and a shift of all data by whole cells changes nothing.
     user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (of_users, of_sites))
     user_rank = rank[data.subject[seen.trajectory]]
-    by_curve = _along(user_cells, user_rank, order, curve_order)
-    site_by_curve = _along(site_cells, sites.site_id, order, curve_order)
+    # Figures 6 and 11 take users and sites in the order of the Hilbert curve.
+    by_curve = _along(user_cells, user_rank, order)
+    site_by_curve = _along(site_cells, sites.site_id, order)
     return Scene(
         users=Boxes.of(user_cells[by_curve]),
         sites=Boxes.of(site_cells[site_by_curve]),
@@ -179,14 +185,13 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
         by_rank=np.argsort(user_rank[by_curve]),
         site_rank=site_by_curve,
         root=root,
+        cell_m=data.grid_m,
         domain=int(sides[0]) * int(sides[1]),
         absent=seen.absent,
     )
 
 
-def _along(cells: Int, last: Int, order: int, wanted: int | None) -> NDArray[np.intp]:
-    """Order rectangles by their middles on a curve, by default one that separates all cells; ties by x, y, `last`."""
+def _along(cells: Int, last: Int, order: int) -> NDArray[np.intp]:
+    """Order rectangles by their middles on the least curve that separates all cells; on one cell by `last`."""
     x, y = (cells[:, 0] + cells[:, 2]) // 2, (cells[:, 1] + cells[:, 3]) // 2
-    coarser = 0 if wanted is None else max(0, order - wanted)
-    curve = hilbert.index(x >> coarser, y >> coarser, order if wanted is None else wanted)
-    return np.lexsort((last, y, x, curve))
+    return np.lexsort((last, hilbert.index(x, y, order)))

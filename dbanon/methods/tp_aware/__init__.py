@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import (
     HERE,
     Algorithm,
@@ -26,7 +27,6 @@ from dbanon.methods import (
     step_s,
     until,
 )
-from dbanon.trajectory import Requests, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,6 @@ class Parameters:
         True,
         "Whether to regroup for smaller bounding rectangles, by means that are not in the paper; for mbr cloaks.",
         type="switch",
-        algorithms=("traj-anon",),
     )
     since: int | None = since()
     until: int | None = until()
@@ -98,10 +97,6 @@ METHOD = Method(
     attack="dbanon.attacks.tp_aware",
     algorithms=(
         Algorithm(name="traj-anon", summary="least total cloak area over the binary tree of uniform semi-quadrants"),
-        Algorithm(name="bulk-dp", summary="groups of the least cloak area at the window's first instant"),
-        Algorithm(name="fast-tga", summary="a subject and the k - 1 nearest to it, by logarithms of areas; slow"),
-        Algorithm(name="slow-tga", summary="a subject and k - 1 more, one by one, by logarithms of areas; slow"),
-        Algorithm(name="hilbert", summary="each with its k - 1 nearest along a curve, overlapping groups merged; slow"),
     ),
     columns=(
         Column(

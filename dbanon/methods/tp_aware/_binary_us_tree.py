@@ -190,18 +190,6 @@ def quadrants(x: Any, y: Any, depth: Any, height: int) -> Any:
     return box
 
 
-def smallest_quadrants(tight: Any) -> Any:
-    """Find the smallest (semi-)quadrants that hold rectangles: half-open int64[..., 4] in cells, of each its own."""
-    low, last = tight[..., :2].astype(np.int64), tight[..., 2:].astype(np.int64) - 1
-    bits = np.frexp((low ^ last).astype(np.float64))[1].astype(np.int64)  # the low bits in which corners differ
-    high = bits.max(axis=-1)
-    # x is halved first: a semi-quadrant is half as wide as it is high.
-    wide = np.where(bits[..., 0] < high, high - 1, high)
-    bits = np.stack([wide, high], axis=-1)
-    corner = low >> bits << bits
-    return np.concatenate([corner, corner + (np.int64(1) << bits)], axis=-1)
-
-
 def best_configuration(node: Any, area: Any, k: int) -> Any:
     """Find the cheapest complete k-summing configuration.
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kernels import cores
-from dbanon.trajectory import Int
 
 FEW = 8
 """Instants, evenly spread, by which subjects are compared first: areas are sums, and those of some instants a bound."""
 
-_LEAST = 1 << 16  # subjects to halve that are worth threads
+_MIN_SUBJECTS_FOR_THREADS = 1 << 16
 _COPIED = 1 << 14  # subjects at once
 _SOME = 2000  # of a block, about: by them is found what it differs most in
 
@@ -67,7 +67,9 @@ def cut(x: Any, y: Any, least: int) -> tuple[NDArray[np.int32], Int]:
     columns = near(x, y, blocks[0])
     # Kept true: the blocks are disjoint, in order, and hold everybody; each round halves those that are too large.
     while max(map(len, blocks)) >= 2 * least:
-        halves = cores.together([partial(_halves, columns, block, least) for block in blocks], len(x), _LEAST)
+        halves = cores.together(
+            [partial(_halves, columns, block, least) for block in blocks], len(x), _MIN_SUBJECTS_FOR_THREADS
+        )
         blocks = [half for pair in halves for half in pair]
     return np.concatenate(blocks), np.concatenate([[0], np.cumsum([len(block) for block in blocks])])
 

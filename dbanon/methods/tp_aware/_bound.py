@@ -14,8 +14,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.tp_aware import _blocks
-from dbanon.trajectory import Float, Int
 
 SAMPLE = 100
 """Subjects, each in one window, that are looked at in a run."""
@@ -36,6 +36,7 @@ def sampled(present: Int) -> list[Int]:
 
 def estimated(areas: Float, of: int) -> tuple[float, float]:
     """Give the sum over `of` subjects, estimated from those of a sample, and its standard error."""
+    # The last factor is there because subjects are drawn without replacement.
     error = float(areas.std(ddof=1)) * of / len(areas) ** 0.5 * (1 - len(areas) / of) ** 0.5
     return float(areas.mean()) * of, error
 
@@ -71,6 +72,7 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
     # Kept true: `lowest` are the smallest areas of each subject with those of the blocks visited so far.
     for nearest in (True, False):
         for b, block in enumerate(blocks):
+            # A block whose bound is not below the (k - 1)-th smallest area of a subject cannot change it.
             asked = first == b if nearest else (first != b) & (bound[:, b] < lowest[:, -1])
             if asked.any():
                 _least(x, y, block, _blocks.near(x, y, block), turn, np.flatnonzero(asked), who, area, lowest)
@@ -80,6 +82,7 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
 def _bounds(near: NDArray[np.int32], mine: NDArray[np.int32]) -> Float:
     """Give the least area of each subject with anybody of a block, at the few instants: float64[m]."""
     low, high = near.min(axis=1), near.max(axis=1)
+    # The rectangle of a subject and any member of a block reaches from the subject to the block's box.
     sides = np.maximum(np.maximum(low[:, None] - mine, mine - high[:, None]), 0) + 1.0
     few = len(sides) // 2
     return np.asarray((sides[:few] * sides[few:]).sum(axis=0))

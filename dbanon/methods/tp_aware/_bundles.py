@@ -1,7 +1,6 @@
 """From trajectories to bundles: who is in each window, and the cloaks of its groups."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,19 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.cloaks import Cloaks, by_hour
-from dbanon.errors import DataError, InfeasibleError, counted
+from dbanon.base.cloaks import Cloaks, by_hour
+from dbanon.base.errors import DataError, InfeasibleError, counted
+from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.methods import HERE, Tasks
 from dbanon.methods.kernels import align, cores
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import instants
-from dbanon.methods.tp_aware import Parameters, _baselines, _binary_us_tree, _blocks, _bound, _improve
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _improve
 
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
 
-_LEAST = 1 << 14  # positions in a window that are worth threads
+_MIN_POSITIONS_FOR_THREADS = 1 << 14
 
 
 def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
@@ -39,9 +38,12 @@ def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks
         raise InfeasibleError(
             f"At least one window must hold k = {params.k} subjects at all its instants. {found if most else none}"
         )
+    # Fewer than k present: k-summing (Definition 5) passes all of them up, and the root may pass up none
+    # (Definition 3).
     published = [s for s in surveys if s.present >= params.k]
     root = _root(published)
     plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root)
+    # Drawn over all windows before they are shared out, so the bound does not depend on who computes which.
     sampled = _bound.sampled(np.array([s.present for s in published]))
     cells = (plan.cells(s, few) for s, few in zip(published, sampled, strict=True))
     groups = tasks.map(_group, ((algorithm, params, window) for window in cells))
@@ -95,7 +97,7 @@ class _Window:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Bundles:
+class Bundles:
     """What an algorithm returns: groups of rows of the window, and the tree's cloaks for them.
 
     `quadrants` are half-open cells ``[r, l, 4]``, `quadrant_cost` their total area over the members.
@@ -154,29 +156,22 @@ class _Groups:
     least: Float  # of the cloaks of the subjects sampled here
 
 
-def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
+def _traj_anon(x: Any, y: Any, levels: int, k: int) -> Bundles:
+    # Section 4.2: the tree, its cheapest k-summing configuration, and one of the policies of that. By Lemma 1 all of
+    # these cost the same.
     order, node = _binary_us_tree.build(x, y, levels, k)
     area = _binary_us_tree.areas(node[:, 2], x.shape[1], levels)
     passed, kept, cost = _binary_us_tree.best_configuration(node, area, k)
     members, offset, depth = _binary_us_tree.assign(x, y, order, node, passed, kept)
+    # A node is one sequence of quadrants, so any member of a bundle gives it.
     first = members[offset[:-1]]
     box = _binary_us_tree.quadrants(x[first], y[first], depth, levels)
-    return _Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
+    return Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
 
 
-def _baseline(group: Callable[[Any, Any, int, int], Any], x: Any, y: Any, levels: int, k: int) -> _Bundles:
-    members, offset = group(x, y, levels, k)
-    box = _binary_us_tree.smallest_quadrants(_binary_us_tree.boxes(x, y, members, offset))
-    cost = (_cells_in(box).sum(axis=1) * np.diff(offset)).sum()
-    return _Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
+_Algorithm = Callable[[Any, Any, int, int], Bundles]
 
-
-_Algorithm = Callable[[Any, Any, int, int], _Bundles]
-
-ALGORITHMS: dict[str, _Algorithm] = {
-    "traj-anon": _traj_anon,
-    **{name: functools.partial(_baseline, group) for name, group in _baselines.GROUPS.items()},
-}
+ALGORITHMS: dict[str, _Algorithm] = {"traj-anon": _traj_anon}
 
 
 def _cell_m(params: Parameters, grid_m: float) -> float:
@@ -238,6 +233,8 @@ def _group(algorithm: str, params: Parameters, cells: _Cells) -> _Groups:
     """Bundle one window whose present subjects are k or more: a task, which needs nothing else of the data."""
     improve = params.improve and params.cloak == "mbr" and algorithm == "traj-anon"
     found, ways, least = _bundle(ALGORITHMS[algorithm], cells, params.k, improve)
+    # Both ways follow from trajectories and parameters alone, so choosing the cheaper says nothing of requests
+    # (Example 11). The policy's own way comes first and stays where both cost the same.
     rank, members, offset, tight, cost = min(ways, key=lambda way: way.cost)
     return _Groups(
         members=members,
@@ -273,7 +270,7 @@ def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32], 
     )
 
 
-def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tuple[_Bundles, list[_Grouped], Float]:
+def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tuple[Bundles, list[_Grouped], Float]:
     """Find the algorithm's bundles, the groups to choose from, its own first, and the least areas of a sample.
 
     All of it at once, on all threads: the algorithm and the bound are a call each, the improvement is one a block.
@@ -286,8 +283,9 @@ def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tupl
         lambda: _bound.least_areas(x, y, order, ends, k, sampled),
     ]
     if improve:
+        # Each block writes to its own part of `better`, so the calls may run at once.
         calls += _improve.grouping(x, y, order, ends, k, better)
-    found, least, *_ = cores.together(calls, x.size, _LEAST)
+    found, least, *_ = cores.together(calls, x.size, _MIN_POSITIONS_FOR_THREADS)
     ways = [_grouped(x, y, found.members, found.offset)]
     if improve:
         ways.append(_grouped(x, y, better, _improve.begins(ends, k)))
@@ -297,11 +295,11 @@ def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tupl
 def _grouped(x: Any, y: Any, members: NDArray[np.int32], offset: Int) -> _Grouped:
     rank, members, offset = _by_first_member(members, offset)
     tight = _binary_us_tree.boxes(x, y, members, offset)
-    cost = float((_cells_in(tight).sum(axis=1) * np.diff(offset)).sum())
+    cost = float((cells_in(tight).sum(axis=1) * np.diff(offset)).sum())
     return _Grouped(rank, members, offset, tight, cost)
 
 
-def _cells_in(box: NDArray[np.int32]) -> Float:
+def cells_in(box: NDArray[np.int32]) -> Float:
     sides = box[..., 2:].astype(np.float64) - box[..., :2]
     return sides[..., 0] * sides[..., 1]
 
@@ -310,6 +308,8 @@ def _by_first_member(members: NDArray[np.int32], offset: Int) -> tuple[Int, NDAr
     """Sort bundles by their least member and members within them; the bundles' old places come first."""
     size = np.diff(offset)
     least = np.minimum.reduceat(members, offset[:-1])
+    # Bundles are disjoint: least members differ, and there is one order. Records follow it, so they do not show the
+    # tree's.
     rank = np.argsort(least)
     place = np.empty_like(rank)
     place[rank] = np.arange(len(rank))

@@ -20,8 +20,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.tp_aware import _blocks
-from dbanon.trajectory import Int
 
 _LANES = 16  # instants are padded to a multiple of it, so that the processor does several at once
 _MARGIN = 4  # whoever has a bound up to the best area and this part of it is listed
@@ -54,6 +54,7 @@ def grouping(
     turn = _blocks.spread(x.shape[1])
     width = -(-len(turn) // _LANES) * _LANES
     reach = max(int(x.max()), int(y.max())).bit_length()
+    # An area is at most 2^(2 reach) cells, so the sum of `width` of them, shifted by 2 `shift` bits, stays below 2^62.
     shift = max(0, -((_MOST_BITS - width.bit_length() - 2 * reach) // 2))
 
     def group(lo: int, hi: int) -> None:
@@ -107,6 +108,7 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, bound: Any, numbers: A
             near[j, s] = place[s, 0, j]
             near[few + j, s] = place[s, 1, j]
     done = first = 0
+    # Each turn takes k, so k or more are left for the last group: it has k to 2 k - 1.
     while left >= 2 * k:
         while slot[outermost[first]] < 0:
             first += 1
@@ -180,6 +182,7 @@ def _begin(place: Any, seed: Any, near: Any, left: Any, bound: Any, box: Any) ->
         box[0, j] = box[1, j] = place[seed, 0, j]
         box[2, j] = box[3, j] = place[seed, 1, j]
     for s in range(left):
+        # Padded instants count a cell as well: the same for every subject, so they decide nothing.
         bound[s] = width - few
     for j in range(few):
         along, across, x0, y0 = near[j], near[few + j], place[seed, 0, j], place[seed, 1, j]

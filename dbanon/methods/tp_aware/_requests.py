@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dbanon.cloaks import Cloaks
-from dbanon.methods._parsing import LATEST_S
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Int, Requests, Trajectories
 from dbanon.methods.kernels.instants import in_own_time
+from dbanon.methods.parsing import LATEST_S
 from dbanon.methods.tp_aware import Parameters
-from dbanon.trajectory import Int, Requests, Trajectories
 
 Bool = NDArray[np.bool_]
 
@@ -22,11 +22,15 @@ _LISTED = 1 << 16  # rows whose sets are Python's lists, or texts, at once
 
 def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Requests) -> Cloaks:
     """Join requests to finished cloaks; see `dbanon.methods.tp_aware.attach`."""
+    # Bundles are final: requests fill their rows and never change who is in them, or groups would betray senders
+    # (Example 11).
     requests = _considered(requests, data, params)
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
     time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
     record, unsent = _placed(cloaks, data, params.step_s, requests.subject, time)
     if params.min_contents > 1:
+        # A bundle keeps all its requests or none, by a count over all its members, so nothing depends on who of them
+        # sent which.
         few = (record > 0) & ~_enough(record, requests.content, params.min_contents)
         unsent["bundle_below_min_contents"] = int(few.sum())
         record[few] = 0
@@ -129,6 +133,7 @@ def _stretches(sets: Iterable[tuple[int, list[int]]], least: int) -> list[tuple[
     held: set[int] = set()
     begin = end = -1
     for end, contents in sets:
+        # Kept true: `held` are the contents since `begin`, and empty where no stretch is open.
         begin = begin if held else end
         held.update(contents)
         if len(held) >= least:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon._progress import Progress, silent
+from dbanon.base.progress import Progress, silent
+from dbanon.base.trajectory import Int, freeze
 from dbanon.methods.kte import Parameters, _k_merge
 from dbanon.methods.kte._hide import _clusters, _epochs
 from dbanon.methods.kte._hide._draw import Drawing, Rules
@@ -23,7 +24,6 @@ from dbanon.methods.kte._hide._epochs import Bool, Runs
 from dbanon.methods.kte._hide._improve import improve, inputs, ragged
 from dbanon.methods.kte._hide._windows import REASONS, Presence, close
 from dbanon.methods.kte._samples import Merged, Samples
-from dbanon.trajectory import Int, _freeze
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,7 +68,7 @@ class Hidden:
     merged: Merged
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,13 +104,14 @@ def hide(
     In each epoch the costs of all pairs of up to 1,000 people, or of near ones; then in each window those of all pairs
     within parts of at most 300. Memory for one index a subject and epoch or window, and the costs within parts.
     """
+    # Algorithm 2, lines 1-5: epochs, what each person has in them, and clusters by the costs of pairs.
     runs = _epochs.cut(samples, params.leak_s, params.tau_s)
     places = np.argsort(np.argsort(rank[samples.subject], kind="stable"), kind="stable")
-    label = _clusters.cluster(runs, params.clusters, places, rng, progress=progress)
+    label = _clusters.cluster(runs, places, rng, progress=progress)
+    # What line 8 splits by: the cluster of each subject in each epoch, -1 where it has no samples.
     history = np.full(runs.at.shape, -1, np.int64)
     history[runs.subject, runs.epoch] = label
-    full = params.consistency == "full"
-    rules = Rules(k=params.k, apart=params.reuse == "apart", full=full, join=False, rank=places)
+    rules = Rules(k=params.k, apart=params.reuse == "apart", join=False, rank=places)
     found = find(runs, history, rules, better=params.improve, progress=progress)
     return _hidden(runs, found, params)
 
@@ -127,21 +128,18 @@ def find(runs: Runs, history: Int, rules: Rules, *, better: bool, progress: Prog
     anyone = np.where(history < 0, history, 0)
     across = _close(runs, anyone, replace(rules, join=True), progress)
     if across.presence.suppressed() <= plain.presence.suppressed():
-        _improved(runs, across, rules, progress)
+        improve(runs, across.presence, across.others, rules, progress)
         if _mean_cost(runs, across) <= _mean_cost(runs, plain):
             return across
-    _improved(runs, plain, rules, progress)
+    improve(runs, plain.presence, plain.others, rules, progress)
     return plain
-
-
-def _improved(runs: Runs, found: _Found, rules: Rules, progress: Progress) -> None:
-    if not rules.full:  # what one of a group merges, all do: there is nothing to exchange
-        improve(runs, found.presence, found.others, rules, progress)
 
 
 def _close(runs: Runs, history: Int, rules: Rules, progress: Progress) -> _Found:
     """Draw until each subject has a hiding set; those left without are suppressed, and all windows are drawn again."""
     presence, costs = Presence(runs), dict[bytes, NDArray[np.float32]]()
+    # Lines 6-16, until no subject fails. The paper forms windows once; but a subject left out (line 16) may be the one
+    # that others need. Presence only shrinks, so this ends.
     while True:
         close(presence, runs.windows, rules.k, rules.rank)
         drawing = Drawing(runs, rules, costs)
@@ -157,6 +155,8 @@ def _inputs(runs: Runs, found: _Found) -> tuple[Int, Int, Int]:
     kept = np.flatnonzero(found.presence.kept[runs.subject, runs.epoch])
     order = kept[np.argsort(runs.epoch[kept], kind="stable")]
     bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
+    # Line 19: an epoch lies in as many windows as a window has epochs. With k - 1 others in each, and the owner, this
+    # makes the chi inputs of Section III-E.
     width = 1 + runs.window * found.others.shape[2]
     table = np.full((len(runs.subject), width), -1, np.int64)
     for epoch in range(runs.epochs):
@@ -175,6 +175,7 @@ def _mean_cost(runs: Runs, found: _Found) -> float:
 
 def _hidden(runs: Runs, found: _Found, params: Parameters) -> Hidden:
     kept, offset, run = _inputs(runs, found)
+    # Lines 17-20: a record for each person, merged epoch by epoch, so no row crosses the border of an epoch.
     merged = _k_merge.merge(runs.samples, offset, runs.begin[run], runs.end[run])
     # Runs are in order of subject and time, so their rows are.
     last = np.searchsorted(runs.subject[kept], np.arange(runs.subjects + 1))

@@ -11,12 +11,12 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from scipy.spatial import cKDTree
 
-from dbanon._progress import Progress
+from dbanon.base.progress import Progress
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._epochs import Runs
-from dbanon.trajectory import Float, Int
 
-PEOPLE = 50  # of a cluster, on average, where their number is not given
+PEOPLE = 50  # of a cluster, on average
 ALL_PAIRS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
 CANDIDATES = 60  # near ones of each, where they are more
 _DIMENSIONS = 16  # eigenvectors at most: more tell clusters apart no better, and take much longer
@@ -26,7 +26,6 @@ _FLOOR = 1e-6  # of affinities: costs of 14 times the median tell no more than t
 
 def cluster(
     runs: Runs,
-    clusters: int | None,
     rank: Int,
     rng: np.random.Generator,
     *,
@@ -37,8 +36,6 @@ def cluster(
     Parameters
     ----------
     runs : Runs
-    clusters : int, optional
-        How many in an epoch; by default one for `PEOPLE` people.
     rank : int64[s]
         By position in samples: the order in which people enter, so that nothing depends on their ids.
     rng : numpy.random.Generator
@@ -50,8 +47,9 @@ def cluster(
     bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
     for epoch in range(runs.epochs):
         nodes = order[bounds[epoch] : bounds[epoch + 1]]
-        wanted = clusters or max(1, round(len(nodes) / PEOPLE))
+        wanted = max(1, round(len(nodes) / PEOPLE))
         if wanted > 1 and len(nodes) > 2:
+            # Algorithm 2, lines 3-5; where people are many, only pairs of near ones get a cost.
             affinity = _affinity(*_candidates(runs, nodes), runs, nodes)
             label[nodes] = _spectral(affinity, min(wanted, len(nodes)), rng)
         progress("clusters", epoch + 1, runs.epochs)
@@ -83,6 +81,7 @@ def _spectral(affinity: Any, clusters: int, rng: np.random.Generator) -> Int:
     """Cluster each component of the graph, into parts of the clusters in proportion to its size."""
     n, (components, component) = affinity.shape[0], connected_components(affinity, directed=False)
     label, used = np.zeros(n, np.int64), 0
+    # Without an edge between them, components share no cluster: costs of pairs in different ones were not computed.
     for number in range(components):
         members = np.flatnonzero(component == number)
         wanted = max(1, round(clusters * len(members) / n))

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -45,9 +45,11 @@ def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple
         if (match < 0).any():
             break
         chosen[:, number] = match
+        # A parent serves an owner once: parents differ between the cycles of line 11.
         free[np.arange(n), match] = False
     else:
         return chosen, np.zeros(n, bool)
+    # A largest matching of the first cover's pairs leaves a subject out, and any choice needs such a cover.
     if number == 0 and (k == 2 or first is not later):
         return None, _left(match, n)
     return _together(first, later, chosen, k)
@@ -55,6 +57,7 @@ def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple
 
 def _together(first: Bool, later: Bool, chosen: NDArray[np.int32], k: int) -> tuple[NDArray[np.int32] | None, Bool]:
     """Choose covers at once, after the first where it has pairs of its own."""
+    # With pairs of its own, the first cover stays as drawn: covers that need another first one are not found.
     n, alone = len(first), int(first is not later)
     free = later.copy()
     if alone:
@@ -97,6 +100,8 @@ def _cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
     # Hopcroft, Karp one path at a time: a free other is reached by taking others from those who have them.
     before, queue = np.empty(n, np.int64), np.empty(n, np.int64)
     for start in range(n):
+        # Kept true: `match` and `owner` are inverse, and who has an other keeps one. A start without a path never gets
+        # one, since later paths cannot reach those it reaches.
         if match[start] >= 0:
             continue
         before[:] = -1
@@ -128,6 +133,8 @@ def _regular(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one recurrence
     out, into = np.zeros(n, np.int64), np.zeros(n, np.int64)
     by_owner, by_other, queue = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for start in range(n):
+        # Kept true: all are at most `degree` times on either side. A search without a free place shows that no choice
+        # gives this owner more while earlier ones keep as many.
         while out[start] < degree:
             by_owner[:], by_other[:] = -1, -1
             queue[0], head, tail, end = start, 0, 1, -1
@@ -159,27 +166,3 @@ def _regular(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one recurrence
                 end = by_owner[at]
                 graph[at, end] = False
     return graph, (out < degree) | (into < degree)
-
-
-def groups(cost: NDArray[np.float32], allowed: Bool, k: int) -> list[list[int]]:
-    """Part a set into groups of k to 2 k - 1, each pair allowed both ways; who fits into none is in none."""
-    mutual = allowed & allowed.T
-    n = len(cost)
-    free, found = np.ones(n, bool), []
-    for start in range(n):
-        if not free[start]:
-            continue
-        group, fits, total = [start], mutual[start] & free, cost[start].copy()
-        while len(group) < k and fits.any():
-            at = int(np.argmin(np.where(fits, total, np.inf)))
-            group.append(at)
-            fits &= mutual[at]
-            total += cost[at]
-        if len(group) == k:
-            found.append(group)
-            free[group] = False
-    for at in np.flatnonzero(free).tolist():
-        fitting = [group for group in found if len(group) < 2 * k - 1 and mutual[at, group].all()]
-        if fitting:
-            min(fitting, key=lambda group: float(cost[at, group].sum())).append(at)
-    return found

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon._progress import Progress
+from dbanon.base.progress import Progress
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide import _cycles
 from dbanon.methods.kte._hide._epochs import Bool, Runs
 from dbanon.methods.kte._hide._windows import Presence, parts
-from dbanon.trajectory import Float, Int
 
 PART = 300  # people of a part at most: the costs of all its pairs are computed
 
@@ -32,8 +32,6 @@ class Rules:
     apart : bool
         Whether another may return a whole epoch after the window in which it was one. The first of a set never does,
         nor was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.
-    full : bool
-        Whether people are hidden in groups; another never returns then.
     join : bool
         Whether people left over join other parts.
     rank : int64[s]
@@ -41,14 +39,8 @@ class Rules:
 
     k: int
     apart: bool
-    full: bool
     join: bool
     rank: Int
-
-    @property
-    def most(self) -> int:
-        """Others of a hiding set at most."""
-        return 2 * self.k - 2 if self.full else self.k - 1
 
 
 class Drawing:
@@ -62,7 +54,7 @@ class Drawing:
 
     def __init__(self, runs: Runs, rules: Rules, costs: dict[bytes, NDArray[np.float32]]) -> None:
         self.runs, self.rules = runs, rules
-        self.others = np.full((runs.subjects, runs.windows, rules.most), -1, np.int32)
+        self.others = np.full((runs.subjects, runs.windows, rules.k - 1), -1, np.int32)
         self._place = np.full(runs.subjects, -1, np.int32)
         self._costs = costs
 
@@ -80,6 +72,7 @@ class Drawing:
     def _draw_alike(self, presence: Presence, alike: Int, window: int, history: Int) -> Int:
         k, epochs = self.rules.k, window + np.flatnonzero(presence.kept[alike[0], window : window + self.runs.window])
         alike = alike[np.argsort(self.rules.rank[alike])]
+        # Algorithm 2, line 8: parts have the same sequence of clusters over the window.
         labels = history[alike][:, epochs]
         _, part_of = np.unique(labels, axis=0, return_inverse=True)
         part_of = part_of.ravel()
@@ -91,6 +84,8 @@ class Drawing:
                 pool.append(left)
                 drawn.append(np.setdiff1d(some, left))
         left = np.concatenate(pool)
+        # The paper leaves small parts out (line 16); clusters only make merges cheap, so their people try all others
+        # first.
         if len(left) >= k:
             some_parts = self._parts(left[np.argsort(self.rules.rank[left])], epochs)
             again = [self._set(some, epochs, window) for some in some_parts]
@@ -109,6 +104,7 @@ class Drawing:
             some = some[np.argsort(self.rules.rank[some])]
             self.others[some, window] = -1
             out = self._set(some, epochs, window)
+            # Taken only if all of the part stay hidden and some of those left become so: those left only get fewer.
             if len(np.setdiff1d(out, left)) or len(out) >= len(left):
                 self.others[some, window] = -1
                 self.others[drawn[number], window] = before
@@ -133,8 +129,8 @@ class Drawing:
         while len(members) >= self.rules.k:
             cost = self._cost(members, epochs)
             first, later = self._allowed(members, window)
-            if self.rules.full:
-                return self._groups(members, cost, first, window)
+            # Lines 10-14. Where line 16 would leave all of the part out, only some of those blocked go, and the rest
+            # try again.
             chosen, blocked = _cycles.covers(cost, first, later, self.rules.k)
             if chosen is not None:
                 self.others[members, window] = members[chosen]
@@ -145,15 +141,6 @@ class Drawing:
             worst = worst[np.argsort(degree[worst], kind="stable")][: -(-len(worst) // 4)]
             members = np.delete(members, worst)
         return begun
-
-    def _groups(self, members: Int, cost: NDArray[np.float32], allowed: Bool, window: int) -> Int:
-        grouped = np.zeros(len(members), bool)
-        for group in _cycles.groups(cost, allowed, self.rules.k):
-            for at in group:
-                rest = [other for other in group if other != at]
-                self.others[members[at], window, : len(rest)] = members[rest]
-            grouped[group] = True
-        return members[~grouped]
 
     def _cost(self, members: Int, epochs: Int) -> NDArray[np.float32]:
         """Cost of merging each pair in all epochs of the window: float32[n, n]."""
@@ -174,9 +161,10 @@ class Drawing:
         n = len(members)
         self._place[members] = np.arange(n)
         first = ~np.eye(n, dtype=bool)
+        # The reuse constraint (Section III-E, remark 2): an other hides an owner in one window only.
         _forbid(first, self.others[members].reshape(n, -1), self._place)
         later = first
-        if self.rules.apart and not self.rules.full and self.rules.k > 2:
+        if self.rules.apart and self.rules.k > 2:
             later = ~np.eye(n, dtype=bool)
             near = slice(max(0, window - self.runs.window), window + self.runs.window + 1)
             _forbid(later, self.others[members][:, near].reshape(n, -1), self._place)

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int, freeze
 from dbanon.methods.kte._samples import Samples
-from dbanon.trajectory import Float, Int, _freeze
 
 Bool = NDArray[np.bool_]
 
@@ -49,7 +49,7 @@ class Runs:
     started: Int
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
     @property
     def subjects(self) -> int:
@@ -96,6 +96,7 @@ def cut(samples: Samples, leak_s: int, tau_s: int) -> Runs:
     per = leak_s // samples.grid_s
     subject = np.repeat(np.arange(len(samples.subject)), np.diff(samples.offset))
     epoch = samples.slot // per
+    # Samples are in order of subject and slot, so those of one run are neighbours (Algorithm 2, line 2).
     new = np.ones(len(epoch), bool)
     new[1:] = (subject[1:] != subject[:-1]) | (epoch[1:] != epoch[:-1])
     begin = np.flatnonzero(new)

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 
-from dbanon._progress import Progress
+from dbanon.base.progress import Progress
+from dbanon.base.trajectory import Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._draw import Rules
 from dbanon.methods.kte._hide._epochs import Runs
 from dbanon.methods.kte._hide._windows import Presence, parts
-from dbanon.trajectory import Int
 
 SWEEPS = 2
 NEAREST = 12  # others that an owner may take over, beside its own
@@ -70,6 +70,7 @@ def _window(
         matrix = np.full((len(choice.owner), len(choice.other)), np.inf)
         matrix[choice.by, choice.which] = costs
         _, match = linear_sum_assignment(matrix)
+        # What each owner has stands on the diagonal, so an assignment exists and the least costs no more.
         before, after = np.trace(matrix), matrix[np.arange(len(match)), match].sum()
         if after < before:
             others[choice.owner, window, cover] = choice.other[match]
@@ -128,6 +129,7 @@ def inputs(
     runs: Runs, others: NDArray[np.int32], owner: Int, epoch: int, without: tuple[int, int] | None = None
 ) -> Int:
     """Give the runs merged in the records of owners in an epoch, -1 for none: int64[n, 1 + windows * others]."""
+    # Algorithm 2, line 19: the hiding sets of all windows that hold the epoch.
     windows = np.arange(epoch - runs.window + 1, epoch + 1)
     there = (windows >= 0) & (windows < runs.windows)
     some = np.full((len(owner), runs.window, others.shape[2]), -1, np.int64)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kte._hide._epochs import Runs
-from dbanon.trajectory import Int
 
 REASONS = "few_alike", "silence"
 KEPT = -1
@@ -76,6 +76,7 @@ def close(presence: Presence, windows: int, k: int, rank: Int) -> None:
     changed = True
     while changed:
         # Every failure of a pass is collected before anything is suppressed.
+        # Fewer than k with the same epochs: by whatever choice of others, a record would say nothing where they are.
         few = [(w, some) for w in range(windows) for some in presence.alike(w) if len(some) < k]
         for window, some in few:
             presence.suppress(some, window, 0)
@@ -90,6 +91,8 @@ def _silence(presence: Presence, window: int, k: int, rank: Int) -> bool:
     active = np.flatnonzero(number)
     if not 0 < silent < k or not len(active):
         return False
+    # A person left out here becomes silent here. One without samples elsewhere has no record, so the next pass takes
+    # another.
     cheap = np.lexsort((rank[active], number[active]))[: k - silent]
     presence.suppress(active[cheap], window, 1)
     return True

@@ -1,0 +1,68 @@
+"""The algorithms that the paper compares BK and MK with: `knn`, and `local` in both of its formats.
+
+Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
+SSDBM 2008, sections 2.3 and 5. `knn` gives each site in turn the k nearest users that are left. `local` grows boxes
+around users, and sites share users, so it gives no guarantee: `local` publishes one rectangle a site, `local-2-by-2`
+one for each user and site. Guards go with `knn` as with BK; `local` has none.
+"""
+
+import numpy as np
+
+from benchmarks.papers.sensitive_sites import local, nearest_users
+from dbanon.base.errors import InfeasibleError, counted
+from dbanon.base.trajectory import Int
+from dbanon.methods.sensitive_sites import Parameters, _guards, _rows
+from dbanon.methods.sensitive_sites._boxes import Boxes
+from dbanon.methods.sensitive_sites._rows import Rows
+from dbanon.methods.sensitive_sites._snapshot import Scene
+
+
+def _knn(scene: Scene, params: Parameters, rng: np.random.Generator) -> Rows:
+    _rows.demand_users(scene, params.k, "knn")
+    order = rng.permutation(len(scene.sites))
+    site = np.empty(len(scene.users), np.int32)
+    site[scene.by_rank] = nearest_users.take(scene.users.take(scene.by_rank), scene.sites, params.k, order)
+    return _rows.disjoint(scene, params, site)
+
+
+def _local(scene: Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
+    site, user = _covered(scene, params.k)
+    box = _guards.rectangles(scene.users.take(user), scene.sites, site.astype(np.int32))
+    return _shared(scene, user, box, _rows.cells(box)[site], np.bincount(site, minlength=len(box))[site])
+
+
+def _local_2_by_2(scene: Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
+    site, user = _covered(scene, params.k)
+    box = scene.users.take(user).joined(scene.sites.take(site))
+    return _shared(scene, user, box, _rows.cells(box), np.ones(len(user), np.int64))
+
+
+def _covered(scene: Scene, k: int) -> tuple[Int, Int]:
+    """Find the pairs of sites and users, k of each site."""
+    n, m = len(scene.users), len(scene.sites)
+    site, user = local.cover(scene.users.take(scene.by_rank), scene.sites, k)
+    covered = int((np.bincount(site, minlength=m) >= k).sum())
+    if covered < m:
+        raise InfeasibleError(
+            f"local must find k = {k} users for each of {counted(m, 'site')}. It did for {covered}, with "
+            f"{counted(n, 'user')}. Lower k, leave out sites, or load more users."
+        )
+    return site, scene.by_rank[user]
+
+
+def _shared(scene: Scene, user: Int, box: Boxes, shown: Int, crowd: Int) -> Rows:
+    """Write a row for each pair of a site and a user, and one for each user without a site."""
+    n = len(scene.users)
+    exact = np.setdiff1d(np.arange(n), user)
+    metrics = _rows.metrics(scene, box, np.isin(np.arange(n), user))
+    metrics["shared_users"] = int((np.bincount(user, minlength=n) > 1).sum())
+    return Rows(
+        user=np.concatenate([user, exact]),
+        region=np.concatenate([shown, _rows.cells(scene.users)[exact]]),
+        crowd=np.concatenate([crowd, np.ones(len(exact), np.int64)]),
+        hidden=np.arange(len(user) + len(exact)) < len(user),
+        metrics=metrics,
+    )
+
+
+_rows.ALGORITHMS.update({"knn": _knn, "local": _local, "local-2-by-2": _local_2_by_2})

@@ -1,0 +1,83 @@
+"""What the attack on semantic demands of a run, in words, and what it leaves open."""
+
+from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, columns, region
+
+CLAUSES = (
+    DECIDABLE,
+    Condition(
+        name="period",
+        must="The rows of a record must follow one another in whole slots, in the time of the run, none longer than it "
+        "allows",
+        broken_by="rows",
+        plain="Every row lasts whole slots of time, so no odd second distinguishes one person's row.",
+        test="singling out",
+    ),
+    region("a valid MultiPolygon of whole cells that hang together, no larger than the run allows"),
+    columns("`categories` the number of categories in the region"),
+    Condition(
+        name="members",
+        must="Every record must be one of as many alike as it has members, whole and in no other, with all their "
+        "trajectories, none of which is left out",
+        broken_by="records, memberships or members",
+        plain="Each member of a group has one record, the same in every row as those of the others.",
+        test="singling out",
+    ),
+    Condition(
+        name="crowd",
+        must="Every row must stand for one subject, and its crowd be the number of its record's distinct subjects",
+        broken_by="rows",
+        plain="Every row states truly how many people its group has.",
+        test="singling out",
+    ),
+    Condition(
+        name="size",
+        must="Every group must be of at least k = {k} distinct subjects",
+        broken_by="groups",
+        plain="Every group has at least k people.",
+        test="singling out",
+    ),
+    Condition(
+        name="covers",
+        must="Every row must hold its members' fixes of its period in its region",
+        broken_by="fixes",
+        plain="Each person of a group was in its regions when seen, so knowing all positions excludes none.",
+        test="singling out",
+    ),
+    Condition(
+        name="complete",
+        must="Every fix in a cell must be in a row unless the run's parameters leave it out",
+        broken_by="fixes",
+        plain="No position is missing except those that the release counts as left out.",
+        test="singling out",
+    ),
+    LEFT_OUT,
+    Condition(
+        name="truth",
+        must="Every row must hold a fix of each member of its record",
+        broken_by="rows and members",
+        plain="Each person for whom a row stands was in its region in its period: no row is made up.",
+        test="singling out",
+    ),
+    Condition(
+        name="diversity",
+        must="Every region must hold points of interest of as many categories as promised",
+        broken_by="rows",
+        plain="Every region has places of at least l kinds, so it does not reveal what people did there.",
+        test="inference",
+    ),
+    Condition(
+        name="closeness",
+        must="Every region's points of interest must be as close to the city's as promised",
+        broken_by="rows",
+        plain="The kinds of places in a region are mixed as in the city, so no kind stands out.",
+        test="inference",
+    ),
+)
+
+LEFT_OPEN = {
+    "singling out": "A reader who is in a group, or knows some of its people, is left with fewer than k.",
+    "linkability": "A record shows its regions one after the other, which may say more about its people than each "
+    "region does.",
+    "inference": "Places that were not loaded do not count; cells that a region does not need may be where people "
+    "were, and one of two sees where the other was.",
+}

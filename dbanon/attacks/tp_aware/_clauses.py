@@ -1,0 +1,106 @@
+"""What the attack on tp-aware demands of a run, in words, and what it leaves open."""
+
+from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, columns, region
+
+CLAUSES = (
+    DECIDABLE,
+    Condition(
+        name="period",
+        must="The rows of every record must follow one another without gap or overlap from the first to the last "
+        "instant of one window, one an instant unless min_contents joins them",
+        broken_by="records",
+        plain="The rows of a group fill one window of time, the same for all groups, so time distinguishes no group.",
+        test="singling out",
+    ),
+    region("one rectangle of whole cells of the run's grid"),
+    columns(),
+    Condition(
+        name="members",
+        must="Memberships must be of the dataset's trajectories, whole, single, of every record, and name all that "
+        "supply a position",
+        broken_by="memberships or records",
+        plain="The stored members of each group are exactly the people who may have sent its requests.",
+        test="singling out",
+    ),
+    Condition(
+        name="crowd",
+        must="The crowd and subjects of every row must be the number of its distinct subjects",
+        broken_by="rows",
+        plain="Every row states truly how many people may have sent its requests.",
+        test="singling out",
+    ),
+    Condition(
+        name="size",
+        must="Every record must hide at least k = {k} distinct subjects",
+        broken_by="records",
+        plain="Every group has at least k people.",
+        test="singling out",
+    ),
+    Condition(
+        name="covers",
+        must="Every cloak must hold the cell of every member at each of its instants",
+        broken_by="positions",
+        plain="Each person of a group was in its region at each instant, so knowing all positions excludes none.",
+        test="singling out",
+    ),
+    Condition(
+        name="complete",
+        must="Every subject present at all instants of a window must be published unless fewer than k = {k} are",
+        broken_by="subjects in a window",
+        plain="No person who could be in a group is missing, so none is identified by absence.",
+        test="singling out",
+    ),
+    LEFT_OUT,
+    Condition(
+        name="once",
+        must="Every subject must be in one record of a window at most",
+        broken_by="further memberships",
+        plain="No person is in two groups at a time, which a reader could compare.",
+        test="linkability",
+    ),
+    Condition(
+        name="presence",
+        must="Every member must be present at all instants of its window",
+        broken_by="members",
+        plain="Each person of a group has a position at every instant of it, so a reader excludes none as absent.",
+        test="singling out",
+    ),
+    Condition(
+        name="requests-sent",
+        must="Every published request must have been sent by a member in the period of its row",
+        broken_by="requests",
+        plain="Every request was sent by a person of its group, so no group is blamed for what others asked.",
+        test="inference",
+    ),
+    Condition(
+        name="requests-set",
+        must="The requests of a row must be a set sorted by content, so that order reveals nothing",
+        broken_by="requests",
+        plain="Neither the order nor the number of equal requests reveals who in the group sent which.",
+        test="singling out",
+    ),
+    Condition(
+        name="requests-few",
+        must="The requests of a row must have at least min_contents distinct contents, or none",
+        broken_by="rows",
+        plain="A reader who knows that a person sent a request finds at least min_contents different ones, or none.",
+        test="inference",
+    ),
+    Condition(
+        name="requests-complete",
+        must="Every request a member sent must be in its row, save where a record's members sent fewer contents in all "
+        "than min_contents",
+        broken_by="requests",
+        plain="No request of a group is missing, so none is identified by absence.",
+        test="inference",
+    ),
+)
+
+LEFT_OPEN = {
+    "singling out": "A reader who knows that some people of a group did not ask is left with fewer than k, and a "
+    "request's content can point to its sender.",
+    "linkability": "A content that returns in later windows may come from one sender, one of the few people who are "
+    "in all groups that sent it.",
+    "inference": "A reader who knows when a person asked reads the contents of that row, often a single one without "
+    "min_contents; where people were is not protected.",
+}

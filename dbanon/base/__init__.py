@@ -1,0 +1,1 @@
+"""What every other package may use: errors, the data that crosses layers, and small tools for a process."""

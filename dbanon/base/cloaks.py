@@ -1,0 +1,378 @@
+"""What comes out of a method: cloaks in compact form, where each distinct region and period stands once.
+
+150,000 objects at 400 instants are 60 million rows of a few hundred thousand regions: a row costs an index of its
+region and one of its period, in memory and in the database. Invariant: every index is of something that is there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.base.errors import DataError
+from dbanon.base.trajectory import Float, Int, freeze
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Regions:
+    """The distinct regions of a run, each with the crowd, people and own columns that all of its rows have.
+
+    A region is a rectangle or a set of cells of ``dbanon.cell``, which PostGIS unites when they are written.
+
+    Attributes
+    ----------
+    crowd : int32[r]
+        Distinct subjects a row hides.
+    subjects : int32[r]
+        How many people a row stands for.
+    bounds : float64[r, 4], optional
+        xmin, ymin, xmax, ymax of the rectangles, metres; None where regions are sets of cells.
+    cell_offset : int64[r + 1], optional
+        Cells of region i are ``cell[cell_offset[i]:cell_offset[i + 1]]``, at least one.
+    cell : int64[], optional
+        Ids of the cells, ascending within a region.
+    extra : int32[r], optional
+        Index into `extras`; -1 is SQL NULL.
+    extras : tuple of str
+        Distinct JSON objects for the ``extra`` column.
+    """
+
+    crowd: NDArray[np.int32]
+    subjects: NDArray[np.int32]
+    bounds: Float | None = None
+    cell_offset: Int | None = None
+    cell: Int | None = None
+    extra: NDArray[np.int32] | None = None
+    extras: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        r = len(self.crowd)
+        columns = [a for a in (self.subjects, self.bounds, self.extra) if a is not None]
+        _demand(all(len(a) == r for a in columns), "columns of regions must have one length")
+        if self.cell is None or self.cell_offset is None:
+            rectangles = self.bounds is not None and self.bounds.shape == (r, 4)
+            _demand(rectangles, "regions must be rectangles or sets of cells")
+        else:
+            sets = self.bounds is None and _is_ragged(self.cell_offset, r, len(self.cell))
+            _demand(sets, "every region must have cells, or every one be a rectangle")
+            within = np.ones(len(self.cell), bool)
+            within[self.cell_offset[:-1]] = False
+            _demand(not (np.diff(self.cell, prepend=0)[within] <= 0).any(), "the cells of a region must ascend")
+        low, high = (0, -1) if self.extra is None or not r else (int(self.extra.min()), int(self.extra.max()))
+        _demand(low >= -1 and high < len(self.extras), "a region's own columns must be among the distinct ones")
+        freeze(self)
+
+    def __len__(self) -> int:
+        return len(self.crowd)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Hiding:
+    """The sets of records that records are hidden among, where such sets overlap, one set an entry.
+
+    Attributes
+    ----------
+    record : int64[h]
+        Whose set it is; a record may have several, for different periods.
+    offset : int64[h + 1]
+        The others of set i are ``other[offset[i]:offset[i + 1]]``, at least one.
+    other : int64[]
+        Ids of records; the owner is not among them.
+    start, end : int64[h], optional
+        When, in unix seconds, half-open; None, or a start that is the end: for the whole record.
+    """
+
+    record: Int
+    offset: Int
+    other: Int
+    start: Int | None = None
+    end: Int | None = None
+
+    def __post_init__(self) -> None:
+        _demand(_is_ragged(self.offset, len(self.record), len(self.other)), "every hiding set must have others")
+        owner = np.repeat(self.record, np.diff(self.offset))
+        _demand(not (owner == self.other).any(), "the others of a hiding set must not include its owner")
+        _demand_stretches(self.start, self.end, len(self.record))
+        freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cloaks:
+    """What a method writes: the rows of a run, who is in them, and what it left out.
+
+    Rows are ragged by record and compact: each is the index of one of the run's distinct regions and periods. The
+    properties named like columns of ``dbanon.cloak`` give a value a row; each use of one makes the array anew.
+
+    Attributes
+    ----------
+    offset : int64[R + 1]
+        Rows of record i + 1 are ``[offset[i], offset[i + 1])``, at least one, with ``seq`` from 1 on.
+    region : int32[c]
+        Index into `regions`.
+    period : unsigned integers[c]
+        Index into `periods`, of the smallest type that holds it.
+    regions : Regions
+    periods : int64[p, 2]
+        Distinct half-open periods: start and end in unix seconds.
+    member_record : int64[m]
+    member_trajectory : int64[m]
+        trajectory ids (database keys), sorted by (record, trajectory). A person is in one record at a time, or in
+        several with the very same members (`dbanon.attacks.once`); where hiding sets overlap, the owner alone.
+    member_start, member_end : int64[m], optional
+        The stretch the record carries the trajectory for; None, or a start that is the end: the whole record.
+    hiding : Hiding, optional
+        Where people are hidden in sets that overlap.
+    suppressed : mapping
+        ``{"subjects": {reason: n}, ..., "by_hour": by_hour(...)}``: counts by reason, and those of subjects by hour.
+    metrics : mapping
+        Figures of the paper and of the run; plain numbers.
+    """
+
+    offset: Int
+    region: NDArray[np.int32]
+    period: NDArray[np.unsignedinteger[Any]]
+    regions: Regions
+    periods: Int
+    member_record: Int
+    member_trajectory: Int
+    suppressed: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    member_start: Int | None = None
+    member_end: Int | None = None
+    hiding: Hiding | None = None
+
+    def __post_init__(self) -> None:
+        c, m, records = len(self.region), len(self.member_record), len(self.offset) - 1
+        _demand(_is_ragged(self.offset, records, c) and len(self.period) == c, "every record must have rows")
+        _demand(_is_index(self.region, len(self.regions)), "every row must have a region")
+        _demand(_is_index(self.period, len(self.periods)), "every row must have a period")
+        _demand(self.periods.shape == (len(self.periods), 2), "every period must have a start and an end")
+        _demand(not (self.periods[:, 0] >= self.periods[:, 1]).any(), "no period may be empty")
+        _demand(len(self.member_trajectory) == m, "members must be pairs of a record and a trajectory")
+        _demand_stretches(self.member_start, self.member_end, m)
+        _demand(_is_index(self.member_record - 1, records), "members must be of records")
+        if self.hiding is not None:
+            known = _is_index(self.hiding.record - 1, records) and _is_index(self.hiding.other - 1, records)
+            _demand(known, "hiding sets must be of records")
+        freeze(self)
+
+    @classmethod
+    def of_rows(
+        cls,
+        *,
+        record_id: Int,
+        start: Int,
+        end: Int,
+        bounds: Float,
+        crowd: NDArray[np.integer[Any]],
+        subjects: NDArray[np.integer[Any]],
+        extra: NDArray[np.integer[Any]] | None = None,
+        extras: tuple[str, ...] = (),
+        **others: Any,
+    ) -> "Cloaks":
+        """Make cloaks of rows that are rectangles, given column by column: finds the distinct regions and periods.
+
+        Parameters
+        ----------
+        record_id : int64[c]
+            1..R, ascending; the rows of a record in the order of their ``seq``.
+        start, end : int64[c]
+            Unix seconds.
+        bounds : float64[c, 4]
+        crowd, subjects : int[c]
+        extra : int[c], optional
+            Index into `extras`, -1 for none.
+        extras : tuple of str
+        **others
+            The fields that are not rows: members, `hiding`, `suppressed`, `metrics`.
+
+        Notes
+        -----
+        O(c log c) time; regions and periods are numbered as they first come.
+        """
+        records = int(record_id[-1]) if len(record_id) else 0
+        offset = np.searchsorted(record_id, np.arange(1, records + 2))
+        _demand(bool((np.diff(record_id) >= 0).all()), "rows must lie by record")
+        own = np.full(len(record_id), -1, np.int32) if extra is None else extra.astype(np.int32)
+        # 0.0 added: a -0.0 would be another region, and mark it.
+        sides = np.ascontiguousarray((bounds + 0.0).T)
+        first, region = _distinct([*sides.view(np.int64), crowd, subjects, own])
+        regions = Regions(
+            crowd=crowd[first].astype(np.int32),
+            subjects=subjects[first].astype(np.int32),
+            bounds=np.ascontiguousarray(sides[:, first].T),
+            extra=None if extra is None else own[first],
+            extras=extras,
+        )
+        when, period = _distinct([start, end])
+        return cls(
+            offset=offset,
+            region=region.astype(np.int32),
+            period=period.astype(np.min_scalar_type(max(len(when) - 1, 0))),
+            regions=regions,
+            periods=np.stack((start[when], end[when]), axis=1).astype(np.int64),
+            **others,
+        )
+
+    def with_extra(self, extra: NDArray[np.integer[Any]], extras: tuple[str, ...]) -> "Cloaks":
+        """Give rows their own columns, in place of those they have: index into `extras` of each row, -1 for none."""
+        first, region = _distinct([self.region, extra])
+        before = self.region[first]
+        regions = Regions(
+            crowd=self.regions.crowd[before],
+            subjects=self.regions.subjects[before],
+            bounds=None if self.regions.bounds is None else self.regions.bounds[before],
+            extra=extra[first].astype(np.int32),
+            extras=extras,
+        )
+        return replace(self, regions=regions, region=region.astype(np.int32))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.region)
+
+    @property
+    def record_id(self) -> Int:
+        """The record of each row: int64[c]."""
+        return np.repeat(np.arange(1, len(self.offset)), np.diff(self.offset))
+
+    @property
+    def seq(self) -> NDArray[np.int32]:
+        """Place of each row within its record, from 1: int32[c]."""
+        begin = np.repeat(self.offset[:-1], np.diff(self.offset))
+        return (np.arange(1, self.rows + 1) - begin).astype(np.int32)
+
+    @property
+    def start(self) -> Int:
+        """Where the period of each row begins: int64[c], unix seconds."""
+        return np.asarray(self.periods[self.period, 0])
+
+    @property
+    def end(self) -> Int:
+        """Where the period of each row ends: int64[c], unix seconds."""
+        return np.asarray(self.periods[self.period, 1])
+
+    @property
+    def bounds(self) -> Float:
+        """The rectangle of each row: float64[c, 4]."""
+        if self.regions.bounds is None:
+            raise DataError("Only rectangles have bounds before they are written; this is a defect of the caller.")
+        return self.regions.bounds[self.region]
+
+    @property
+    def crowd(self) -> NDArray[np.int32]:
+        """How many distinct subjects each row hides: int32[c]."""
+        return self.regions.crowd[self.region]
+
+    @property
+    def subjects(self) -> NDArray[np.int32]:
+        """How many people each row stands for: int32[c]."""
+        return self.regions.subjects[self.region]
+
+    @property
+    def extra(self) -> NDArray[np.int32] | None:
+        """Index into `extras` of each row, -1 for none: int32[c]; None where no row has any."""
+        return None if self.regions.extra is None else self.regions.extra[self.region]
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The distinct JSON objects of rows."""
+        return self.regions.extras
+
+
+def by_hour(
+    start_s: Int, seen: NDArray[Any], published: NDArray[Any], left_out: Mapping[str, NDArray[Any]]
+) -> list[dict[str, Any]]:
+    """Count subjects by the hour (UTC), for ``suppressed["by_hour"]``.
+
+    Parameters
+    ----------
+    start_s : int64[w]
+        When each window (or the snapshot) begins, unix seconds.
+    seen, published : int[w]
+        Subjects seen in it, and published for it.
+    left_out : mapping of int[w]
+        How many were left out, by reason.
+
+    Returns
+    -------
+    list of dict
+        ``hour`` ("2008-06-04T08:00Z"), ``seen``, ``published``, ``left_out`` by reason; in order of time.
+    """
+    hour, of = np.unique(np.asarray(start_s, np.int64) // 3600, return_inverse=True)
+    names = np.datetime_as_string((hour * 60).astype("datetime64[m]")).tolist()
+
+    def total(counts: NDArray[Any]) -> list[int]:
+        sums = np.zeros(len(hour), np.int64)
+        np.add.at(sums, of, np.asarray(counts))
+        return [int(number) for number in sums]
+
+    all_seen, all_published = total(seen), total(published)
+    reasons = {reason: total(counts) for reason, counts in left_out.items()}
+    return [
+        {
+            "hour": f"{name}Z",
+            "seen": all_seen[at],
+            "published": all_published[at],
+            "left_out": {reason: numbers[at] for reason, numbers in reasons.items()},
+        }
+        for at, name in enumerate(names)
+    ]
+
+
+def _demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise DataError(f"In a set of cloaks {what}; this is a defect of the method.")
+
+
+def _is_ragged(offset: Int, count: int, total: int) -> bool:
+    """Whether offsets cut `total` values into `count` parts of at least one."""
+    right = len(offset) == count + 1 and offset[0] == 0 and offset[-1] == total
+    return bool(right) and not (np.diff(offset) < 1).any()
+
+
+def _is_index(values: NDArray[np.integer[Any]], count: int) -> bool:
+    return not len(values) or bool(values.min() >= 0 and values.max() < count)
+
+
+def _demand_stretches(start: Int | None, end: Int | None, count: int) -> None:
+    if start is None or end is None:
+        _demand(start is end, "a stretch must have a start and an end")
+    else:
+        _demand(len(start) == count == len(end) and not (start > end).any(), "no stretch may end before it begins")
+
+
+def _distinct(columns: Sequence[NDArray[Any]]) -> tuple[Int, Int]:
+    """Find distinct rows of columns of integers: the first of each, and which of these every row is.
+
+    Rows are numbered as they first come. They are sorted by a hash of 64 bits, which makes one sort of several; should
+    two different rows have the same hash, all columns are sorted instead.
+    """
+    mixed = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        mixed ^= column.astype(np.int64).view(np.uint64)
+        mixed *= np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    first, number = _numbered(mixed)
+    if all(np.array_equal(column[first][number], column) for column in columns):
+        return first, number
+    for column in columns:
+        _, number = _numbered(number * len(number) + np.unique(column, return_inverse=True)[1])
+    return _numbered(number)
+
+
+def _numbered(values: NDArray[Any]) -> tuple[Int, Int]:
+    """Number distinct values as they first come: where each first is, and the number of every value."""
+    order = np.argsort(values)
+    new = np.ones(len(values), bool)
+    new[1:] = values[order[1:]] != values[order[:-1]]
+    begin = np.flatnonzero(new)
+    is_first = np.zeros(len(values), bool)
+    first = np.minimum.reduceat(order, begin) if len(begin) else order
+    is_first[first] = True
+    number = np.empty(len(values), np.int64)
+    number[order] = np.repeat(np.cumsum(is_first)[first] - 1, np.diff(np.append(begin, len(values))))
+    return np.flatnonzero(is_first), number

@@ -1,0 +1,23 @@
+"""Writes text for people to a terminal, which interprets none of it."""
+
+import sys
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """Replace characters without a glyph by their numbers, so that no terminal interprets them.
+
+    Control characters, separators, direction marks and bytes that are not text; line ends too, unless `lines`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or (lines and c == "\n") else ascii(c)[1:-1] for c in text)
+
+
+def out(text: str) -> None:
+    """Print text to stdout; all output except JSON goes through here."""
+    print(visible(text, lines=True))
+
+
+def stderr_line(say: str) -> None:
+    """Write one line to stderr."""
+    print(visible(say), file=sys.stderr, flush=True)

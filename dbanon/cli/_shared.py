@@ -1,0 +1,115 @@
+"""Shared by all commands: the program they belong to, the options of every command, how results are shown.
+
+Modules that are slow to import are imported by the commands that need them, so that ``--help`` is quick.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from dbanon.database import Database
+
+GLOBAL = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
+
+_SECTIONS = {  # of the help, in the order of the work
+    "Data": ("load", "import", "synth", "datasets", "drop-load", "forget", "forget-before", "drop-dataset"),
+    "Runs": ("methods", "plan", "run", "submit", "worker", "runs", "cancel", "verify", "drop"),
+    "Releases": ("publish", "unpublish", "releases", "card", "export", "style"),
+    "Server": ("db", "demo"),
+}
+
+
+class _InSections(TyperGroup):
+    """Lists its commands under the titles of `_SECTIONS`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections, and those in none of them last."""
+        width = max(map(len, self.commands))
+        named = [name for names in _SECTIONS.values() for name in names]
+        sections = {**_SECTIONS, "Others": [name for name in self.commands if name not in named]}
+        for title, names in sections.items():
+            helps = {name: self.commands[name].get_short_help_str(formatter.width - 6 - width) for name in names}
+            if helps:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), line) for name, line in helps.items()])
+
+
+def _group(help_text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False, cls=cls)
+
+
+app = _group(
+    "Publish trajectories from PostGIS as cloaked views that are attacked before an analyst may read them.", _InSections
+)
+db_app = _group("The embedded server, and the schema on any server.")
+load_app = _group("Load data files into a dataset.")
+app.add_typer(db_app, name="db", epilog=GLOBAL)
+app.add_typer(load_app, name="load", epilog=GLOBAL)
+
+
+@dataclass
+class _Options:
+    dsn: str | None = None
+    json: bool = False
+    debug: bool = False
+
+
+options = _Options()
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dbanon import __version__
+
+        print(f"dbanon {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everywhere(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="Database: URI, key=value, service=NAME or SQLAlchemy URL. Else DBANON_DSN, else the PG* variables, "
+            "else the embedded server."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
+) -> None:
+    options.dsn, options.json, options.debug = dsn, as_json, debug
+
+
+def open_database() -> "Database":
+    from dbanon import database
+    from dbanon.base.console import stderr_line
+    from dbanon.base.progress import Display
+
+    opened = database.open_database(options.dsn, announce=stderr_line)
+    opened.progress = Display(lines=True)
+    return opened
+
+
+def show(text: Callable[[], str], value: Callable[[], Any]) -> None:
+    from dbanon.base import console
+    from dbanon.cli import report
+
+    if options.json:
+        print(report.as_json(value()))
+    else:
+        console.out(text())
+
+
+def say(notices: tuple[str, ...]) -> None:
+    from dbanon.base.console import stderr_line
+
+    for notice in notices:
+        stderr_line(notice)
+
+
+Dataset = Annotated[str, typer.Option("--dataset", help="Name of the dataset.")]

@@ -1,0 +1,94 @@
+"""Commands about datasets: listed, emptied of what is too old or was loaded wrongly, dropped."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbanon.base.errors import ParameterError, counted
+from dbanon.cli._shared import GLOBAL, app, open_database, say, show
+
+if TYPE_CHECKING:
+    from dbanon.database import Database
+    from dbanon.load.retention import Erased
+
+Name = Annotated[str, typer.Argument(help="Name of the dataset.")]
+
+
+@app.command("datasets", epilog=GLOBAL)
+def list_datasets() -> None:
+    """List the datasets, and how much is in each."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        rows = database.datasets()
+    header = [
+        "name",
+        "population",
+        "subjects",
+        "trajectories",
+        "fixes",
+        "since",
+        "until",
+        "srid",
+        "mb",
+        "last_load",
+        "live_releases",
+    ]
+    shown = [{**row, "srid": str(row["srid"]), "mb": row["bytes"] / 1e6} for row in rows]
+    show(lambda: report.table(header, [[row[h] for h in header] for row in shown]), lambda: {"datasets": rows})
+
+
+@app.command("drop-dataset", epilog=GLOBAL)
+def drop_dataset(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Delete a dataset that has no live release, with its loads and runs; what was published stays on record."""
+    with open_database() as database:
+        if not (yes or _confirmed(database, name)):
+            show(lambda: "Nothing was dropped.", lambda: {"dataset": name, "dropped": False})
+            return
+        erased = database.drop_dataset(name)
+    _show_erased(f"deleted with dataset {name}", {"dataset": name, "dropped": True}, erased)
+
+
+def _confirmed(database: "Database", name: str) -> bool:
+    from dbanon.base.console import stderr_line
+
+    rows = database.datasets(name)
+    if not rows:  # which is refused
+        return True
+    held = counted(rows[0]["trajectories"], "trajectory", "trajectories")
+    people = counted(rows[0]["subjects"], "subject")
+    stderr_line(f"This deletes dataset {name} with {held} of {people}, its loads and its runs.")
+    if not sys.stdin.isatty():
+        raise ParameterError("Dropping a dataset must be confirmed. There is no terminal to ask on; add --yes.")
+    return typer.confirm("Delete all of it?", err=True)
+
+
+@app.command("forget-before", epilog=GLOBAL)
+def forget_before(
+    dataset: Name,
+    time: Annotated[str, typer.Argument(help="ISO 8601 with a zone, or unix seconds; in the past.")],
+) -> None:
+    """Delete what a dataset has from before a time, and the unpublished runs with any of it; releases stay."""
+    with open_database() as database:
+        erased = database.forget_before(dataset, time)
+    _show_erased(f"deleted from dataset {dataset}", {"dataset": dataset, "before": time}, erased)
+
+
+@app.command("drop-load", epilog=GLOBAL)
+def drop_load(load_id: Annotated[int, typer.Argument(help="As the load printed it.")]) -> None:
+    """Take a load back: its rows, and the unpublished runs that may have read them; what it replaced stays gone."""
+    with open_database() as database:
+        erased = database.drop_load(load_id)
+    _show_erased(f"deleted with load {load_id}", {"load_id": load_id}, erased)
+
+
+def _show_erased(heading: str, value: dict[str, Any], erased: "Erased") -> None:
+    from dbanon.cli import report
+
+    rows, notices = erased
+    show(
+        lambda: report.table([heading, "count"], list(rows.items())),
+        lambda: {**value, "erased": rows, "notices": list(notices)},
+    )
+    say(notices)

@@ -1,0 +1,183 @@
+"""Commands about the embedded server, and the schema on any server."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dbanon.cli._shared import GLOBAL, db_app, options, show
+
+if TYPE_CHECKING:
+    from dbanon.postgres.server import Target
+
+
+def _warn_of_dumps(url: str) -> None:
+    from dbanon.base.console import stderr_line
+    from dbanon.postgres import server
+    from dbanon.postgres.connection import errors_translated
+
+    with errors_translated():
+        if server.dumps_lack_postgis(url):
+            stderr_line(
+                "A dump of this database lacks the extension postgis, whose OID is below 16384, and does not restore "
+                "by itself; move the database once as docs/howto/administrator.md says (Dump and restore), or run "
+                "`CREATE EXTENSION postgis` in the new database before pg_restore."
+            )
+
+
+def _resolved() -> "Target":
+    """Pick the database; an embedded server that was never upgraded is, so that its schema and roles are there."""
+    from dbanon import schema
+    from dbanon.postgres import server
+    from dbanon.postgres.connection import errors_translated
+
+    target = server.resolve(options.dsn)
+    if target.embedded:
+        with errors_translated():
+            schema.upgrade_new(target.url)
+    return target
+
+
+@db_app.command("up", epilog=GLOBAL)
+def db_up() -> None:
+    """Start the embedded server and migrate it."""
+    from dbanon import schema
+    from dbanon.postgres import server
+
+    target = server.EmbeddedServer().start()
+    revision = schema.upgrade(target.url, restrict_public=True)
+    _warn_of_dumps(target.url)
+    show(lambda: f"{target.label} is up at revision {revision}", lambda: {"url": target.url, "revision": revision})
+
+
+@db_app.command("down", epilog=GLOBAL)
+def db_down() -> None:
+    """Stop the embedded server."""
+    from dbanon.postgres import server
+
+    stopped = server.EmbeddedServer().stop()
+    show(lambda: "The embedded server is down." if stopped else "It was not running.", lambda: {"stopped": stopped})
+
+
+@db_app.command("status", epilog=GLOBAL)
+def db_status() -> None:
+    """Report whether the embedded server runs, where, and with which version."""
+    from dbanon.cli import report
+    from dbanon.postgres import server
+
+    embedded = server.EmbeddedServer()
+    status = vars(embedded.status())
+    if status["running"]:
+        _warn_of_dumps(embedded.url)
+    show(lambda: report.table(["embedded server", ""], list(status.items())), lambda: status)
+
+
+@db_app.command("url", epilog=GLOBAL)
+def db_url(
+    user: Annotated[str | None, typer.Option(help="Log in as this role, such as an analyst's.")] = None,
+) -> None:
+    """Print a URL that psql, QGIS and pandas can connect with."""
+    from dbanon.postgres import server
+
+    url = _resolved().url
+    if user is not None:
+        url = server.uri({**server.parse(url), "user": user})
+    show(lambda: url, lambda: {"url": url})
+
+
+@db_app.command("upgrade", epilog=GLOBAL)
+def db_upgrade(
+    role_prefix: Annotated[
+        str | None,
+        typer.Option(
+            help="The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst; chosen once a "
+            "database, dbanon by default.",
+        ),
+    ] = None,
+    share_roles: Annotated[
+        bool,
+        typer.Option("--share-roles", help="Let in the members that roles of these names have on this server already."),
+    ] = False,
+    restrict_public: Annotated[
+        bool | None,
+        typer.Option(
+            "--restrict-public/--no-restrict-public",
+            help="Take from PUBLIC in this database the server's locks and counters and PostGIS's estimates, which "
+            "show something about private tables, and large objects, which fill the disk; or give them back. Other "
+            "programs there may need them. Later upgrades keep the choice.",
+            show_default=False,
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Name each view and function that is taken from PUBLIC.")
+    ] = False,
+) -> None:
+    """Create or upgrade dbanon's schema on the chosen server."""
+    from dbanon import schema
+    from dbanon.base.console import stderr_line
+    from dbanon.postgres import server
+    from dbanon.postgres.connection import errors_translated
+
+    target = server.resolve(options.dsn)
+    stderr_line(target.label)
+    with errors_translated():
+        revision = schema.upgrade(
+            target.url,
+            role_prefix=role_prefix,
+            share_roles=share_roles,
+            restrict_public=True if target.embedded else restrict_public,
+            say=stderr_line,
+            verbose=verbose,
+        )
+    _warn_of_dumps(target.url)
+    show(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})
+
+
+@db_app.command("uninstall", epilog=GLOBAL)
+def db_uninstall(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove everything dbanon made in the chosen database, what others built on it included."""
+    import sys
+
+    from dbanon import schema
+    from dbanon.base.console import stderr_line
+    from dbanon.base.errors import ParameterError, counted
+    from dbanon.postgres import server
+
+    target = server.resolve(options.dsn)
+    stderr_line(target.label)
+
+    def confirm(found: schema.Inventory) -> bool:
+        stderr_line(
+            f"This deletes {counted(found.datasets, 'dataset')} with "
+            f"{counted(found.trajectories, 'trajectory', 'trajectories')}, {counted(found.runs, 'run')} and the "
+            f"releases that are live: {', '.join(found.releases) or 'none'}."
+        )
+        for line in found.built_on_it:
+            stderr_line(f"Built on it, and deleted too: {line}")
+        if not yes and not sys.stdin.isatty():
+            raise ParameterError("An uninstall must be confirmed. There is no terminal to ask on; add --yes.")
+        return yes or typer.confirm("Delete all of it?", err=True)
+
+    stay = schema.uninstall(target.url, confirm)
+    for role, reason in (stay or {}).items():
+        stderr_line(f"Role {role} stays: {reason}.")
+    show(
+        lambda: "Nothing was removed." if stay is None else "Everything of dbanon's is gone from this database.",
+        lambda: {"removed": stay is not None, "roles_left": sorted(stay or ())},
+    )
+
+
+@db_app.command(
+    "psql",
+    epilog=GLOBAL,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def db_psql(context: typer.Context) -> None:
+    """Open psql on the chosen server; arguments are passed on."""
+    from dbanon.base.console import stderr_line
+    from dbanon.postgres import server
+
+    target = _resolved()
+    stderr_line(target.label)
+    raise typer.Exit(server.psql(target.url, context.args))

@@ -1,0 +1,144 @@
+"""Commands that bring data into a dataset: from files, from tables, or generated."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbanon.base.errors import ParameterError
+from dbanon.base.progress import Display
+from dbanon.cli._options import taking
+from dbanon.cli._shared import GLOBAL, app, load_app, open_database, say, show
+from dbanon.options import generating, loading
+
+if TYPE_CHECKING:
+    from dbanon.database import Database
+    from dbanon.load import LoadReport
+
+
+@load_app.command("trajectories", epilog=GLOBAL)
+@taking(loading.LoadingTrajectories)
+def load_trajectories(
+    files: Annotated[  # whether it can be read is for the loader to say: there it is bad data, not bad usage
+        list[Path], typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one fix a row.")
+    ],
+    **options: Any,
+) -> None:
+    """Load trajectories; creates the dataset."""
+    _load(lambda database: database.load_trajectories(files, **options))
+
+
+@app.command("import", epilog=GLOBAL)
+@taking(loading.ImportingTrajectories)
+def import_table(
+    table: Annotated[str, typer.Argument(help="Table or view of the same database, one fix a row.")], **options: Any
+) -> None:
+    """Load trajectories from a table that is in the database already, without leaving it."""
+    _load(lambda database: database.import_trajectories(table, **options))
+
+
+@load_app.command("requests", epilog=GLOBAL)
+@taking(loading.LoadingRequests)
+def load_requests(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one request a row.")
+    ],
+    **options: Any,
+) -> None:
+    """Load the requests subjects sent to a location-based service."""
+    _load(lambda database: database.load_requests(file, **options))
+
+
+PlaceFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        readable=False,
+        help="CSV (also .gz) or Parquet, one place a row; or GeoJSON, GeoPackage or a Shapefile.",
+    ),
+]
+
+
+@load_app.command("sites", epilog=GLOBAL)
+@taking(loading.LoadingSites)
+def load_sites(file: PlaceFile, **options: Any) -> None:
+    """Load sensitive sites, places no person may be linked to, into an existing dataset, beside those it has."""
+    _load(lambda database: database.load_sites(file, **options))
+
+
+@load_app.command("pois", epilog=GLOBAL)
+@taking(loading.LoadingPois)
+def load_pois(file: PlaceFile, **options: Any) -> None:
+    """Load points of interest into an existing dataset, beside those it has."""
+    _load(lambda database: database.load_pois(file, **options))
+
+
+@load_app.command("cells", epilog=GLOBAL)
+@taking(loading.LoadingCells)
+def load_cells(file: PlaceFile, **options: Any) -> None:
+    """Load the areas that base stations cover, as they are, into an existing dataset, beside those it has."""
+    _load(lambda database: database.load_cells(file, **options))
+
+
+@load_app.command("stations", epilog=GLOBAL)
+@taking(loading.LoadingStations)
+def load_stations(file: PlaceFile, **options: Any) -> None:
+    """Load base stations into an existing dataset: each becomes the cell of what is nearest to it."""
+    _load(lambda database: database.load_stations(file, **options))
+
+
+@load_app.command("quasi-identifiers", epilog=GLOBAL)
+@taking(loading.LoadingQuasiIdentifiers)
+def load_quasi_identifiers(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one subject and time a row."),
+    ],
+    **options: Any,
+) -> None:
+    """Load times at which an adversary may know where a subject was, into an existing dataset."""
+    _load(lambda database: database.load_quasi_identifiers(file, **options))
+
+
+def _load(work: Callable[["Database"], "LoadReport"]) -> None:
+    from dbanon.cli import report
+
+    with open_database() as database:
+        loaded = work(database)
+    show(lambda: report.load_text(loaded), lambda: report.load_json(loaded))
+    say(loaded.notices)
+
+
+@app.command("synth", epilog=GLOBAL)
+@taking(generating.Generating)
+def generate(
+    dataset: Annotated[str | None, typer.Option(help="Name of the dataset to generate into.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Write CSV files here, without a database.")] = None,
+    **asked: Any,
+) -> None:
+    """Generate people and vehicles that move along streets, and requests they send.
+
+    They go from place to place by the quickest way, each at its own speed, but never above what its kind (car,
+    bus, bicycle, pedestrian) or the street allows. The streets are those of a small built-in city, or of any network
+    given as two files. No person in the data is real.
+    """
+    from dbanon import synth
+    from dbanon.cli import report
+
+    if (dataset is None) == (csv is None):
+        raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")
+    if csv is not None:
+        plan = generating.Generating(**asked)
+        of_datasets = (plan.grid_m, plan.grid_s, plan.population, plan.settle_s)
+        if plan.mode == "append" or of_datasets != (1.0, 1, None, None):
+            raise ParameterError(
+                "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv; leave "
+                "it out, and give it when you load the files."
+            )
+        with Display(lines=True) as progress:
+            made = synth.into_files(csv, plan, replace=plan.mode == "replace", progress=progress)
+    else:
+        with open_database() as database:
+            made = database.synth(str(dataset), **asked)
+    show(lambda: report.synth_text(made), lambda: report.synth_json(made))

@@ -1,0 +1,264 @@
+"""Formats results for people and scripts: tables, and one JSON object with ``--json``.
+
+Nothing here computes; nothing here shows a subject, a true position or a seed.
+"""
+
+import json
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from dbanon.base.console import visible
+from dbanon.base.errors import counted
+
+if TYPE_CHECKING:
+    from dbanon.database import RunResult
+    from dbanon.load import LoadReport
+    from dbanon.methods import Method
+    from dbanon.runs.stored import PlanItem
+    from dbanon.synth import SynthReport
+
+Rows = Iterable[Sequence[Any]]
+WIDTH = 100
+"""Characters of a line that fits a terminal."""
+
+
+def table(header: Sequence[str], rows: Rows) -> str:
+    """Lay out rows as aligned text columns; numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    named = [visible(name) for name in header]
+    widths = [max(len(r[i]) for r in [named, *cells]) for i in range(len(named))]
+    right = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(named))]
+    lines = [_line(named, widths, right), _line(["-" * w for w in widths], widths, right)]
+    return "\n".join([*lines, *(_line(row, widths, right) for row in cells)])
+
+
+def fitted(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out rows as `table` does, with the last column broken into lines that fit the width."""
+    rows = list(rows)
+    used = sum(max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header) - 1))
+    broken: list[Sequence[str]] = []
+    for row in rows:
+        first, *others = textwrap.wrap(row[-1], WIDTH - used) or [""]
+        broken += [(*row[:-1], first), *(("",) * (len(header) - 1) + (line,) for line in others)]
+    return table(header, broken)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S%z")
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    if isinstance(value, float):
+        return f"{value:.2g}" if 0 < abs(value) < 0.1 else f"{value:,.{2 if abs(value) < 1000 else 0}f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return visible(str(value))
+
+
+def _is_number(text: str) -> bool:
+    return text == "" or text.replace(",", "").replace(".", "").lstrip("-").isdigit()
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def as_json(value: Any) -> str:
+    """Make the one JSON object of ``--json``."""
+    return json.dumps(value, default=_plain, sort_keys=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if hasattr(value, "item"):
+        return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+def load_json(report: "LoadReport") -> dict[str, Any]:
+    """A load as ``--json`` prints it."""
+    return dict(vars(report))
+
+
+def load_text(report: "LoadReport") -> str:
+    """A load as a table: rows read, kept, and quarantined by reason."""
+    rows: list[tuple[str, int | str]] = [("load", str(report.load_id))]
+    rows += [("rows read", report.read), ("rows kept", report.kept)]
+    rows += [(f"quarantined: {reason}", n) for reason, n in sorted(report.quarantined.items())]
+    if report.trajectories:
+        rows += [("trajectories", report.trajectories), ("subjects", report.subjects)]
+        rows += [("days of subjects", report.days)] if report.days is not None else []
+        rows += [("SRID", str(report.srid))]
+    rows += [(f"kept: {reason}", n) for reason, n in sorted(report.far.items())]
+    counts = table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
+    if report.first_time is None or report.last_time is None:
+        return counts
+    return f"{counts}\nfrom {report.first_time:%Y-%m-%d %H:%M:%S} to {report.last_time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def synth_json(report: "SynthReport") -> dict[str, Any]:
+    """What was generated, as ``--json`` prints it."""
+    return dict(vars(report))
+
+
+def synth_text(report: "SynthReport") -> str:
+    """What was generated, as a table, and how long it took."""
+    where = f"dataset {report.dataset}" if report.dataset is not None else counted(len(report.files), "file")
+    rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
+    rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
+    rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
+    if report.quasi_identifiers:
+        rows += [("quasi-identifiers", report.quasi_identifiers)]
+    rows += [("points of interest", report.pois)] * (report.pois > 0)
+    rows += [("base stations", report.stations)] * (report.stations > 0)
+    listing = table([f"generated on {report.network} into {where}", "count"], rows)
+    files = "".join(f"Wrote {visible(str(file))}\n" for file in report.files)
+    seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
+    known = f"SRID {report.srid}, seed {report.seed}"
+    return f"{listing}\n\n{files}{known}\nTime: {seconds}; peak memory {report.peak_rss_mb:,.0f} MB"
+
+
+def run_json(result: "RunResult") -> dict[str, Any]:
+    """A run as ``--json`` prints it; the keys are an interface."""
+    verdict = result.verdict
+    attack = {
+        "attack": verdict.attack,
+        "passed": verdict.passed,
+        "figures": dict(verdict.figures),
+        "clauses": [
+            {"name": c.name, "passed": c.passed, "violations": c.violations, "sentence": c.sentence}
+            for c in verdict.clauses
+        ],
+    }
+    return {
+        "run_id": result.run_id,
+        "method": result.method,
+        "algorithm": result.algorithm,
+        "status": result.status,
+        "metrics": dict(result.metrics),
+        "verification": {"passed": verdict.passed, "attacks": [attack]},
+        "timings": dict(result.timings),
+        "suppressed": dict(result.suppressed),
+        "peak_rss_mb": result.peak_rss_mb,
+        "release": result.release,
+        "rows_published": result.rows_published,
+        "notices": list(result.notices),
+    }
+
+
+def run_text(result: "RunResult") -> str:
+    """A run for people: what was computed, what was left out, what the attack found."""
+    parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
+    if result.metrics:
+        parts.append(table(["figure", "value"], [(name, value) for name, value in result.metrics.items()]))
+    left_out = {**result.suppressed.get("subjects", {}), **result.suppressed.get("requests", {})}
+    if left_out:
+        parts.append(table(["left out", "count"], sorted(left_out.items())))
+    clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations) for c in result.verdict.clauses]
+    parts.append(table([f"attack {result.verdict.attack}", "verdict", "violations"], clauses))
+    if result.verdict.figures:
+        figures = ", ".join(f"{name} {_cell(value)}" for name, value in result.verdict.figures.items())
+        parts.append(textwrap.fill(f"The attack counted: {figures}.", WIDTH))
+    if result.timings:
+        seconds = ", ".join(f"{name.removesuffix('_s')} {value:.2f} s" for name, value in result.timings.items())
+        parts.append(f"Time: {seconds}; peak memory {result.peak_rss_mb:,.0f} MB")
+    if result.release:
+        parts.append(published_text(result.release, result.rows_published or 0))
+    return "\n\n".join(parts)
+
+
+_CARD_FACTS = (
+    *("live", "dataset", "method", "algorithm", "program_version", "rows", "grid_m", "grid_s", "reach_s"),
+    *("published_at", "published_by", "withdrawn_at", "withdrawn_by", "overlap", "overlap_reason", "readers"),
+)
+
+
+def card_text(card: Mapping[str, Any]) -> str:
+    """Lay out a release's card: its words, its plain facts, then counts as tables."""
+    words = ("promise", "adversary", "rows_are", "paper")
+    facts = [(name.replace("_", " "), card[name]) for name in _CARD_FACTS]
+    facts += [("since", card["period"]["since"]), ("until", card["period"]["until"]), ("SRID", str(card["srid"]))]
+    facts += [(f"parameter {name}", value) for name, value in card["parameters"].items()]
+    attack, left_out = card["attack"], card["left_out"]
+    checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]
+    parts = [
+        textwrap.fill(f"{name.replace('_', ' ').capitalize()}: {card[name]}", WIDTH) for name in words if card[name]
+    ]
+    parts.append(table([f"release {card['release']}", ""], facts))
+    parts.append(table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
+    clauses = [(c["name"], "holds" if c["passed"] else "BROKEN", c["violations"]) for c in attack["clauses"] or ()]
+    if clauses:
+        parts.append(table(["clause", "verdict", "violations"], clauses))
+    parts.append(textwrap.fill(f"Left out: {left_out['meaning']}", WIDTH))
+    in_all = [("in all", reason, n) for counts in left_out["in_all"].values() for reason, n in counts.items()]
+    hours = [(hour["hour"], reason, n) for hour in left_out["by_hour"] for reason, n in hour["left_out"].items()]
+    if in_all or hours:
+        parts.append(table(["left out", "reason", "count"], [*in_all, *hours]))
+    return "\n\n".join(parts)
+
+
+def published_text(name: str, rows: int) -> str:
+    """Report that a release was published, and how to read it."""
+    return f"Published {counted(rows, 'row')} as published.{name}; read them with: SELECT * FROM published.{name}"
+
+
+def plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:
+    """A plan as ``--json`` prints it: an object of the items by name."""
+    return {"plan": {i.item: {"value": i.value, "exact": i.exact, "note": i.note} for i in items}}
+
+
+def plan_text(items: Sequence["PlanItem"]) -> str:
+    """A plan for people: estimates are marked, and how the run would end comes last."""
+    counts = [(i.item, ("" if i.exact else "about ") + _cell(i.value), i.note) for i in items[:-1]]
+    ending = items[-1]
+    return f"{table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"
+
+
+def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> dict[str, Any]:
+    """All families, algorithms and parameters as ``--json`` prints them."""
+    return {
+        "methods": [
+            {
+                "name": family.name,
+                "summary": family.summary,
+                "guarantee": family.guarantee,
+                "paper": family.paper,
+                "algorithms": [vars(algorithm) for algorithm in family.algorithms],
+                "parameters": parameters,
+            }
+            for family, parameters in described
+        ]
+    }
+
+
+def methods_text(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> str:
+    """All families for people, a line or two each."""
+    families = [(family.name, family.summary) for family, _ in described]
+    listed = fitted(["method", "is for"], families)
+    return f"{listed}\n\n`dbanon methods NAME` shows what a method promises, its algorithms and its parameters."
+
+
+def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> str:
+    """One family, its algorithms and its parameters for people."""
+    sentences = [
+        f"{family.name}: {family.summary}",
+        family.guarantee,
+        *([f"Paper: {family.paper}"] if family.paper else []),
+    ]
+    algorithms = [(a.name, a.summary) for a in family.algorithms]
+    named = [(p["name"], p["default_text"], f"{p['help']} It must be {p['requirement']}.") for p in parameters]
+    return "\n\n".join(
+        [
+            "\n".join(textwrap.fill(sentence, WIDTH) for sentence in sentences),
+            fitted(["algorithm", "does"], algorithms),
+            fitted(["parameter", "default", "meaning"], named),
+        ]
+    )

@@ -1,0 +1,228 @@
+"""Commands about methods, runs and releases: plan, compute, attack, publish, withdraw."""
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from dbanon.base.errors import counted
+from dbanon.cli._options import taking
+from dbanon.cli._shared import GLOBAL, Dataset, app, open_database, options, say, show
+from dbanon.options import publishing
+
+
+def _run_number(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 2**63:
+        raise typer.BadParameter("it must be the number of a run, which `dbanon runs` lists")
+    return int(text)
+
+
+RunId = Annotated[int, typer.Argument(metavar="RUN", parser=_run_number, help="The run's number, from 'dbanon runs'.")]
+EndReaders = Annotated[
+    bool,
+    typer.Option("--end-readers", help="End the sessions that read the release that goes, instead of giving up."),
+]
+
+
+@app.command("methods", epilog=GLOBAL)
+def list_methods(
+    name: Annotated[
+        str | None, typer.Argument(help="Show its algorithms and parameters, with unit and limits.")
+    ] = None,
+) -> None:
+    """List the methods, or show all of one."""
+    from dbanon import methods
+    from dbanon.cli import report
+
+    families = methods.METHODS.values() if name is None else [methods.method(name)]
+    described = [(family, methods.describe(family)) for family in families]
+    show(
+        lambda: report.methods_text(described) if name is None else report.method_text(*described[0]),
+        lambda: report.methods_json(described),
+    )
+
+
+Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
+
+
+@app.command(epilog=GLOBAL)
+@taking(publishing.Running)
+def run(method: Method, **asked: Any) -> None:
+    """Compute cloaks, write them, attack them, and publish them if asked to."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        result = database.run(method, **asked)
+    show(lambda: report.run_text(result), lambda: report.run_json(result))
+    say(result.notices)
+    result.require_verified()
+
+
+@app.command(epilog=GLOBAL)
+@taking(publishing.Submitting)
+def submit(method: Method, **asked: Any) -> None:
+    """Queue a run for the next worker that is free, and return at once."""
+    with open_database() as database:
+        run_id = database.submit(method, **asked)
+    show(lambda: f"Run {run_id} is queued; watch it with: dbanon runs", lambda: {"run_id": run_id})
+
+
+@app.command(epilog=GLOBAL)
+def cancel(run_id: RunId) -> None:
+    """Cancel a run that waits or is being computed; nothing it wrote stays."""
+    with open_database() as database:
+        status = database.cancel(run_id)
+    show(lambda: f"Run {run_id} is {status}.", lambda: {"run_id": run_id, "status": status})
+
+
+@app.command(epilog=GLOBAL)
+def worker(
+    jobs: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="Runs computed at the same time; while there are fewer, they share the work."),
+    ] = 1,
+    grace_s: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds a run may go on after the worker is asked to stop; then it is queued again."),
+    ] = 5.0,
+    lock_dsn: Annotated[
+        str | None,
+        typer.Option(help="Direct connection to the server, for holding locks, where --dsn is a pooler."),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Dask scheduler to which runs hand their tasks, with true positions."),
+    ] = None,
+) -> None:
+    """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM."""
+    from dbanon.base.console import stderr_line
+    from dbanon.worker import serve
+
+    if lock_dsn is not None:
+        os.environ["DBANON_LOCK_DSN"] = lock_dsn
+    serve(options.dsn, jobs=jobs, grace_s=grace_s, say=stderr_line, scheduler=scheduler)
+
+
+@app.command(epilog=GLOBAL)
+@taking(publishing.Planning)
+def plan(method: Method, **asked: Any) -> None:
+    """Predict how a run would end, how much it would write and about how long it would take; writes nothing."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        items = database.plan(method, **asked)
+    show(lambda: report.plan_text(items), lambda: report.plan_json(items))
+
+
+@app.command(epilog=GLOBAL)
+def verify(run_id: RunId) -> None:
+    """Attack the stored rows of a run again."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        result = database.verify(run_id)
+    show(lambda: report.run_text(result), lambda: report.run_json(result))
+    say(result.notices)
+    result.require_verified()
+
+
+@app.command(epilog=GLOBAL)
+@taking(publishing.Publishing)
+def publish(
+    run_id: RunId,
+    name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
+    **asked: Any,
+) -> None:
+    """Make a verified run a view in the schema published."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        rows, notices = database.publish(run_id, name, **asked)
+    value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
+    show(lambda: report.published_text(name, rows), lambda: value)
+    say(notices)
+
+
+@app.command(epilog=GLOBAL)
+def unpublish(
+    name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
+    end_readers: EndReaders = False,
+) -> None:
+    """Withdraw a release."""
+    with open_database() as database:
+        notices = database.unpublish(name, end_readers=end_readers)
+    value = {"release": name, "withdrawn": True, "notices": list(notices)}
+    show(lambda: f"Withdrew published.{name}.", lambda: value)
+    say(notices)
+
+
+@app.command("runs", epilog=GLOBAL)
+def list_runs() -> None:
+    """List all runs."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        rows = database.runs()
+    header = ["run_id", "dataset", "method", "algorithm", "status", "releases", "created_at", "error"]
+    show(
+        lambda: report.table(
+            header, [[{**row, "error": row["error"] or row["publish_error"]}[h] for h in header] for row in rows]
+        ),
+        lambda: {"runs": rows},
+    )
+
+
+@app.command("releases", epilog=GLOBAL)
+def list_releases() -> None:
+    """List all releases, withdrawn ones too."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        rows = database.releases()
+    header = ["name", "live", "run_id", "dataset", "method", "k", "rows", "published_at", "withdrawn_at"]
+    show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"releases": rows})
+
+
+@app.command(epilog=GLOBAL)
+def card(name: Annotated[str, typer.Argument(help="Name of a release, live or withdrawn.")]) -> None:
+    """Describe a release: what it promises, what was attacked and left out, who published it and when."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        described = database.card(name)
+    show(lambda: report.card_text(described), lambda: described)
+
+
+@app.command(epilog=GLOBAL)
+def drop(run_id: RunId) -> None:
+    """Delete a run that was never published and is not being worked on."""
+    with open_database() as database:
+        rows = database.drop(run_id)
+    value = {"run_id": run_id, "rows_dropped": rows}
+    show(lambda: f"Dropped run {run_id} and its {counted(rows, 'row')}.", lambda: value)
+
+
+@app.command(epilog=GLOBAL)
+def forget(
+    dataset: Dataset,
+    subject: Annotated[str, typer.Option("--subject", help="The person or vehicle, as the data name it.")],
+) -> None:
+    """Erase a subject from a dataset, and drop the runs with it that were never published."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        erased, notices = database.forget(dataset, subject)
+    value = {"dataset": dataset, "erased": erased, "notices": list(notices)}
+    show(lambda: report.table([f"erased from dataset {dataset}", "count"], list(erased.items())), lambda: value)
+    say(notices)
+
+
+@app.command(epilog=GLOBAL)
+def demo() -> None:
+    """Generate a small city, anonymise, attack and publish it, and show rows of the published view."""
+    from dbanon.cli import demo as whole_way
+
+    with open_database() as database:
+        shown = whole_way.play(database)
+    show(lambda: whole_way.text(shown), lambda: whole_way.as_dict(shown))
+    say(shown.result.notices)

@@ -1,0 +1,402 @@
+"""From run to release: load, run, verify, publish; in this process, or by asking a worker. What users call.
+
+Runs are done in `pipeline`; the queue decides which process does which run.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
+
+from dbanon import methods, releases, schema
+from dbanon.base.errors import DbanonError, ParameterError, StoreError
+from dbanon.base.progress import Display, Progress, reports
+from dbanon.database.datasets import Datasets
+from dbanon.options import keywords, publishing
+from dbanon.postgres import server
+from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
+from dbanon.releases import export, published, style
+from dbanon.releases.published import Params
+from dbanon.runs import pipeline, queue, stored
+from dbanon.runs.stored import RunResult
+from dbanon.runs.watch import Watch
+
+if TYPE_CHECKING:
+    import geopandas
+
+__all__ = ["Database", "RunResult", "open_database"]
+
+_POLL_S = 0.2
+
+
+class Database(Datasets):
+    """The verbs of the command line on one database.
+
+    Parameters
+    ----------
+    target : server.Target
+        Where it is.
+
+    Attributes
+    ----------
+    lock_url : str
+        Where connections that hold locks go: ``DBANON_LOCK_DSN`` where `target` is a pooler, which may give every
+        transaction another session.
+    tasks : methods.Tasks
+        Does the tasks of the runs that are computed here: by default this process.
+    progress : Progress
+        Called with a stage, what is done and the total or None. By default a bar on a terminal or in a notebook;
+        `dbanon.base.progress.silent` shows nothing.
+
+    Notes
+    -----
+    Made by `dbanon.connect`. Not safe for use from several threads at once; open one for each.
+    """
+
+    def __init__(self, target: server.Target) -> None:
+        self.target = target
+        direct = os.environ.get("DBANON_LOCK_DSN")
+        self.lock_url = server.external(direct).url if direct else target.url
+        self.tasks = methods.HERE
+        self.progress: Progress = Display()
+        self.connection: psycopg.Connection[Any] = connect(target.url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; an embedded server stays up."""
+        self.connection.close()
+
+    @reports
+    @keywords(publishing.Running)
+    def run(self, method: str, asked: publishing.Running) -> RunResult:
+        """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
+
+        A reader who has the seed can replay how ties went: keep it private. Without one the run has a secret one, which
+        the same run has again.
+
+        Parameters
+        ----------
+        method : str
+            See ``dbanon methods``.
+
+        Returns
+        -------
+        RunResult
+            Its `status` is ``verified`` or ``refused``; a refused run is never published.
+        """
+        family = methods.method(method)
+        chosen = replace(asked, algorithm=family.algorithm(asked.algorithm).name)
+        if asked.seed is not None:
+            _check_seed(asked.seed)
+        overridden = asked.replace or asked.end_readers or asked.allow_overlap
+        if asked.publish is None and (overridden or (asked.reason, asked.readers) != (None, None)):
+            raise ParameterError(
+                "A run must be published to replace a release, allow an overlap for a reason or name readers. Got no "
+                "name for it; add --publish."
+            )
+        with errors_translated():
+            if asked.publish is not None:
+                releases.check_release(self.connection, asked.publish, asked)
+            if queue.may_compute(self.connection):
+                result = self._at_once(lambda holder: queue.submit_run(holder, method, chosen))
+            else:
+                self._demand_worker()
+                result = self.wait(queue.submit_run(self.connection, method, chosen))
+            if asked.publish is None or not result.verdict.passed:
+                return result
+            self.progress("publishing", 0, None)
+            # A run that could not be published is verified all the same.
+            with _remaining(result.run_id), errors_translated():
+                rows, notices = releases.publish(self.connection, result.run_id, asked.publish, asked)
+            return replace(result, release=asked.publish, rows_published=rows, notices=notices)
+
+    @keywords(publishing.Submitting)
+    def submit(self, method: str, asked: publishing.Submitting) -> int:
+        """Queue a run for the next worker that is free; options as for `run`. Returns its id at once."""
+        with errors_translated():
+            return queue.submit_run(self.connection, method, asked)
+
+    @keywords(publishing.Planning)
+    def plan(self, method: str, asked: publishing.Planning) -> tuple[stored.PlanItem, ...]:
+        """Say what `run` would meet with the same options, without writing anything."""
+        with errors_translated():
+            return stored.plan_run(self.connection, method, asked)
+
+    @reports
+    def verify(self, run_id: int) -> RunResult:
+        """Attack the stored rows of a run again and record the verdict."""
+        with errors_translated():
+            if queue.may_compute(self.connection):
+
+                def ask(holder: Connection) -> int:
+                    queue.ask_verification(holder, run_id)
+                    return run_id
+
+                return self._at_once(ask)
+            self._demand_worker()
+            before = stored.last_verification(self.connection, run_id)
+            queue.ask_verification(self.connection, run_id)
+            return self.wait(run_id, after=before)
+
+    @reports
+    def wait(self, run_id: int, *, after: int = 0) -> RunResult:
+        """Wait until a worker has done what is to do for a run; interrupted, it asks for the run's end.
+
+        Parameters
+        ----------
+        run_id : int
+        after : int
+            Id of the last verification that does not count.
+        """
+        with errors_translated():
+            try:
+                while (state := queue.state(self.connection, run_id)).todo is not None:
+                    self.progress(state.progress or "waiting", state.done, state.total)
+                    queue.reap_runs(self.connection)
+                    time.sleep(_POLL_S)
+                return stored.stored_result(self.connection, run_id, after=after)
+            except KeyboardInterrupt:
+                # On a separate connection: the interrupted one may still be in the middle of a statement.
+                with suppress(DbanonError, psycopg.Error), connect(self.target.url) as fresh:
+                    queue.cancel_run(fresh, run_id)
+                raise
+            except psycopg.OperationalError as error:
+                if not self.connection.closed:
+                    raise
+                raise StoreError(
+                    f"The connection to the server was lost while run {run_id} was computed. The run goes on "
+                    "without it; see `dbanon runs`."
+                ) from error
+
+    def cancel(self, run_id: int) -> str:
+        """Ask for the end of a run, or of its verification; returns its status, or ``being cancelled``."""
+        with errors_translated():
+            return queue.cancel_run(self.connection, run_id)
+
+    def take(
+        self,
+        holder: Connection,
+        worker: str,
+        *,
+        stopping: threading.Event | None = None,
+        give_up: Callable[[], None] | None = None,
+    ) -> RunResult | None:
+        """Take the oldest run that waits and do it, as a worker does.
+
+        Parameters
+        ----------
+        holder : psycopg.Connection
+            Will hold the run's lock; goes straight to the server.
+        worker : str
+            Who takes it.
+        stopping, give_up
+            As for `dbanon.runs.watch.Watch`.
+
+        Returns
+        -------
+        RunResult or None
+            None if nothing waits.
+        """
+        with errors_translated():
+            claim = queue.claim_run(holder, worker)
+            if claim is None:
+                return None
+            return self._work(holder, claim, Watch(holder, claim, self.progress, stopping=stopping, give_up=give_up))
+
+    def _demand_worker(self) -> None:
+        """Raise `StoreError` where this login may not compute and no worker is up."""
+        if not queue.has_worker(self.connection):
+            raise queue.no_worker()
+
+    def _at_once(self, ask: Callable[[Connection], int]) -> RunResult:
+        """Submit what `ask` submits, take it, and do it in this process.
+
+        Row, lock and status are committed together: killed at any moment, no run is left waiting in vain, and no
+        session finds it running without a holder.
+        """
+        with connect_to_hold(self.lock_url) as holder:
+            queue.reap_runs(holder)
+            with holder.transaction():
+                run_id = ask(holder)
+                claim = queue.claim_run(holder, queue.process_name(), run_id)
+            if claim is None:
+                raise queue.lost(run_id)
+            return self._work(holder, claim, Watch(holder, claim, self.progress))
+
+    def _work(self, holder: Connection, claim: queue.Claim, watch: Watch) -> RunResult:
+        return pipeline.work(self.connection, self.target.url, holder, claim, watch, tasks=self.tasks)
+
+    @keywords(publishing.Publishing)
+    def publish(self, run_id: int, name: str, asked: publishing.Publishing) -> tuple[int, tuple[str, ...]]:
+        """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices.
+
+        By default all analysts may read it, or the readers of what it replaces. Sessions that read what it replaces
+        have 5 seconds to end, unless `end_readers`. A reason has three words or more.
+
+        Raises
+        ------
+        DbanonError
+            If it is refused, which `runs` and ``dbanon.audit`` say too.
+        """
+        with errors_translated():
+            return releases.publish(self.connection, run_id, name, asked)
+
+    def unpublish(self, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
+        """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
+
+        With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds; then only those of
+        superusers keep a part of it for a while. Returns the server's notices.
+        """
+        with errors_translated():
+            return releases.unpublish(self.connection, name, end_readers=end_readers)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """List all runs, newest last."""
+        with errors_translated():
+            queue.reap_runs(self.connection)
+            return stored.list_runs(self.connection)
+
+    def card(self, name: str) -> dict[str, Any]:
+        """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
+        return releases.release_card(self.connection, name)
+
+    def releases(self) -> list[dict[str, Any]]:
+        """List all releases, withdrawn ones too, newest last."""
+        return releases.list_releases(self.connection)
+
+    def drop(self, run_id: int) -> int:
+        """Delete a run that was never published and is not being worked on; returns how many cloaks went."""
+        return stored.drop_run(self.connection, run_id)
+
+    def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Read rows of a published view with the analyst's rights."""
+        with errors_translated():
+            return releases.release_rows(self.connection, name, limit)
+
+    def read(self, release: str, *, where: str | None = None, params: Params | None = None) -> "geopandas.GeoDataFrame":
+        """Read a release as a frame, with an analyst's rights; needs the extra ``dbanon[geo]``.
+
+        Parameters
+        ----------
+        release : str
+        where : str, optional
+            A condition in SQL on the columns: ``"crowd > 5"``. It is part of a query that runs with your own rights
+            and is not checked, so put no text of others into it; give their values as `params`. Functions of PostGIS
+            and of the schema ``published`` need no schema's name in it.
+        params : sequence or mapping, optional
+            Values for ``%s`` or ``%(name)s`` in `where`: ``where="crowd > %s", params=[5]``. With values, a ``%`` of
+            the condition's own is written ``%%``.
+
+        Returns
+        -------
+        geopandas.GeoDataFrame
+            The columns of the view without `period` (`valid_from` and `valid_to` are its ends), in the order of
+            `cloak_id`; `region` is the geometry; JSON is text. `attrs` has ``release`` and ``promise``.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such release that this login may read, or the server refuses the condition.
+        """
+        return export.frame(self.connection, release, where=where, params=params)
+
+    @reports
+    def export(
+        self,
+        release: str,
+        file: str | os.PathLike[str],
+        *,
+        where: str | None = None,
+        params: Params | None = None,
+    ) -> int:
+        """Write a release to a file as its rows come, with an analyst's rights; returns how many there were.
+
+        Parameters
+        ----------
+        release : str
+        file : path
+            Its suffix names the format: ``.parquet`` (GeoParquet), ``.gpkg``, ``.fgb`` or ``.csv``. Replaced when all
+            is written; else nothing is left, and what was there stays. The promise is in its metadata; that of a CSV
+            file in a text file beside it.
+        where, params
+            As for `read`.
+
+        Raises
+        ------
+        ParameterError
+            As for `read`, or if the suffix is another.
+        DataError
+            If the file cannot be written.
+        """
+        return export.write(self.connection, release, Path(file), where=where, params=params, progress=self.progress)
+
+    def style(self, release: str, file: str | os.PathLike[str]) -> None:
+        """Write a QGIS style (``.qml``) for a release: regions by crowd in colours, exact rows apart."""
+        export.write_text(Path(file), style.qml(published.crowds(self.connection, release)))
+
+
+@contextmanager
+def _remaining(run_id: int) -> Iterator[None]:
+    """Add to the error of a publication what remains: the verified run."""
+    try:
+        yield
+    except DbanonError as error:
+        remains = f"Run {run_id} is verified: `dbanon publish {run_id} NAME` needs no other run."
+        error.args = (f"{error} {remains}", *error.args[1:])
+        raise
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise ParameterError(f"The seed must be an integer >= 0 and < 2^63. Got {seed} instead; choose a smaller one.")
+
+
+def open_database(dsn: str | None = None, announce: Callable[[str], None] | None = None) -> Database:
+    """Resolve a DSN, migrate the embedded server if that is what is used, check the schema of any other.
+
+    Parameters
+    ----------
+    dsn : str, optional
+        See `dbanon.connect`.
+    announce : callable, optional
+        Called with the name of the server in use, before anything is done there.
+
+    Raises
+    ------
+    SchemaMismatch
+        If the schema is missing or of another revision. A login that may not look at it, as an analyst's, is not asked
+        for it: it can read releases, and is refused all else by the server.
+    """
+    target = server.resolve(dsn)
+    if announce is not None:
+        announce(target.label)
+    with errors_translated():
+        database = Database(target)
+        try:
+            _check_or_migrate(database)
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+def _check_or_migrate(database: Database) -> None:
+    """Check the schema; only the embedded server is migrated unasked."""
+    if database.target.embedded:
+        schema.upgrade_embedded(database.target.url)
+    if schema.is_open(database.connection):
+        schema.check(database.connection)

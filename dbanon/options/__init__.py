@@ -1,0 +1,153 @@
+"""What verbs can be asked for. An option is written once, as a field of a record: name, type, default and words.
+
+A record is a frozen, keyword-only dataclass, and the words of a field stand in an `Option` among its annotations. From
+records come the keywords of Python (`keywords`), the options of the command line (``dbanon.cli._options``), and for
+loads the composite type ``dbanon_internal.loading``. Invariant: nothing here reads a file or speaks to a server.
+Where a record has several bases, the fields of the rightmost come first.
+"""
+
+import dataclasses
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass, field
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, get_type_hints, overload
+
+from dbanon.base.errors import ParameterError
+
+P = ParamSpec("P")
+Asked = TypeVar("Asked")
+First = TypeVar("First")
+Second = TypeVar("Second")
+Third = TypeVar("Third")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Option:
+    """The words of an option, and how it is typed on the command line.
+
+    Attributes
+    ----------
+    help : str
+        For a reader of the command line; `words` makes Python's of it.
+    name : str, optional
+        On the command line, such as ``--set``, where it is not the field's.
+    metavar : str, optional
+        What stands for its value in the help.
+    typed : type, optional
+        What the command line takes, where it is not the field's type.
+    parse : callable, optional
+        Makes the field's value of what was typed; then the field's default is None, or it must be given.
+    flags : mapping
+        Switches that stand for values of the field, with their words; one of them at most can be given.
+    minimum, maximum, choices
+        Limits, both of which stand, and choices; `Field.check` holds values against them.
+    """
+
+    help: str = ""
+    _: KW_ONLY
+    name: str | None = None
+    metavar: str | None = None
+    typed: Any = None
+    parse: Callable[[Any], Any] | None = None
+    flags: Mapping[str, str] = field(default_factory=dict)
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Field:
+    """An option of a record; `default` is ``inspect.Parameter.empty`` where one must be given."""
+
+    name: str
+    type: Any
+    default: Any
+    option: Option
+
+    @property
+    def parameter(self) -> inspect.Parameter:
+        """The keyword of Python."""
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default, annotation=self.type)
+
+    def check(self, value: Any) -> None:
+        """Raise `ParameterError` if a value that was given is outside the limits, or none of the choices."""
+        option, name = self.option, f"--{self.name.replace('_', '-')}"
+        if value is None:
+            return
+        if option.choices and value not in option.choices:
+            raise ParameterError(f"{name} must be one of {', '.join(option.choices)}. Got {value!r} instead.")
+        if option.minimum is not None and option.maximum is not None and not option.minimum <= value <= option.maximum:
+            whole = self.type is int
+            most = f"{option.maximum:,}" if whole else f"{option.maximum:g}"
+            kind = "a whole number" if whole else "a number"
+            raise ParameterError(f"{name} must be {kind} from {option.minimum} to {most}. Got {value} instead.")
+
+    @property
+    def words(self) -> str:
+        """Say what it is to who calls Python: options of the command line are called as keywords are."""
+        said = self.option.help or " ".join(f"'{value}': {words}" for value, words in self.option.flags.items())
+        return re.sub(r"--([a-z][a-z-]*)", lambda named: named[1].replace("-", "_"), said)
+
+
+def fields(record: type) -> list[Field]:
+    """List the options of a record in the order of the help."""
+    annotations = get_type_hints(record, include_extras=True)
+    found = []
+    for one in dataclasses.fields(record):
+        kind, option = get_args(annotations[one.name])
+        default = inspect.Parameter.empty if one.default is MISSING else one.default
+        found.append(Field(one.name, kind, default, option))
+    return found
+
+
+class _Keywords(Generic[P, Asked]):
+    """Makes keywords of a record's fields, for a verb whose last argument the record is."""
+
+    def __init__(self, record: Callable[P, Asked]) -> None:
+        self._record: Any = record
+
+    @overload
+    def __call__(self, verb: Callable[[First, Asked], Result]) -> Callable[Concatenate[First, P], Result]: ...
+    @overload
+    def __call__(
+        self, verb: Callable[[First, Second, Asked], Result]
+    ) -> Callable[Concatenate[First, Second, P], Result]: ...
+    @overload
+    def __call__(
+        self, verb: Callable[[First, Second, Third, Asked], Result]
+    ) -> Callable[Concatenate[First, Second, Third, P], Result]: ...
+    def __call__(self, verb: Callable[..., Result]) -> Callable[..., Result]:
+        # The verb's annotations stay as they are: some are names that only type checkers know.
+        signature, offered = inspect.signature(verb), fields(self._record)
+        before = [
+            one.replace(kind=inspect.Parameter.POSITIONAL_ONLY) for one in list(signature.parameters.values())[:-1]
+        ]
+        signature = signature.replace(parameters=[*before, *(one.parameter for one in offered)])
+
+        @functools.wraps(verb)
+        def called(*given: Any, **asked: Any) -> Result:
+            signature.bind(*given, **asked)  # says which keyword is missing or unknown
+            return verb(*given, self._record(**asked))
+
+        called.__signature__ = signature  # type: ignore[attr-defined]
+        called.__doc__ = f"{inspect.getdoc(verb)}\n\n{_described(offered)}"
+        return called
+
+
+def keywords(record: Callable[P, Asked]) -> _Keywords[P, Asked]:
+    """Let callers of a verb give the fields of a record as keywords, where the verb takes the record as last argument.
+
+    Type checkers, ``help()`` and ``inspect.signature`` see every keyword with its type and default.
+    """
+    return _Keywords(record)
+
+
+def _described(offered: Sequence[Field]) -> str:
+    """Write the section of a docstring that says what each keyword is."""
+    lines = ["Other Parameters", "----------------"]
+    for one in offered:
+        lines += [f"{one.name} : {inspect.formatannotation(one.type)}", f"    {one.words}"]
+    return "\n".join(lines)

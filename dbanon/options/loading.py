@@ -1,0 +1,255 @@
+"""What loads can be asked for: a record for each, whose words are those of the command line.
+
+``dbanon_internal.loading`` has what the SQL functions read of `LoadingTrajectories` and `ImportingTrajectories`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from dbanon.base.errors import ParameterError
+from dbanon.options import Option
+
+Box = tuple[float, float, float, float]
+"""Least x, least y, greatest x and greatest y, in units of the source."""
+Mode = Literal["create", "append", "replace"]
+
+
+def _box(text: str) -> Box:
+    try:
+        west, south, east, north = (float(number) for number in text.split(","))
+    except ValueError:
+        raise ParameterError(
+            "A box must be four numbers XMIN,YMIN,XMAX,YMAX. Got something else; change --bbox."
+        ) from None
+    return west, south, east, north
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _bounds(words: str) -> Option:
+    return Option(
+        f"{words}; XMIN above XMAX crosses the antimeridian.", metavar="XMIN,YMIN,XMAX,YMAX", typed=str,
+        parse=_box,
+    )  # fmt: skip
+
+
+Dataset = Annotated[str, Option("Name of the dataset.")]
+Subject = Annotated[str, Option("Column of the person or vehicle; '-' makes each row its own.")]
+Sender = Annotated[str, Option("Column of the sender, as the trajectories name them.")]
+Time = Annotated[str, Option("Column of the time: unix seconds or milliseconds, or ISO 8601.")]
+Trip = Annotated[str | None, Option("Column that separates a subject's trips.")]
+Zone = Annotated[str | None, Option("Time zone of times that name none, such as Europe/Berlin.")]
+
+
+# ---- trajectories ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class People:
+    """Whose people are in a dataset."""
+
+    population: Annotated[
+        str | None,
+        Option("Within it a subject's name means one person in all datasets; made when first named. Else 'default'."),
+    ] = None
+    settle_s: Annotated[
+        int | None,
+        Option(
+            "How many seconds a person may stay where a snapshot shows them. Else 900. A population's longest counts."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Target:
+    """How trajectories are made, wherever they come from."""
+
+    srid: Annotated[int | None, Option("Metric SRID of the dataset; else the UTM zone of the data.")] = None
+    grid_m: Annotated[float, Option("Side of a space cell in metres.")] = 1.0
+    grid_s: Annotated[int, Option("Length of a time slot in seconds.")] = 1
+    split_gap_s: Annotated[float | None, Option("Cut a trajectory where no fix came for longer (s).")] = None
+    tz: Zone = None
+    bbox: Annotated[Box | None, _bounds("Leave out what lies outside, in units of the source")] = None
+    drop_outliers: Annotated[bool, Option("Leave out what lies far outside the rest, not only count it.")] = False
+    subject_per_day: Annotated[
+        bool, Option("Make each day of a subject, from midnight to midnight in --tz (else UTC), its own.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Mode:
+    """What is done to a dataset that is there."""
+
+    mode: Annotated[
+        Mode,
+        Option(
+            flags={
+                "append": "Add to an existing dataset.",
+                "replace": "Replace an existing dataset's trajectories; requests and sites stay.",
+            }
+        ),
+    ] = "create"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    dataset: Dataset
+    subject: Subject = "subject"
+    time: Time = "time"
+    x: Annotated[str, Option("Column of the longitude or easting.")] = "x"
+    y: Annotated[str, Option("Column of the latitude or northing.")] = "y"
+    trip: Trip = None
+    crs: Annotated[str, Option("Coordinate system of the file.")] = "EPSG:4326"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    dataset: Dataset
+    subject: Subject
+    time: Annotated[str, Option("Column of the time: a timestamp, or unix seconds or milliseconds.")]
+    geom: Annotated[str, Option("Column of the position: a point, or a shape, whose bounding rectangle counts.")]
+    trip: Trip = None
+    crs: Annotated[str | None, Option("Coordinate system of the points; else their own.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadingTrajectories(_Mode, People, _Target, _File):
+    """How trajectories are loaded from files of one fix a row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportingTrajectories(_Mode, People, _Target, _Table):
+    """How trajectories are loaded from a table of the same database."""
+
+
+# ---- what belongs to trajectories ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadingRequests:
+    """How requests to a location-based service are loaded."""
+
+    dataset: Dataset
+    columns: Annotated[
+        Sequence[str],
+        Option("Columns that become the request's name-value pairs: a,b,c.", typed=str, parse=_names),
+    ]
+    subject: Sender = "subject"
+    time: Time = "time"
+    tz: Zone = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadingQuasiIdentifiers:
+    """How times at which an adversary may know where subjects were are loaded."""
+
+    dataset: Dataset
+    set_name: Annotated[str, Option("Which of the dataset's sets they belong to.", name="--set")] = "default"
+    subject: Annotated[str, Option("Column of the subject, as the trajectories name them.")] = "subject"
+    time: Time = "time"
+    tz: Zone = None
+    replace: Annotated[bool, Option("Delete those of the set first.")] = False
+
+
+# ---- places ----------------------------------------------------------------------------------------------------------
+
+X = Annotated[str | None, Option("Column of the longitude or easting; else 'x'.")]
+Y = Annotated[str | None, Option("Column of the latitude or northing; else 'y'.")]
+Shape = Annotated[str | None, Option("Column of the shape as WKT without curves, instead of x and y.")]
+Station = Annotated[str | None, Option("Column of the station's name.")]
+System = Annotated[
+    str | None, Option("Coordinate system of the file; else EPSG:4326, or what a geographic file names.")
+]
+Layer = Annotated[str | None, Option("Layer of a geographic file that has several.")]
+DropFar = Annotated[bool, Option("Leave out what lies far outside where the trajectories are, not only count it.")]
+ReplaceCells = Annotated[bool, Option("Delete the dataset's cells first.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadingSites:
+    """How sensitive sites are loaded."""
+
+    kind = "sites"
+    area = None
+
+    dataset: Dataset
+    x: X = None
+    y: Y = None
+    name: Annotated[str | None, Option("Column of the site's name.")] = None
+    geom: Shape = None
+    crs: System = None
+    layer: Layer = None
+    bbox: Annotated[Box | None, _bounds("Leave out sites whose middle lies outside, in units of the file")] = None
+    drop_outliers: DropFar = False
+    replace: Annotated[bool, Option("Delete the dataset's sites first.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadingPois:
+    """How points of interest are loaded."""
+
+    kind = "pois"
+    area = bbox = None
+
+    dataset: Dataset
+    category: Annotated[str, Option("Column that says what kind of place it is.")]
+    x: X = None
+    y: Y = None
+    geom: Shape = None
+    crs: System = None
+    layer: Layer = None
+    drop_outliers: DropFar = False
+    replace: Annotated[bool, Option("Delete the dataset's points of interest first.")] = False
+
+    @property
+    def name(self) -> str:
+        """The column of what is stored beside the place, as of other kinds."""
+        return self.category
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadingCells:
+    """How areas that base stations cover are loaded."""
+
+    kind = "cells"
+    x = y = area = bbox = None
+
+    dataset: Dataset
+    name: Station = None
+    geom: Annotated[str | None, Option("Column of the polygon as WKT, of CSV or Parquet; else 'geom'.")] = None
+    crs: System = None
+    layer: Layer = None
+    drop_outliers: DropFar = False
+    replace: ReplaceCells = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadingStations:
+    """How base stations are loaded, whose cells are made."""
+
+    kind = "stations"
+    bbox = None
+
+    dataset: Dataset
+    x: X = None
+    y: Y = None
+    name: Station = None
+    geom: Shape = None
+    crs: System = None
+    layer: Layer = None
+    area: Annotated[
+        str | Path | None,
+        Option(
+            "GeoJSON, GeoPackage or Shapefile of the area that the cells divide among themselves; else the hull "
+            "of the stations with a margin.", metavar="FILE", typed=str, parse=Path,
+        ),
+    ] = None  # fmt: skip
+    drop_outliers: DropFar = False
+    replace: ReplaceCells = False
+
+
+LoadingPlaces = LoadingSites | LoadingPois | LoadingCells | LoadingStations

@@ -1,0 +1,75 @@
+"""What runs and publications can be asked for; their words are those of the command line."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from dbanon.base.errors import ParameterError
+from dbanon.options import Option
+from dbanon.options.loading import Dataset
+
+
+def _parameters(texts: Sequence[str]) -> dict[str, str]:
+    params: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
+            raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'; for example -p k=5.")
+        if name in params:
+            raise ParameterError(f"A parameter must be given once. Got '{name}' twice; leave one out.")
+        params[name] = value
+    return params
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planning:
+    """What a run is computed from."""
+
+    dataset: Dataset
+    algorithm: Annotated[str | None, Option("The algorithm; else the family's first.")] = None
+    params: Annotated[
+        Mapping[str, Any] | None,
+        Option(
+            "A parameter; may be repeated.", name="-p", metavar="NAME=VALUE", typed=list[str] | None, parse=_parameters
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitting(Planning):
+    """What a run is computed from, and the draws in it."""
+
+    seed: Annotated[
+        int | None,
+        Option(
+            "Same data, parameters and seed: same cloaks. Keep it private; leave it out to have one made.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publishing:
+    """How a run becomes a release."""
+
+    replace: Annotated[bool, Option("Replace the live release of that name.")] = False
+    allow_overlap: Annotated[bool, Option("Publish though too few are left where it overlaps earlier releases.")] = (
+        False
+    )
+    reason: Annotated[str | None, Option("Why that is allowed; recorded.", metavar="TEXT")] = None
+    end_readers: Annotated[bool, Option("End the sessions that read the release that goes, instead of giving up.")] = (
+        False
+    )
+    readers: Annotated[
+        Sequence[str] | None,
+        Option("Who may read it instead of all analysts; may be repeated.", metavar="ROLE", typed=list[str] | None),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Named:
+    publish: Annotated[str | None, Option("Publish under this name if the attack finds nothing.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(Publishing, _Named, Submitting):
+    """What a run is computed from, and how it becomes a release if it is to be published."""

@@ -1,0 +1,1 @@
+"""Speaks to a PostgreSQL server: finds or starts one, connects, copies, and translates its errors."""

@@ -1,0 +1,308 @@
+"""Reads query results as NumPy and Arrow arrays, by binary COPY, without a Python object per fix.
+
+All queries of one snapshot see one state of the database. They use psycopg, as all other modules do: its connections
+are pinned, and it waits in Python, where Ctrl-C interrupts it.
+"""
+
+from collections.abc import Collection, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from psycopg import sql
+
+from dbanon.base.errors import DataError
+from dbanon.postgres.binary_copy import HEADER, TRAILER
+
+_FIX = 24  # bytes of one point of WKB with M: x, y, m
+_WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
+_BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
+_LONG = 64  # bytes: from here on values are better copied one by one
+_PIECE = 1 << 20  # bytes of trajectories that the server puts together
+_FEW = 64  # trajectories of the greatest size in a piece: where there are more, all are taken to be of that size
+_NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
+_BYTES = {17: pa.binary(), 25: pa.string()}
+_TIMESTAMPTZ, _POSTGRES_EPOCH_US = 1184, 946_684_800_000_000  # microseconds since 2000-01-01 UTC
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A read-only transaction that sees one state of the database; `postgis` is the schema PostGIS lives in, quoted."""
+
+    connection: psycopg.Connection[Any]
+    postgis: str
+
+
+@contextmanager
+def snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> Iterator[Snapshot]:
+    """Have a transaction whose queries all see one state of the database, and can change nothing.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    name : str, optional
+        Of the state that another session has `exported`.
+    """
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        if name is not None:
+            connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
+        yield Snapshot(connection, sql.Identifier(postgis(connection)).as_string(connection))
+
+
+def exported(snapshot: Snapshot) -> str:
+    """Let other sessions see what this one does, as long as it lasts: the name of its state."""
+    found = snapshot.connection.execute("SELECT pg_export_snapshot()").fetchone()
+    return str(found[0]) if found else ""
+
+
+def postgis(connection: psycopg.Connection[Any]) -> str:
+    """Name the schema that PostGIS lives in: its functions are called by their full names."""
+    query = (
+        "SELECT n.nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE e.extname = 'postgis'"
+    )
+    found = connection.execute(query).fetchone()
+    return str(found[0]) if found else "public"
+
+
+def table(snapshot: Snapshot, query: str, repeated: Collection[str] = ()) -> pa.Table:
+    """Run a query without parameters and fetch all of it; columns of `repeated` texts hold each of them once."""
+    return pa.Table.from_batches([_shared(batch, repeated) for batch in batches(snapshot, query)]).unify_dictionaries()
+
+
+def _shared(batch: pa.RecordBatch, repeated: Collection[str]) -> pa.RecordBatch:
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return pa.record_batch(
+        [column.dictionary_encode() if name in repeated else column for name, column in columns], batch.schema.names
+    )
+
+
+def batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
+    """Run a query without parameters and fetch its columns some megabytes at a time; the last batch may be empty."""
+    found = snapshot.connection.execute(_sql(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
+    names, kinds = [column.name for column in found], [column.type_code for column in found]
+    statement = _sql(f"COPY ({query}) TO STDOUT (FORMAT binary)")
+    with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for rows, lengths in _pieces(copy):
+            yield pa.record_batch(_columns(rows, lengths, kinds), names)
+
+
+def _pieces(copy: psycopg.Copy) -> Iterator[tuple[bytearray, list[int]]]:
+    """Fetch the rows of a binary COPY some megabytes at a time, with the length of each; the last piece may be empty.
+
+    What libpq has received is fetched from it without asking psycopg, which takes a microsecond for each row; psycopg
+    is asked where nothing is there, so that Ctrl-C interrupts the wait.
+    """
+    fetch, data, lengths = copy.connection.pgconn.get_copy_data, bytearray(), list[int]()
+    row = copy.read()[len(HEADER) :]  # it comes before the first row
+    while len(row) != len(TRAILER):  # a row has the number of its values at least, and some value
+        data += row
+        lengths.append(len(row))
+        if len(data) >= _BATCH:
+            yield data, lengths
+            data, lengths = bytearray(), []
+        length, row = fetch(1)
+        if length < 0:  # not after the trailer: the server ended it with an error
+            raise _ending(copy.connection.pgconn)
+        if length == 0:  # nothing is there yet
+            row = copy.read()
+    copy.read()  # the end
+    yield data, lengths
+
+
+def _ending(connection: psycopg.pq.abc.PGconn) -> psycopg.Error:
+    """Make the error of what ended a COPY, and fetch what comes after it, as psycopg would."""
+    last = result = connection.get_result()
+    while last is not None:
+        last = connection.get_result()
+    if result is None or result.status != psycopg.pq.ExecStatus.FATAL_ERROR:
+        return psycopg.OperationalError("COPY ended without its trailer")
+    return psycopg.errors.error_from_result(result)
+
+
+def _sql(query: str) -> sql.SQL:
+    return sql.SQL(cast("Any", query))
+
+
+def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.Array]:
+    """Take rows of a binary COPY apart: each is the number of its values, then each one after its length (NULL: -1)."""
+    data, length = np.frombuffer(rows, np.uint8), np.array(lengths, np.int64)
+    # `at` is where each row goes on: behind the 16-bit count of its values, then behind each value read.
+    at = np.cumsum(length) - length + 2
+    columns = []
+    for kind in kinds:
+        # A value: 32-bit length, -1 for NULL, then so many bytes. A NULL is read from place 0, and masked.
+        size = _numbers(rows, at, ">i4").astype(np.int64)
+        null = size < 0
+        missing = null if null.any() else None
+        at = at + 4
+        if missing is not None:
+            size[null] = 0
+        place = at if missing is None else np.where(null, 0, at)
+        if kind == _TIMESTAMPTZ:
+            since_1970 = _numbers(rows, place, ">i8") + _POSTGRES_EPOCH_US
+            columns.append(pa.array(since_1970, pa.timestamp("us", "UTC"), mask=missing))
+        elif kind in _NUMBERS:
+            columns.append(pa.array(_numbers(rows, place, _NUMBERS[kind]), mask=missing))
+        else:
+            columns.append(_ragged(data, at, size, _BYTES[kind], missing))
+        at += size
+    return columns
+
+
+def _numbers(rows: bytearray, at: NDArray[np.int64], kind: str) -> NDArray[Any]:
+    """Read the number that begins at each place."""
+    dtype = np.dtype(kind)
+    # A number for every place of a byte, which overlap: those asked for are gathered whole.
+    every = np.ndarray((max(len(rows) - dtype.itemsize + 1, 0),), dtype, rows, strides=(1,))
+    return np.asarray(every[at], dtype.newbyteorder("="))
+
+
+def _ragged(
+    data: NDArray[np.uint8],
+    at: NDArray[np.int64],
+    size: NDArray[np.int64],
+    kind: Any,
+    missing: NDArray[np.bool_] | None,
+) -> pa.Array:
+    """Read the bytes that begin at each place, as many as `size` says."""
+    offset = np.concatenate([[0], np.cumsum(size)])
+    # Short values are gathered by index, eight bytes of index for each byte; long ones are cheaper to slice.
+    if offset[-1] < _LONG * len(size):
+        found = data[np.repeat(at - offset[:-1], size) + np.arange(offset[-1])]
+    else:
+        view = data.data
+        found = b"".join([view[begin:end] for begin, end in zip(at.tolist(), (at + size).tolist(), strict=True)])
+    valid = None if missing is None else pa.array(~missing).buffers()[1]
+    return pa.Array.from_buffers(kind, len(size), [valid, pa.py_buffer(offset.astype(np.int32)), pa.py_buffer(found)])
+
+
+def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return a column of numbers or booleans without nulls as an array of the same type."""
+    return np.asarray(column.to_numpy())
+
+
+@dataclass(frozen=True)
+class TextCodes:
+    """The distinct texts of a column in the order of their UTF-8 bytes; a text's code is its place there.
+
+    So codes depend on the texts alone, whichever query they came from.
+    """
+
+    texts: pa.Array
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> "TextCodes":
+        """Number the distinct texts of a column."""
+        distinct = column.chunk(0).dictionary if pa.types.is_dictionary(column.type) else pc.unique(column)
+        return cls(distinct.take(pc.sort_indices(distinct)))
+
+    @classmethod
+    def encoding(cls, column: pa.ChunkedArray) -> tuple["TextCodes", NDArray[np.int64]]:
+        """Number the distinct texts of a column without nulls, and encode it, in one go."""
+        code = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64) - 1
+        first = np.empty(code.max(initial=-1) + 1, np.int64)
+        first[code] = np.arange(len(code))
+        return cls(pa.array(column.take(pa.array(first)), column.type)), code
+
+    def encode(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
+        """Codes of a column's texts; -1 for null and for texts that are not among them."""
+        if pa.types.is_dictionary(column.type):
+            codes = np.append(self.encode(column.chunk(0).dictionary), -1)
+            return np.concatenate([codes[pc.fill_null(chunk.indices, -1).to_numpy()] for chunk in column.chunks])
+        codes = pc.fill_null(pc.index_in(column, value_set=self.texts, skip_nulls=True), -1)
+        return np.asarray(codes.to_numpy()).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Trajectories as they come from the database: fixes of path i are ``[offset[i], offset[i + 1])``."""
+
+    trajectory_id: NDArray[np.int64]
+    subject: pa.ChunkedArray
+    offset: NDArray[np.int64]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    t: NDArray[np.float64]
+
+
+def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
+    """Read all trajectories of a dataset, sorted by id.
+
+    The server puts the bytes of hundreds of trajectories together, so that neither side does anything for each alone.
+    WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix: without headers, all are one array.
+    """
+    # A table just loaded has no statistics, and the planner would sort gigabytes that the index has in order. What is
+    # near in the index is near in the table, which the planner does not know: it would read all datasets.
+    snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
+    own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    sizes = table(snapshot, f"SELECT max(pg_column_size(path)) AS most, sum(pg_column_size(path)) AS total {own}")
+    most, total = (column[0].as_py() or 0 for column in sizes.columns)
+    # A few long trajectories among many short ones: each is weighed, so that the short ones still come together.
+    weight = "pg_column_size(path)" if most > _PIECE // _FEW else f"{most}"
+    query = f"""SELECT piece.*
+        FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {2**63 - 1}) OVER by_id AS last
+              FROM (SELECT trajectory_id, {weight} AS weight,
+                        sum({weight}) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done {own}) weighed
+              WHERE done = weight OR done / {_PIECE} > (done - weight) / {_PIECE}
+              WINDOW by_id AS (ORDER BY trajectory_id)) cut
+        CROSS JOIN LATERAL (
+            SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
+                string_agg(subject, ''), string_agg(int4send(length(wkb)), ''),
+                string_agg(substr(wkb, 1 + length(wkb) % {_FIX}), '')
+            FROM (SELECT trajectory_id, subject, {snapshot.postgis}.ST_AsBinary(path, 'NDR') AS wkb
+                  {own} AND trajectory_id BETWEEN cut.first AND cut.last
+                  ORDER BY trajectory_id OFFSET 0) s) piece"""
+    ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
+    fixes = _Columns(total // _FIX)
+    for batch in batches(snapshot, query):
+        trajectory_id, letters, names, length, wkb = map(_together, batch.columns)
+        size = length.view(">i4").astype(np.int64)
+        if not np.isin(size % _FIX, _WKB_HEADERS).all():
+            raise DataError("Every path must be a LINESTRING M or POINT M. Got another; load the dataset again.")
+        fixes.append(wkb.view("<f8").reshape(-1, 3))
+        counts.append(size // _FIX)
+        ids.append(trajectory_id.view(">i8").astype(np.int64))
+        ends = np.append(0, np.cumsum(letters.view(">i4"))).astype(np.int32)
+        subjects.append(pa.Array.from_buffers(pa.string(), len(size), [None, pa.py_buffer(ends), pa.py_buffer(names)]))
+    snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
+    x, y, t = fixes.whole()
+    return Paths(
+        trajectory_id=np.concatenate(ids),
+        subject=pa.chunked_array(subjects, pa.string()),
+        offset=np.cumsum(np.concatenate(counts)),
+        x=x,
+        y=y,
+        t=t,
+    )
+
+
+def _together(column: pa.Array) -> NDArray[np.uint8]:
+    """The bytes of all values of a column of bytes or texts that is no part of another."""
+    _, offsets, data = column.buffers()
+    return np.frombuffer(data or b"", np.uint8, np.frombuffer(offsets, np.int32)[len(column)])
+
+
+class _Columns:
+    """The columns of an ``(n, 3)`` array that comes in pieces; of the room, what is not used costs no memory."""
+
+    def __init__(self, room: int) -> None:
+        self._columns = [np.empty(room) for _ in range(3)]
+        self._used = 0
+
+    def append(self, rows: NDArray[np.float64]) -> None:
+        """Split rows into the columns."""
+        begin, self._used = self._used, self._used + len(rows)
+        if self._used > len(self._columns[0]):  # a column that the server holds compressed
+            self._columns = [np.append(column[:begin], np.empty(self._used)) for column in self._columns]
+        for i, column in enumerate(self._columns):
+            column[begin : self._used] = rows[:, i]
+
+    def whole(self) -> list[NDArray[np.float64]]:
+        """What was written."""
+        return [column[: self._used] for column in self._columns]

@@ -1,0 +1,218 @@
+"""Translates a driver's error, by its SQLSTATE, into what it means to the user; no other module does.
+
+The server's own words are never shown, since they may quote data. The sentences of our SQL functions (class DA) and
+the reasons for which a connection is refused are shown: they quote none.
+"""
+
+import re
+import shlex
+
+import psycopg
+
+from dbanon.base.errors import DataError, DbanonError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+
+CANCELLED, READ_ONLY, TOO_MANY = "57014", "25006", "53300"
+_OWN = {  # errors our SQL functions raise (sql/10_core/10_guard.sql lists them); others of class DA are StoreErrors
+    "DA001": ParameterError,
+    "DA002": ParameterError,
+    "DA003": ParameterError,
+    "DA004": VerificationFailed,
+    "DA005": VerificationFailed,
+    "DA008": DataError,
+    "DA011": ParameterError,
+    "DA010": VerificationFailed,
+    "DA012": DataError,
+}
+_NO_SCHEMA = (
+    "The database must hold dbanon's schema. Got one without it, or of an older program; run `dbanon db upgrade`."
+)
+_LOST = "The connection to the server was lost. Unfinished work was undone; run it again."
+_NOT_TEXT = "Texts must be UTF-8 without NUL characters. Got others; clean the file."
+_DATA = {
+    "22021": _NOT_TEXT,
+    "22P05": _NOT_TEXT,
+    "54000": "A subject must have at most some 2,000 bytes. Got a longer text; check which columns are named.",
+}
+_SENTENCES = {
+    "53100": "The server has no room left on its disk. Unfinished work was undone; free some and run it again.",
+    "53200": "The server ran out of memory. Unfinished work was undone; lower work_mem or free some.",
+    "42501": "The login must have the rights for this. It does not; have dbanon_operator (load, publish), "
+    "dbanon_worker (run, verify) or dbanon_admin granted to it, or this database's roles of another prefix.",
+    CANCELLED: "The statement was cancelled and its work rolled back. Run it again.",
+    "57P03": "The server is starting, stopping or recovering. Nothing was done; run it again in a moment.",
+    "55P03": "Another session holds the rows. Nothing was done; try again when it has finished.",
+    "40001": "Another session changed the same rows meanwhile, so nothing was kept. Run it again.",
+    "40P01": "Another session changed the same rows meanwhile, so nothing was kept. Run it again.",
+    READ_ONLY: "The server is read-only. Nothing was written; connect to the primary.",
+}
+
+_REFUSED = "08004"  # by the server, for another reason
+_REMEDIES = {  # by what the server refused a connection; its words name at most the login, the database and the address
+    "3D000": "Create it, or check --dsn and the PG* variables.",
+    "28000": "Check --dsn and the PG* variables; or have the login made, and let in by the server's pg_hba.conf.",
+    "28P01": "Check --dsn, PGPASSWORD or ~/.pgpass.",
+    TOO_MANY: "Close connections, or raise max_connections or the limit of the login or database.",
+    _REFUSED: "Check --dsn and the PG* variables, or ask who runs the server.",
+}
+# psycopg gives no SQLSTATE of a refused connection. A server that speaks another language is quoted all the same.
+_REASONS = (
+    (re.compile(r"^the database system is "), "57P03"),
+    (re.compile(r'^database ".*" does not exist|^no such database'), "3D000"),
+    (re.compile(r"password authentication failed"), "28P01"),
+    (re.compile(r'^role ".*" |pg_hba\.conf|authentication failed'), "28000"),
+    (re.compile(r"^sorry, too many clients|^too many connections|connection slots are reserved"), TOO_MANY),
+)
+# Two blanks are the server's, one is libpq's.
+_REFUSAL = re.compile(r"connection to server [^\n]* failed: \S+:  ([^\n]+)")
+_LOSSES = (
+    "server closed",
+    "terminat",
+    "consuming input",
+    "the connection is",
+    "no connection to the server",
+    "reset by peer",
+    "Broken pipe",
+    "EOF detected",
+    "connection has been closed",
+)
+
+
+def no_rights() -> StoreError:
+    """Make the error of a login without the rights it needs."""
+    return StoreError(_SENTENCES["42501"], "42501")
+
+
+def is_passing(error: StoreError) -> bool:
+    """Whether a connection was lost or not to be had, or another transaction was in the way: worth another try.
+
+    A worker has connected before, so it tries again whatever a further connection was refused for.
+    """
+    state = error.sqlstate or ""
+    return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", TOO_MANY, "40001", "40P01")
+
+
+def read_only() -> StoreError:
+    """Make the error of a server that does not accept writing."""
+    return StoreError(_SENTENCES[READ_ONLY], READ_ONLY)
+
+
+def translated(error: psycopg.Error) -> DbanonError:
+    """Make an error of dbanon from a driver's, by its SQLSTATE; quotes no value the server reported."""
+    state = error.sqlstate
+    if state is not None and state.startswith("DA"):
+        return _translate_own(error, state)
+    if state in ("3F000", "42P01", "42883", "42703", "42704"):
+        return SchemaMismatch(_NO_SCHEMA)
+    if state is None and isinstance(error, psycopg.DataError):  # psycopg's own check, before anything is sent
+        state = "22021"
+    if state in _DATA:
+        return DataError(_DATA[state])
+    if state is None and isinstance(error, psycopg.OperationalError):
+        return _of_connection(str(error))
+    return StoreError(_sentence(error, state), state)
+
+
+def _sentence(error: psycopg.Error, state: str | None) -> str:
+    if state in _SENTENCES:
+        return _SENTENCES[state]
+    if state in _REMEDIES:  # from a pooler, which connects when something is to be done
+        return _refused(str(error), state)
+    if state is not None and state[:3] in ("080", "57P"):
+        return _LOST
+    constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
+    about = f"SQLSTATE {state or 'unknown'}" + (f", constraint {constraint}" if constraint else "")
+    return f"The server refused the statement ({about}). See its log, or --debug of the command line."
+
+
+_ARGUMENT = re.compile(r"""(?<![\w'])"?([a-z_]+)"? => (E?'(?:[^']|'')*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
+
+# Quotes may hold commas and brackets: those of SQL, and what they have become for a shell.
+_STATEMENT = re.compile(
+    r"""(?:SELECT \* FROM|SELECT|CALL) dbanon\.(\w+)(?:\(((?:'[^']*'|"[^"]*"|[^)'"])*)\))?(?: WHERE run_id = \d+)?"""
+)
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,'"])+""")
+_BACKSLASH = "\\"
+_COMMANDS = {  # command lines of SQL functions and views
+    "anonymize": "run",
+    "submit_run": "submit",
+    "cancel_run": "cancel",
+    "verify_run": "verify",
+    "drop_run": "drop",
+    "publish": "publish",
+    "unpublish": "unpublish",
+    "forget_subject": "forget",
+    "drop_load": "drop-load",
+    "drop_dataset": "drop-dataset",
+    "datasets": "datasets",
+    "release_card": "card",
+    "plan_run": "plan",
+    "import_trajectories": "load trajectories",
+    "runs": "runs",
+    "releases": "releases",
+    "methods": "methods",
+}
+
+
+def for_command_line(text: str) -> str:
+    """Write SQL in a sentence as the command line does.
+
+    An argument ``grid_m => 1`` is ``--grid-m 1``, a statement ``SELECT dbanon.cancel_run(1)`` is ```dbanon cancel 1```.
+    """
+
+    def command(found: re.Match[str]) -> str:
+        if found[1] not in _COMMANDS:
+            return found[0]
+        words = [re.sub(r"^'([^']*)'$", r"\1", word.strip()) for word in _WORD.findall(found[2] or "")]
+        return f"`{' '.join(['dbanon', _COMMANDS[found[1]], *(word for word in words if word not in ('', '...'))])}`"
+
+    return _STATEMENT.sub(command, _with_options(text))
+
+
+def _with_options(text: str) -> str:
+    """Write the arguments of SQL functions as options; not where they begin a quoted text, which users have written."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1].replace("_", "-"), found[2].strip("'")
+        if name == "reason" and value != "...":
+            escaped = found[2].startswith("E")  # as the server quotes a text with a backslash
+            said = found[2][1 + escaped : -1].replace("''", "'")
+            return f"--reason {shlex.quote(said.replace(_BACKSLASH * 2, _BACKSLASH) if escaped else said)}"
+        if value.startswith("ARRAY["):
+            parts = [part.strip(" '") for part in value[6:-1].split(",")]
+            if name == "readers":
+                return " ".join(f"--readers {shlex.quote(part)}" for part in parts)
+            value = ",".join(parts)
+        if name == "mode":
+            return f"--{value}"
+        return f"--{name}" if value in ("true", "...") else f"--{name} {value}"
+
+    return _ARGUMENT.sub(option, text)
+
+
+def _translate_own(error: psycopg.Error, state: str) -> DbanonError:
+    diag = getattr(error, "diag", None)
+    message = (diag.message_primary if diag else None) or "The database refused it."
+    hint = for_command_line((diag.message_hint if diag else None) or "")
+    sentence = f"{_with_options(message)} {hint}".rstrip()  # statements in a message are what users have written
+    family = _OWN.get(state)
+    return family(sentence) if family else StoreError(sentence, state)
+
+
+def _of_connection(words: str) -> StoreError:
+    """Make the error of a connection that was lost or not to be had, of which the driver gives words alone."""
+    if "No space left" in words or "could not write init file" in words:
+        return StoreError(_SENTENCES["53100"], "53100")
+    if refusals := _REFUSAL.findall(words):
+        said = refusals[-1]
+        state = next((state for reason, state in _REASONS if reason.search(said)), _REFUSED)
+        return StoreError(_SENTENCES.get(state) or _refused(said, state), state)
+    if any(sign in words for sign in _LOSSES):
+        return StoreError(_LOST, "08006")
+    if "no password supplied" in words:
+        return StoreError(f"The login must give a password. Got none. {_REMEDIES['28P01']}", "28P01")
+    return StoreError("The server does not answer. Check that it is up, and --dsn or the PG* variables.", "08001")
+
+
+def _refused(said: str, state: str) -> str:
+    shown = "".join(letter if letter.isprintable() else "?" for letter in said.strip().partition("\n")[0])
+    return f"The server refused: {shown.rstrip('.')}. {_REMEDIES[state]}"

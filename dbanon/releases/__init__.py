@@ -1,0 +1,110 @@
+"""Releases: checked, published, withdrawn and looked up; and subjects forgotten.
+
+SQL functions do all of it; here they are called, and their errors and notices handed on.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from dbanon.options.publishing import Publishing
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import Connection, errors_translated, one, server_notices
+from dbanon.releases import published
+
+
+def check_release(connection: Connection, name: str, asked: Publishing) -> None:
+    """Raise `ParameterError` if a run could not be made a release as it is asked; spares the run."""
+    given = [name, asked.replace, asked.end_readers, _array(asked.readers)]
+    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s)", given)
+    one(connection, "SELECT dbanon_internal.check_override(%s, %s)", [asked.allow_overlap, asked.reason])
+
+
+def publish(connection: Connection, run_id: int, name: str, asked: Publishing) -> tuple[int, tuple[str, ...]]:
+    """Publish a verified run; returns the number of rows and what the server has to say about them.
+
+    A refusal is recorded in ``dbanon.runs`` and ``dbanon.audit``. The function that records it returns the error, and
+    a second statement raises it: an error would undo the record.
+
+    Raises
+    ------
+    VerificationFailed
+        If the run is not verified, its rows changed since, or its overlap with earlier releases leaves too few people.
+    ParameterError
+        If there is no such run, or the name, the reason or a reader cannot be used.
+    """
+    with server_notices(connection) as notices:
+        overridden = [asked.replace, asked.allow_overlap, asked.reason, asked.end_readers]
+        given = [run_id, name, *overridden, _array(asked.readers)]
+        query = "SELECT * FROM dbanon_internal.try_publish(%s, %s, %s, %s, %s, %s, %s)"
+        rows, *refusal = cast("tuple[Any, ...]", connection.execute(query, given).fetchone())
+        if refusal[0] is not None:
+            connection.execute("SELECT dbanon_internal.raise_refusal(%s, %s, %s, %s)", refusal)
+    return rows, tuple(notices)
+
+
+def _array(readers: Sequence[str] | None) -> list[str] | None:
+    return None if readers is None else list(readers)
+
+
+def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
+    """Withdraw a release; returns what the server has to say about it."""
+    with server_notices(connection) as notices:
+        connection.execute("SELECT dbanon.unpublish(%s, %s)", [name, end_readers])
+    return tuple(notices)
+
+
+def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Read the first rows of a release as an analyst would; geometries as WKT.
+
+    Where the login may become the analysts' role it does for this query: from version 16 on, not every member may. Not
+    where that role may not read the release.
+    """
+    with connection.transaction():
+        published.become_analyst(connection, name)
+        view = sql.Identifier("published", name)
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(view))
+            names = [column.name for column in cursor.description or ()]
+            as_text = sql.SQL("{}.ST_AsText(region, 1)").format(sql.Identifier(arrow.postgis(connection)))
+            chosen = [as_text if name == "region" else sql.Identifier(name) for name in names]
+            query = sql.SQL("SELECT {} FROM {} ORDER BY cloak_id LIMIT {}")
+            rows = cursor.execute(query.format(sql.SQL(", ").join(chosen), view, limit)).fetchall()
+    return names, rows
+
+
+def release_card(connection: Connection, name: str) -> dict[str, Any]:
+    """Look a release up, live or withdrawn: what it promises, what was attacked and left out, who and when.
+
+    Raises
+    ------
+    ParameterError
+        If there never was one of that name.
+    """
+    with errors_translated():
+        row = connection.execute("SELECT dbanon.release_card(%s)", [name]).fetchone()
+    return cast("tuple[dict[str, Any]]", row)[0]
+
+
+def list_releases(connection: Connection) -> list[dict[str, Any]]:
+    """List all releases, withdrawn ones too, newest last."""
+    with errors_translated(), connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute("SELECT * FROM dbanon.releases ORDER BY published_at, name").fetchall()
+
+
+def forget_subject(connection: Connection, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Erase a subject from a dataset; returns what was erased, and what the server has to say about releases.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such dataset, or nothing of that subject in it.
+    StoreError
+        If a run of the dataset is being worked on.
+    """
+    query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s)"
+    with errors_translated(), server_notices(connection) as notices:
+        erased = dict(connection.execute(query, [dataset, subject]).fetchall())
+    return erased, tuple(notices)

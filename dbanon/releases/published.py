@@ -1,0 +1,247 @@
+"""A release as its readers see it: what it says of itself, and its rows as Arrow, read with an analyst's rights.
+
+Nothing here asks for the schema ``dbanon``, in which an analyst has no rights: the catalogues say all that is needed. A
+lock holds from the first look at a release to its last row, so both are of one and the same release.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from dbanon.base.errors import ParameterError, choose_one
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import Connection, errors_translated, one
+
+if TYPE_CHECKING:
+    import pyproj
+
+Params = Sequence[Any] | Mapping[str, Any]
+
+_MAY_BECOME = (
+    "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
+    " THEN 'MEMBER' ELSE 'SET' END) AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')"
+    " FROM pg_catalog.pg_roles r, pg_catalog.pg_class c"
+    " WHERE r.rolname = %s AND c.relname = %s AND c.relnamespace = 'published'::pg_catalog.regnamespace"
+)
+_KNOWS_ROLES = "SELECT pg_catalog.has_schema_privilege(pg_catalog.to_regnamespace('dbanon_internal')::oid, 'USAGE')"
+# Every release has a plain name and a cloak_id; the views that list the releases have none.
+_READABLE = (
+    "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    " JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = 'cloak_id'"
+    " WHERE n.nspname = 'published' AND c.relkind = 'v' AND c.relname ~ '^[a-z][a-z0-9_]*$'"
+    " AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')"
+)
+# Ranges are left out: files have no type for them, and `period` has its ends beside it.
+_COLUMNS = (
+    "SELECT a.attname, pg_catalog.format_type(a.atttypid, NULL) FROM pg_catalog.pg_attribute a"
+    " WHERE a.attrelid = {view}::pg_catalog.regclass AND a.attnum > 0"
+    " AND a.atttypid <> 'pg_catalog.tstzrange'::pg_catalog.regtype ORDER BY a.attnum"
+)
+_ABOUT = (
+    "SELECT pg_catalog.obj_description(a.attrelid, 'pg_class'), {postgis}.postgis_typmod_type(a.atttypmod),"
+    " s.auth_name, s.auth_srid, s.srtext FROM pg_catalog.pg_attribute a"
+    " JOIN {postgis}.spatial_ref_sys s ON s.srid = {postgis}.postgis_typmod_srid(a.atttypmod)"
+    " WHERE a.attrelid = {view}::pg_catalog.regclass AND a.attname = 'region'"
+)
+_AS_THEY_ARE = {"bigint", "integer", "boolean", "timestamp with time zone"}  # all others are read as text
+_OF_THE_TEXT, _OF_VALUES = "42", "22"  # classes of SQLSTATEs: syntax, names and rights; divisions by zero and the like
+_GONE = {"42P01", "42501", "3F000"}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a release, in the order of their keys.
+
+    Attributes
+    ----------
+    name : str
+        Of the release.
+    promise : str
+        What it says of itself: the comment of its view.
+    geometry_type : {"Polygon", "MultiPolygon"}
+    crs : pyproj.CRS
+        Of `region`.
+    schema : pyarrow.Schema
+        The columns of the view but `period`, of which `valid_from` and `valid_to` are the ends. `region` is WKB or WKT;
+        what Arrow has no type for, such as JSON, is text.
+    batches : iterator of pyarrow.RecordBatch
+        Some megabytes each; to be read within the block.
+    """
+
+    name: str
+    promise: str
+    geometry_type: str
+    crs: "pyproj.CRS"
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def opened(
+    connection: Connection,
+    name: str,
+    *,
+    where: str | None = None,
+    params: Params | None = None,
+    region: Literal["WKB", "WKT"] = "WKB",
+) -> Iterator[Rows]:
+    """Have the rows of a release, or those that meet a condition, for the length of the block.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    name : str
+    where : str, optional
+        A condition in SQL on the release's columns; it runs as part of a query of the login itself, where names of
+        PostGIS and of the schema ``published`` need no schema.
+    params : sequence or mapping, optional
+        Values for the ``%s`` or ``%(name)s`` in `where`. Without them a ``%`` means itself.
+    region : {"WKB", "WKT"}
+
+    Raises
+    ------
+    ParameterError
+        If there is no such release that the login may read, or the server refuses the condition.
+    StoreError
+        If the server fails, or an administrator withdraws the release and ends this session.
+    """
+    with errors_translated(), _locked(connection, name) as view, _condition_refused():
+        snapshot = arrow.Snapshot(connection, sql.Identifier(arrow.postgis(connection)).as_string(connection))
+        promise, kind, crs = _described(snapshot, view)
+        query = _query(snapshot, view, region, where, params)
+        with closing(arrow.batches(snapshot, query)) as batches:
+            first = next(batches)
+            yield Rows(name, promise, kind, crs, first.schema, chain([first], batches))
+
+
+def _described(snapshot: arrow.Snapshot, view: sql.Identifier) -> tuple[str, str, "pyproj.CRS"]:
+    """Look up what a release says of itself, the type of its regions and their reference system."""
+    import pyproj
+
+    own = {"postgis": _as_is(snapshot.postgis), "view": sql.Literal(view.as_string())}
+    row = snapshot.connection.execute(sql.SQL(_ABOUT).format(**own)).fetchone()
+    promise, kind, authority, code, text = cast("tuple[Any, ...]", row)
+    try:
+        return promise, kind, pyproj.CRS.from_authority(authority, code)
+    except pyproj.exceptions.CRSError:  # one that an administrator has put there
+        return promise, kind, pyproj.CRS.from_wkt(text)
+
+
+def _query(
+    snapshot: arrow.Snapshot, view: sql.Identifier, region: str, where: str | None, params: Params | None
+) -> str:
+    named = sql.SQL(_COLUMNS).format(view=sql.Literal(view.as_string()))
+    columns = snapshot.connection.execute(named).fetchall()
+    values = [_value(column, sql_type, region, snapshot.postgis) for column, sql_type in columns]
+    condition = _condition(snapshot, where, params)
+    query = sql.SQL("SELECT {} FROM {} {} ORDER BY cloak_id").format(sql.SQL(", ").join(values), view, condition)
+    return query.as_string(snapshot.connection)
+
+
+def crowds(connection: Connection, name: str) -> list[tuple[int, int]]:
+    """Count the rows of a release by their crowd, in ascending order."""
+    query = sql.SQL("SELECT crowd, pg_catalog.count(*) FROM {} GROUP BY crowd ORDER BY crowd")
+    with errors_translated(), _locked(connection, name) as view:
+        return connection.execute(query.format(view)).fetchall()
+
+
+def become_analyst(connection: Connection, name: str) -> None:
+    """Take the analysts' role until the transaction ends, where the login may and that role may read the release.
+
+    From version 16 of the server on, not every member may. An analyst's login has that role's rights anyway.
+    """
+    if not one(connection, _KNOWS_ROLES):
+        return
+    analyst = one(connection, "SELECT dbanon_internal.role_name('analyst')")
+    if one(connection, _MAY_BECOME, [analyst, name]):
+        connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
+
+
+def lock(connection: Connection, name: str) -> sql.Identifier:
+    """Keep a release from being replaced or withdrawn until the transaction ends; returns its view.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such release that the login may read.
+    """
+    view = sql.Identifier("published", name)
+    readable = {row[0] for row in connection.execute(sql.SQL(_READABLE)).fetchall()}
+    if name not in readable:
+        raise _absent(name, readable)
+    try:
+        connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(view))
+    except psycopg.Error as error:
+        if error.sqlstate in _GONE:  # withdrawn in this moment
+            raise _absent(name, readable - {name}) from error
+        raise
+    return view
+
+
+@contextmanager
+def _locked(connection: Connection, name: str) -> Iterator[sql.Identifier]:
+    """Have a transaction in which a release is neither replaced nor withdrawn; yields its view."""
+    with connection.transaction():
+        # Read committed: a snapshot older than the lock would not see the rows of a release that has just replaced one.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
+        become_analyst(connection, name)
+        yield lock(connection, name)
+
+
+def _absent(name: str, readable: set[str]) -> ParameterError:
+    choice = choose_one(readable) or "Ask an administrator for one."
+    return ParameterError(f"The release must be live, and for this login to read. Got {name!r} instead. {choice}")
+
+
+def _value(column: str, sql_type: str, region: str, postgis: str) -> sql.Composable:
+    """Select a column as something that Arrow has a type for."""
+    own = sql.Identifier(column)
+    if column == "region":
+        form = "{}.ST_AsBinary({}, 'NDR') AS {}" if region == "WKB" else "{}.ST_AsText({}) AS {}"
+        return sql.SQL(form).format(_as_is(postgis), own, own)
+    return own if sql_type in _AS_THEY_ARE else sql.SQL("{}::pg_catalog.text AS {}").format(own, own)
+
+
+def _condition(snapshot: arrow.Snapshot, where: str | None, params: Params | None) -> sql.Composable:
+    """Write a condition with its values in it: a COPY takes none beside it."""
+    if where is None:
+        if params is not None:
+            raise ParameterError("Values must come with the condition they are for. Got none; give 'where'.")
+        return sql.SQL("")
+    path = f"SET LOCAL search_path = pg_catalog, published, {snapshot.postgis}, pg_temp"
+    snapshot.connection.execute(_as_is(path))
+    try:
+        text = psycopg.ClientCursor(snapshot.connection).mogrify(_as_is(where), params)
+    except (psycopg.ProgrammingError, TypeError) as error:  # as many values as places for them, by name or by order
+        raise _refused(str(error)) from error
+    return sql.SQL("WHERE (\n{}\n)").format(_as_is(text))  # the condition may end in a comment
+
+
+def _as_is(text: str) -> sql.SQL:
+    return sql.SQL(cast("Any", text))
+
+
+@contextmanager
+def _condition_refused() -> Iterator[None]:
+    """Report what the server finds wrong with a condition, where that is about the caller's own text in its words."""
+    try:
+        yield
+    except psycopg.Error as error:
+        state = error.sqlstate or ""
+        if state.startswith(_OF_THE_TEXT):
+            raise _refused(error.diag.message_primary or "") from error
+        if state.startswith(_OF_VALUES):  # what the server says of these may quote one
+            raise _refused(f"SQLSTATE {state}") from error
+        raise
+
+
+def _refused(said: str) -> ParameterError:
+    return ParameterError(
+        f"The condition must be SQL on columns of the release. Got one that is refused: {said}; correct it."
+    )

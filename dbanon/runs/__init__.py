@@ -1,0 +1,1 @@
+"""A run from submission to verdict: the queue, what is read and written, the attack, what is stored of it."""

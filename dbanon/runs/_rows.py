@@ -1,0 +1,122 @@
+"""Reads the stored rows of a run in the form they are stored in: each distinct region and period once.
+
+A number in a record that names no region or period of the run, as 0 does, is no row: neither here nor in
+``dbanon.cloak``, of which a release is a copy.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dbanon.base.trajectory import Int
+from dbanon.postgres import arrow
+
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+def evidence(snapshot: arrow.Snapshot, run_id: int) -> dict[str, Any]:
+    """Read what a run wrote, as fields of `dbanon.attacks.Evidence` by name."""
+    regions = _table(snapshot, "region_evidence", run_id)
+    periods = _table(snapshot, "period_evidence", run_id)
+    members = _table(snapshot, "membership_evidence", run_id)
+    by_region, region_no = _order(regions["region_no"])
+    by_period, period_no = _order(periods["period_no"])
+    rows = _records(snapshot, run_id, region_no, period_no)
+    used, rows["region"] = _used(rows["region"], len(region_no))
+    by_region, region_no = by_region[used], region_no[used]
+    used, rows["period"] = _used(rows["period"], len(period_no))
+    by_period = by_period[used]
+    columns = ("rectangle", "srid", "crowd", "subjects", "other_keys")
+    fields = {f"region_{name}": arrow.numbers(regions[name])[by_region] for name in columns}
+    return {
+        **rows,
+        **fields,
+        **_hiding(_table(snapshot, "hiding_evidence", run_id)),
+        "region_no": region_no,
+        "region_bounds": np.column_stack([arrow.numbers(regions[side])[by_region] for side in _SIDES]),
+        "period_start_s": arrow.numbers(periods["lower_s"])[by_period],
+        "period_end_s": arrow.numbers(periods["upper_s"])[by_period],
+        "member_record": arrow.numbers(members["record_id"]),
+        "member_trajectory": arrow.numbers(members["trajectory_id"]),
+        "member_start_s": arrow.numbers(members["lower_s"]),
+        "member_end_s": arrow.numbers(members["upper_s"]),
+    }
+
+
+def _used(index: NDArray[Any], count: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Find which things any row has, and number these anew in the rows: a change may have left others behind."""
+    used = np.zeros(count, bool)
+    used[index] = True
+    return used, index if used.all() else (np.cumsum(used) - 1).astype(index.dtype)[index]
+
+
+def _table(snapshot: arrow.Snapshot, function: str, run_id: int) -> pa.Table:
+    return arrow.table(snapshot, f"SELECT * FROM dbanon_internal.{function}({int(run_id)})")
+
+
+def _order(column: pa.ChunkedArray) -> tuple[Int, Int]:
+    numbers = arrow.numbers(column).astype(np.int64)
+    order = np.argsort(numbers)
+    return order, numbers[order]
+
+
+def _records(snapshot: arrow.Snapshot, run_id: int, region_no: Int, period_no: Int) -> dict[str, Any]:
+    """Read the records: of each row the indices of its region and period, -1 where there is none."""
+    count = "SELECT coalesce(sum(length), 0)::bigint AS rows FROM dbanon_internal.record_evidence"
+    rows = int(arrow.numbers(arrow.table(snapshot, f"{count}({int(run_id)})")["rows"])[0])
+    region = np.empty(rows, np.int32)
+    period = np.empty(rows, np.min_scalar_type(-max(len(period_no), 1)))
+    ids, lengths, done = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
+    query = f"SELECT * FROM dbanon_internal.record_evidence({int(run_id)})"
+    for batch in arrow.batches(snapshot, query):
+        record, length, periods, regions = batch.columns
+        part = slice(done, done + int(length.to_numpy().sum()))
+        region[part] = _index(region_no, _last_bytes(regions, ">i4", 8))
+        period[part] = _index(period_no, _last_bytes(periods, ">i4", 8))
+        ids.append(record.to_numpy())
+        lengths.append(length.to_numpy())
+        done = part.stop
+    return _sorted_out(np.concatenate(ids), np.concatenate(lengths).astype(np.int64), region, period)
+
+
+def _sorted_out(record: Int, length: Int, region: NDArray[np.int32], period: NDArray[Any]) -> dict[str, Any]:
+    """Leave out what is no row; then rows are not numbered 1, 2, ... everywhere, so their places are given."""
+    offset, place = np.concatenate([[0], np.cumsum(length)]), None
+    if len(region) and (region.min() < 0 or period.min() < 0):
+        there = (region >= 0) & (period >= 0)
+        place = (np.arange(1, len(region) + 1) - np.repeat(offset[:-1], length)).astype(np.int32)[there]
+        owner = np.repeat(np.arange(len(record)), length)[there]
+        region, period = region[there], period[there]
+        offset = np.searchsorted(owner, np.arange(len(record) + 1))
+    return {"record_id": record, "offset": offset, "region": region, "period": period, "place": place}
+
+
+def _index(numbers: Int, sought: NDArray[Any]) -> Int:
+    """Find each number among ascending ones; -1 where it is not there."""
+    if len(numbers) and numbers[0] == 1 and numbers[-1] == len(numbers):  # as a run writes them
+        return np.where((sought >= 1) & (sought <= len(numbers)), sought.astype(np.int64) - 1, -1)
+    at = np.minimum(np.searchsorted(numbers, sought), max(len(numbers) - 1, 0))
+    return np.where(numbers[at] == sought, at, -1) if len(numbers) else np.full(len(sought), -1)
+
+
+def _last_bytes(column: pa.Array, kind: str, width: int) -> NDArray[Any]:
+    """Read the elements of arrays as the server sends them: `width` bytes each, which the number ends."""
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    raw = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]].reshape(-1, width)
+    size = np.dtype(kind).itemsize
+    return np.ascontiguousarray(raw[:, width - size :]).view(kind)[:, 0]
+
+
+def _hiding(table: pa.Table) -> dict[str, Any]:
+    others = [_last_bytes(chunk, ">i8", 12) for chunk in table["others"].chunks]
+    length = arrow.numbers(table["length"]).astype(np.int64)
+    return {
+        "hiding_record": arrow.numbers(table["record_id"]),
+        "hiding_start_s": arrow.numbers(table["lower_s"]),
+        "hiding_end_s": arrow.numbers(table["upper_s"]),
+        "hiding_offset": np.concatenate([[0], np.cumsum(length)]),
+        "hiding_other": np.concatenate([np.empty(0, np.int64), *others]).astype(np.int64),
+    }

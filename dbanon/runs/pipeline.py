@@ -1,0 +1,352 @@
+"""From a claimed run to its verdict: read, compute, write, attack; and how it ends if it does not get there.
+
+The invariants kept here: cloaks and members become visible together with the status ``computed`` or not at all; a run
+is ``verified`` only by an attack that read the stored rows; what an attack cannot decide is a refusal; whatever
+happens, the run is left with a status that says so, or without a holder, which `queue.reap_runs` detects.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import psycopg
+
+from dbanon import methods
+from dbanon.attacks import Evidence, Verdict, attacker, once
+from dbanon.attacks.shared.frame import undecided
+from dbanon.base import memory
+from dbanon.base.background import in_background
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.dataset import DatasetRow
+from dbanon.base.errors import DataError, DbanonError, StoreError
+from dbanon.base.trajectory import Trajectories
+from dbanon.postgres import sqlstate
+from dbanon.postgres.connection import Connection, errors_translated, translate
+from dbanon.runs import compiling, queue, reading, stored, writing
+from dbanon.runs.watch import Watch
+
+T = TypeVar("T")
+
+_IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # the user who pressed Ctrl-C is waiting
+_AGAIN = "run it again, and report it if it is refused again."
+
+
+def work(
+    connection: Connection,
+    url: str,
+    holder: Connection,
+    claim: queue.Claim,
+    watch: Watch,
+    *,
+    tasks: methods.Tasks = methods.HERE,
+) -> stored.RunResult:
+    """Do what is to be done for a claimed run.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+        Reads and writes; may go through a pooler.
+    url : str
+        For the bulk reads, which use another driver.
+    holder : psycopg.Connection
+        Holds the run's lock; releases it at the end.
+    claim : queue.Claim
+    watch : Watch
+        Not yet entered.
+    tasks : methods.Tasks
+        Does what the method shares.
+
+    Returns
+    -------
+    stored.RunResult
+        Its `status` is ``verified`` or ``refused``.
+
+    Raises
+    ------
+    DbanonError
+        If the run failed; it is recorded.
+    KeyboardInterrupt
+        If it was interrupted; a stopping worker has given the run back to the queue.
+    """
+    try:
+        with _ending(connection, claim, watch), watch:
+            run = _Run(connection, url, claim, stored.run_row(connection, claim.run_id), watch)
+            return run.compute(tasks) if claim.todo == "compute" else run.verify()
+    finally:
+        queue.unlock(holder, claim)
+
+
+class _Run:
+    """The steps of one claimed run, in their order."""
+
+    def __init__(self, connection: Connection, url: str, claim: queue.Claim, row: stored.RunRow, watch: Watch) -> None:
+        self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
+        self.progress = watch.progress
+        self.family = methods.method(row.method)
+        self.stopwatch = _Stopwatch()
+        self.compiled = False
+
+    def compute(self, tasks: methods.Tasks) -> stored.RunResult:
+        began = time.perf_counter()
+        memory.forget_peak()
+        params = self.family.parse(self.row.params, self.row.algorithm)
+        self.progress("reading trajectories", 0, None)
+        dataset, read = self._read(params)
+        memory.release()
+        self.ready = in_background(self._prepare_attack)
+        self.progress("computing cloaks", 0, None)
+        with self.stopwatch("compute_s"), compiling.notify(self._compiling):
+            rng = np.random.default_rng(self.row.seed)
+            cloaks = self.family.anonymise(
+                read.trajectories, self.row.algorithm, params, rng, tasks=tasks, **read.inputs
+            )
+            if read.joined:
+                cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
+        del read
+        memory.release()
+        self.progress("writing cloaks", 0, cloaks.rows)
+        with self.stopwatch("write_s"):
+            self._write(dataset, cloaks)
+        metrics, suppressed = cloaks.metrics, cloaks.suppressed
+        del cloaks
+        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
+        self.stopwatch.seconds["total_s"] = time.perf_counter() - began
+        refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=memory.peak_mb())
+        return self._result(verdict, refusal, metrics=metrics, suppressed=suppressed)
+
+    def verify(self) -> stored.RunResult:
+        """Attack the stored rows of a run that was computed before."""
+        self.ready = in_background(self._prepare_attack)
+        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
+        refusal = self._record(verdict, digest)
+        return self._result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
+
+    def _result(self, verdict: Verdict, refusal: str | None, **known: Any) -> stored.RunResult:
+        return stored.RunResult(
+            run_id=self.claim.run_id,
+            method=self.row.method,
+            algorithm=self.row.algorithm,
+            status="refused" if refusal else "verified",
+            verdict=verdict,
+            timings=self.stopwatch.seconds,
+            peak_rss_mb=memory.peak_mb(),
+            notices=() if refusal else stored.run_notices(self.connection, self.claim.run_id),
+            refusal=refusal,
+            **known,
+        )
+
+    def _read(self, params: Any) -> tuple[DatasetRow, "_Read"]:
+        """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
+        ready = in_background(self._prepare, params)
+        with self.stopwatch("load_s"), reading.open_reader(self.url) as reader:
+            dataset = reader.dataset(self.row.dataset_id)
+            queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
+            number, given = dataset.dataset_id, asdict(params)
+            reader.begin(number, (*self.family.reads, *self.family.joins))
+            read = _Read(
+                trajectories=reader.trajectories(number),
+                inputs=reader.inputs(number, self.family.reads, given),
+                joined=reader.inputs(number, self.family.joins, given),
+            )
+        with self.stopwatch("compile_s"):
+            ready.result()
+        return dataset, read
+
+    def _compiling(self) -> None:
+        """Report once that kernels are compiled: the first run on a machine waits for that."""
+        if not self.compiled:
+            self.compiled = True
+            self.progress(compiling.STAGE, 0, None)
+
+    def _prepare(self, params: Any) -> None:
+        """Let the method get ready, which reads nothing."""
+        with compiling.notify(self._compiling):
+            self.family.prepare(self.row.algorithm, params)
+
+    def _prepare_attack(self) -> None:
+        """Let the attack get ready, where it has something to do before it reads."""
+        with compiling.notify(self._compiling):
+            getattr(attacker(self.family.attack), "prepare", lambda: None)()
+
+    def _write(self, dataset: DatasetRow, cloaks: Cloaks) -> None:
+        with self.connection.transaction():
+            stored.demand_unchanged(self.connection, dataset)
+            writing.write_cloaks(self.connection, self.claim.run_id, dataset, cloaks, self.progress)
+            queue.set_status(
+                self.connection,
+                self.claim,
+                "computed",
+                metrics=cloaks.metrics,
+                suppressed=cloaks.suppressed,
+                rows=cloaks.rows,
+            )
+
+    def _attack(self) -> tuple[Verdict, bytes, float]:
+        """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
+        began = time.perf_counter()
+        memory.release()
+        self.progress("attacking the stored rows", 0, None)
+        verdict, digest = self._judge()
+        return verdict, digest, time.perf_counter() - began
+
+    def _judge(self) -> tuple[Verdict, bytes]:
+        """Run the attack, with the digest of what it reads, which the server computes while that is read."""
+        run_id = self.claim.run_id
+        with reading.open_reader(self.url) as reader:
+            digest = reader.beside(stored.run_digest, run_id)
+            evidence = _tried(self.family, lambda: reader.evidence(run_id))
+            digested = digest.result()
+        if isinstance(evidence, Verdict):
+            return evidence, digested
+        memory.release()
+        return _tried(self.family, lambda: self._decide(evidence)), digested
+
+    def _decide(self, evidence: Evidence) -> Verdict:
+        self.ready.result()
+        with compiling.notify(self._compiling):
+            verdict = _demand_sound(attacker(self.family.attack).attack(evidence), self.family)
+        return once.add_clauses(verdict, evidence, days=self.family.days)
+
+    def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
+        """Store verdict and status together; returns why the run is refused, if it is."""
+        status = "verified" if verdict.passed else "refused"
+        with self.connection.transaction():
+            queue.lock_run(self.connection, self.claim)  # no publication between the sentence and the status
+            refusal = None if verdict.passed else self._refusal(verdict)
+            stored.add_verification(self.connection, self.claim.run_id, verdict, digest)
+            queue.set_status(self.connection, self.claim, status, error=refusal, error_kind=None, **columns)
+        self.watch.settle()
+        return refusal
+
+    def _refusal(self, verdict: Verdict) -> str:
+        broken = " ".join(f"[{c.name}] {c.sentence}" for c in verdict.clauses if not c.passed)
+        live = stored.live_releases(self.connection, self.claim.run_id)
+        return (
+            f"Run {self.row.run_id} must withstand the {verdict.attack} attack to be published. It did not: {broken} "
+            + (f"What it was published as stays live: {', '.join(live)}; " if live else "Nothing was published; ")
+            + self._remedy(live)
+        )
+
+    def _remedy(self, live: list[str]) -> str:
+        """Say what to do if the run is refused: data that changed since are reason enough."""
+        if live:
+            return "replace or withdraw it unless the data only changed afterwards."
+        read = stored.run_row(self.connection, self.claim.run_id).dataset_revision
+        changed = read != stored.dataset_row(self.connection, self.row.dataset).revision
+        return "the dataset has changed since that run: start another." if changed else _AGAIN
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """What a run computes on: what its family reads, and what it joins to finished cloaks."""
+
+    trajectories: Trajectories
+    inputs: dict[str, Any]
+    joined: dict[str, Any]
+
+
+class _Stopwatch:
+    """Seconds spent in named phases."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] = time.perf_counter() - began
+
+
+def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
+    """Do a step of an attack; whatever keeps it from deciding is a refusal that says why."""
+    try:
+        with errors_translated():
+            return step()
+    except StoreError:  # the connection was lost: nothing was decided, and nothing is recorded
+        raise
+    except DbanonError as error:  # its sentence names no subject and no place
+        why = str(error)
+    except Exception as error:
+        why = f"The attack stopped with {type(error).__name__}, which is a defect; report it."
+    return undecided(family.name, why)
+
+
+def _demand_sound(verdict: Verdict, family: methods.Method) -> Verdict:
+    """Raise `DataError` unless a verdict is the family's, follows from its clauses and can be stored."""
+    clauses, figures = verdict.clauses, np.array([*verdict.figures.values()], float)
+    follows = verdict.passed == all(clause.passed for clause in clauses)
+    counted = all(clause.passed == (clause.violations == 0) for clause in clauses)
+    if verdict.attack != family.name or not (clauses and follows and counted and np.isfinite(figures).all()):
+        raise DataError("A verdict must follow from its clauses, at least one; this is a defect of the attack.")
+    return verdict
+
+
+# ---- ending a run early ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _ending(connection: Connection, claim: queue.Claim, watch: Watch) -> Iterator[None]:
+    """Leave a run ``failed``, ``cancelled`` or ``queued`` if the body does not finish."""
+    try:
+        yield
+    except BaseException as error:
+        if watch.why == "lost":
+            raise (translate(watch.error) if watch.error else queue.lost(claim.run_id)) from None
+        if watch.why == "stop":
+            with suppress(psycopg.Error), connection.transaction():
+                connection.execute(_IMPATIENT)
+                queue.requeue_run(connection, claim)
+            raise KeyboardInterrupt from None
+        if watch.why == "cancel" or isinstance(error, queue.CancelledError):
+            asked = queue.cancelled(connection, claim) or queue.lost(claim.run_id)
+            _give_up(connection, claim, "cancelled", str(asked))
+            raise asked from None
+        if isinstance(error, KeyboardInterrupt):
+            _give_up(connection, claim, "cancelled", "The run was interrupted.")
+        else:
+            _fail(connection, claim, error, watch)
+        raise
+
+
+def _fail(connection: Connection, claim: queue.Claim, error: BaseException, watch: Watch) -> None:
+    kind = error if isinstance(error, DbanonError) else None
+    if isinstance(error, psycopg.Error):
+        kind = translate(error)
+    cancelled = (
+        isinstance(kind, StoreError) and kind.sqlstate == sqlstate.CANCELLED
+    )  # which the bulk reads make of Ctrl-C
+    if isinstance(kind, StoreError) and (sqlstate.is_passing(kind) or (cancelled and watch.for_worker)):
+        with suppress(psycopg.Error):
+            queue.note_error(connection, claim, str(kind))
+        watch.breathe(claim.attempt)  # before the next attempt: what was missing may be there again
+        return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
+    sentence = str(kind) if kind is not None else f"The run failed with {type(error).__name__}; see the worker's log."
+    name = next((name for family, name in stored.ERROR_KINDS.items() if isinstance(kind, family)), "other")
+    _give_up(connection, claim, "cancelled" if cancelled else "failed", sentence, None if cancelled else name)
+
+
+def _give_up(connection: Connection, claim: queue.Claim, status: str, error: str, kind: str | None = None) -> None:
+    """Record how a run ended and delete its rows; if interrupted in that, begin once more."""
+    try:
+        _undo(connection, claim, status, error, kind)
+    except KeyboardInterrupt:  # the driver of the bulk reads had swallowed the first Ctrl-C
+        _undo(connection, claim, "cancelled", "The run was interrupted.", None)
+        raise
+
+
+def _undo(connection: Connection, claim: queue.Claim, status: str, error: str, kind: str | None) -> None:
+    """Record how a run ended and delete its rows; if the connection is gone, `queue.reap_runs` does so later.
+
+    A run that was only to be verified keeps its rows and its status.
+    """
+    with suppress(psycopg.Error, StoreError), connection.transaction():
+        connection.execute(_IMPATIENT)
+        if claim.todo == "compute":
+            stored.delete_rows(connection, claim.run_id)
+            queue.set_status(connection, claim, status, error=error, error_kind=kind)
+        else:
+            queue.set_status(connection, claim, None)

@@ -1,0 +1,221 @@
+"""The queue of runs: who submits, who takes, how a run moves on. The queue is the table ``dbanon.run``.
+
+Invariant: a process that moves a run on names the attempt it belongs to, so that a worker which lost its lock
+overwrites nothing of a later one.
+"""
+
+import importlib.metadata
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row
+
+from dbanon.base.errors import StoreError
+from dbanon.options.publishing import Submitting
+from dbanon.postgres import sqlstate
+from dbanon.postgres.connection import Connection, jsonb, one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claimed run: what to do, and the attempt that fences its writes."""
+
+    run_id: int
+    lock_key: int
+    attempt: int
+    todo: str
+
+
+def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
+    """Queue a run and return its id; committed at once on an autocommit connection.
+
+    Raises
+    ------
+    ParameterError
+        For a dataset, method, algorithm or parameter there is not, or a value outside its limits.
+    """
+    arguments = [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm, asked.seed]
+    return cast("int", one(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
+
+
+_RUN_COLUMNS = ("dataset_revision", "metrics", "suppressed", "timings", "error", "error_kind", "peak_rss_mb", "rows")
+_MARKS: dict[str, sql.SQL] = {
+    "running": sql.SQL(", program_version = {}"),
+    "computed": sql.SQL(""),
+}
+_END = sql.SQL(
+    ", finished_at = CASE todo WHEN 'compute' THEN clock_timestamp() ELSE finished_at END"
+    ", todo = NULL, worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL"
+)
+
+
+def set_status(connection: Connection, claim: Claim, status: str | None, **columns: Any) -> None:
+    """Move a claimed run on, and store what is known about it; None leaves the status and ends what was to do.
+
+    Raises
+    ------
+    CancelledError
+        If the run was cancelled, and `status` is another.
+    StoreError
+        If another process has the run: its lock was lost, or it has ended.
+    """
+    unknown = set(columns) - set(_RUN_COLUMNS)
+    if unknown:
+        raise ValueError(f"no columns of a run: {sorted(unknown)}")
+    values = {name: jsonb(value) if isinstance(value, Mapping) else value for name, value in columns.items()}
+    assigned = sql.SQL("").join(sql.SQL(", {} = {}").format(sql.Identifier(n), sql.Placeholder(n)) for n in values)
+    mark = _MARKS.get(status or "", _END)
+    statement = sql.SQL(
+        "UPDATE dbanon.run SET status = coalesce(%(status)s, status){}{} "
+        "WHERE run_id = %(run_id)s AND attempts = %(attempt)s AND worker IS NOT NULL "
+        "AND (cancel_requested_at IS NULL OR coalesce(%(status)s, 'cancelled') IN ('cancelled', 'failed'))"
+    ).format(assigned, mark.format(sql.Literal(importlib.metadata.version("dbanon"))))
+    fence = {"status": status, "run_id": claim.run_id, "attempt": claim.attempt}
+    if connection.execute(statement, {**fence, **values}).rowcount != 1:
+        raise cancelled(connection, claim) or lost(claim.run_id)
+
+
+class CancelledError(StoreError):
+    """The run was cancelled; names the login that did it."""
+
+
+def cancelled(connection: Connection, claim: Claim) -> CancelledError | None:
+    """Make the error of a cancelled run; None if it was not cancelled."""
+    login = one(
+        connection,
+        "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL",
+        [claim.run_id, claim.attempt],
+    )
+    return _cancelled_by(login, claim.run_id) if login else None
+
+
+def _cancelled_by(login: str, run_id: int) -> CancelledError:
+    return CancelledError(f"Run {run_id} was cancelled by {login}.", sqlstate.CANCELLED)
+
+
+def not_verified(connection: Connection, run_id: int) -> StoreError:
+    """Make the error of a run whose verification did not finish."""
+    login = one(connection, "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s", [run_id])
+    if login:
+        return _cancelled_by(login, run_id)
+    return StoreError(
+        f"The verification of run {run_id} did not finish, so its status is unchanged. Verify it again: "
+        f"`dbanon verify {run_id}`."
+    )
+
+
+def lock_run(connection: Connection, claim: Claim) -> None:
+    """Keep others from a run's row until the transaction ends."""
+    connection.execute("SELECT FROM dbanon.run WHERE run_id = %s FOR UPDATE", [claim.run_id])
+
+
+def lost(run_id: int) -> StoreError:
+    """Make the error of a run that another process has taken over."""
+    return StoreError(
+        f"The lock on run {run_id} was lost, and this process writes nothing more for it. Another worker may go on "
+        "with it; see `dbanon runs`."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """How far a run is: what is still to do (None: nothing), and what is being done."""
+
+    todo: str | None
+    progress: str | None
+    done: int
+    total: int | None
+
+
+def state(connection: Connection, run_id: int) -> State:
+    """Look how far a run is."""
+    with connection.cursor(row_factory=class_row(State)) as cursor:
+        found = cursor.execute(
+            "SELECT todo, stage AS progress, coalesce(stage_done, 0) AS done, stage_total AS total "
+            "FROM dbanon.run WHERE run_id = %s",
+            [run_id],
+        ).fetchone()
+    return found or State(todo=None, progress=None, done=0, total=None)
+
+
+def process_name() -> str:
+    """Name this process, as the one that works on a run: host and process."""
+    return f"{socket.gethostname()} {os.getpid()}"
+
+
+def no_worker() -> StoreError:
+    """Make the error of a login that may not compute while no worker is up."""
+    refused = sqlstate.no_rights()
+    sentence = f"{refused} Or let a worker compute it: none is up, start `dbanon worker` with a login that may."
+    return StoreError(sentence, refused.sqlstate)
+
+
+def claim_run(connection: Connection, worker: str, run_id: int | None = None) -> Claim | None:
+    """Take the oldest run that waits, or a certain one; the session holds its lock until `unlock`."""
+    with connection.cursor(row_factory=class_row(Claim)) as cursor:
+        return cursor.execute(
+            "SELECT claimed_run AS run_id, lock_key, attempt, todo FROM dbanon_internal.claim_run(%s, %s)",
+            [worker, run_id],
+        ).fetchone()
+
+
+def unlock(connection: Connection, claim: Claim) -> None:
+    """Let a run's lock go."""
+    with suppress(psycopg.Error):  # a lost connection has lost its locks
+        connection.execute("SELECT pg_advisory_unlock(%s)", [claim.lock_key])
+
+
+def watch_run(connection: Connection, claim: Claim, stage: str | None, done: int, total: int | None) -> str:
+    """Write how far a run is; returns ``go on``, ``done``, ``cancel`` or ``lost``."""
+    arguments = [claim.run_id, claim.attempt, stage, done, total]
+    return cast("str", one(connection, "SELECT dbanon_internal.watch_run(%s, %s, %s, %s, %s)", arguments))
+
+
+def note_error(connection: Connection, claim: Claim, error: str) -> None:
+    """Write down what ended an attempt; if the run is not begun again, that is its error."""
+    connection.execute(
+        "UPDATE dbanon.run SET error = %s "
+        "WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL AND todo = 'compute'",
+        [error, claim.run_id, claim.attempt],
+    )
+
+
+def requeue_run(connection: Connection, claim: Claim) -> None:
+    """Give a run back to the queue."""
+    connection.execute("SELECT dbanon_internal.requeue_run(%s, %s)", [claim.run_id, claim.attempt])
+
+
+def ask_verification(connection: Connection, run_id: int) -> None:
+    """Queue the attack on a run's stored rows."""
+    connection.execute("SELECT dbanon.verify_run(%s)", [run_id])
+
+
+def cancel_run(connection: Connection, run_id: int) -> str:
+    """Ask for a run's end; returns its status, or ``being cancelled``."""
+    return cast("str", one(connection, "SELECT dbanon.cancel_run(%s)", [run_id]))
+
+
+def register_worker(connection: Connection, name: str) -> str:
+    """Enter a worker, whose session holds its lock from now on; returns the channel it is woken on."""
+    return cast("str", one(connection, "SELECT dbanon_internal.register_worker(%s)", [name]))
+
+
+def has_worker(connection: Connection) -> bool:
+    """Whether any worker is up."""
+    return bool(one(connection, "SELECT EXISTS (SELECT FROM dbanon.workers)"))
+
+
+def may_compute(connection: Connection) -> bool:
+    """Whether the login may write cloaks and verdicts."""
+    return bool(one(connection, "SELECT has_table_privilege('dbanon.cloak', 'INSERT')"))
+
+
+def reap_runs(connection: Connection) -> int:
+    """Requeue or fail every run whose worker's session has ended; returns how many."""
+    return cast("int", one(connection, "SELECT dbanon_internal.reap_runs()"))

@@ -1,0 +1,408 @@
+"""Reads what a run and an attack work on, as arrays, from one snapshot of the database."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import shapely
+from psycopg import sql
+
+from dbanon import methods
+from dbanon.attacks import Evidence, attacker
+from dbanon.base.dataset import DatasetRow
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
+from dbanon.methods import parsing
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import Connection, connect, errors_translated
+from dbanon.runs import _rows
+from dbanon.runs._beside import Beside
+
+T = TypeVar("T")
+
+_TABLES = """SELECT FROM ONLY dbanon.trajectory, ONLY dbanon.run, ONLY dbanon.region, ONLY dbanon.period,
+    ONLY dbanon.record, ONLY dbanon.membership, ONLY dbanon.hiding LIMIT 0"""
+_SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
+
+
+def dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
+    """Look up a dataset: its columns by name."""
+    columns = "dataset_id, name, srid, grid_m, grid_s, revision"
+    query = f"SELECT {columns} FROM ONLY dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
+    found: list[dict[str, Any]] = arrow.table(snapshot, query).to_pylist()
+    if not found:
+        raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}; load one.")
+    return found[0]
+
+
+def trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, arrow.TextCodes]:
+    """Read all trajectories of a dataset, and the texts of their subjects."""
+    row = dataset(snapshot, dataset_id)
+    paths = arrow.paths(snapshot, dataset_id)
+    codes, subject = arrow.TextCodes.encoding(paths.subject)
+    query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
+        WHERE dataset_id = {int(dataset_id)}
+        AND (SELECT d.day_zone IS NOT NULL FROM ONLY dbanon.dataset d WHERE d.dataset_id = {int(dataset_id)})
+        ORDER BY trajectory_id"""
+    days = arrow.table(snapshot, query)["day"]
+    data = Trajectories(
+        trajectory_id=paths.trajectory_id,
+        subject=subject,
+        offset=paths.offset,
+        t=paths.t,
+        x=paths.x,
+        y=paths.y,
+        srid=row["srid"],
+        grid_m=row["grid_m"],
+        grid_s=row["grid_s"],
+        subject_names=codes.texts,
+        day=arrow.numbers(days).astype(np.int64) if len(days) else None,
+    )
+    return data, codes
+
+
+def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
+    """Read all requests of a dataset, sorted by time, subject and content."""
+    ahead = source.ahead.pop("requests", None)
+    table = _rows_of(source.snapshot, source.dataset_id, *_REQUESTS) if ahead is None else ahead.result()
+    contents = arrow.TextCodes.of(table["content"])
+    subject, t = source.subjects.encode(table["subject"]), arrow.numbers(table["t"])
+    content = contents.encode(table["content"])
+    order = np.lexsort((content, subject, t))
+    return Requests(
+        subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
+    )
+
+
+_REPEATED = ("content",)  # of millions of requests, few are distinct
+_REQUESTS = ("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
+
+
+def _rows_of(
+    snapshot: arrow.Snapshot, dataset_id: int, columns: str, relation: str, condition: str = "true"
+) -> pa.Table:
+    """Read columns of a dataset's rows in a table."""
+    where = f"dataset_id = {int(dataset_id)} AND {condition}"
+    return arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}", _REPEATED)
+
+
+def _sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
+    """Read the sensitive sites of a dataset, and the shapes of its trajectories."""
+    site_id, site_bounds = _bounds(source, "site_id", "geom", "site")
+    shape_trajectory, shape_bounds = _bounds(source, "trajectory_id", "shape", "trajectory")
+    return Sites(site_id=site_id, site_bounds=site_bounds, shape_trajectory=shape_trajectory, shape_bounds=shape_bounds)
+
+
+def _bounds(source: "_Dataset", key: str, column: str, relation: str) -> tuple[Int, Float]:
+    """Read keys and the bounding rectangles of geometries, by ascending key."""
+    own = source.snapshot.postgis
+    sides = ", ".join(f"{own}.{side}({own}.Box3D({column})) AS s{i}" for i, side in enumerate(_SIDES))
+    table = source.rows(f"{key} AS key, {sides}", relation, f"{column} IS NOT NULL ORDER BY {key}")
+    return arrow.numbers(table["key"]), np.column_stack([arrow.numbers(table[f"s{i}"]) for i in range(4)])
+
+
+def _quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> QuasiIdentifiers:
+    """Read the set of quasi-identifier times that the parameter `qid_set` names.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such set.
+    """
+    name = str(params.get("qid_set", "default"))
+    asked = f"set_name = {sql.Literal(name).as_string()}"
+    table = source.rows("DISTINCT subject, date_part('epoch', at) AS t", "quasi_identifier", asked)
+    if not len(table):
+        known = source.rows("DISTINCT set_name", "quasi_identifier")["set_name"].to_pylist()
+        raise ParameterError(
+            f"The dataset must have a set of quasi-identifiers named {parsing.quoted(name)}. "
+            f"It has {', '.join(parsing.quoted(one) for one in sorted(known)) or 'none'}."
+        )
+    subject, t = source.subjects.encode(table["subject"]), arrow.numbers(table["t"])
+    subject, t = np.unique(np.stack([subject.astype(np.float64), t]), axis=1)
+    return QuasiIdentifiers(subject=subject.astype(np.int64), t=t)
+
+
+def _cells(source: "_Dataset", _: Mapping[str, Any]) -> Cells:
+    """Read the cells of a dataset, what lies in them and which are neighbours, as PostGIS finds it."""
+    table = source.call("cell_pois")
+    cell_id, first, cell = np.unique(arrow.numbers(table["cell_id"]), return_index=True, return_inverse=True)
+    categories = arrow.TextCodes.of(table["category"].drop_null())
+    category, number = categories.encode(table["category"]), arrow.numbers(table["pois"])
+    pois = np.zeros((len(cell_id), len(categories.texts)), np.int64)
+    pois[cell[category >= 0], category[category >= 0]] = number[category >= 0]
+    pairs = source.call("cell_neighbours")
+    neighbours = np.searchsorted(cell_id, np.column_stack([arrow.numbers(pairs[c]) for c in pairs.column_names]))
+    return Cells(
+        cell_id=cell_id,
+        area_m2=arrow.numbers(table["area_m2"])[first],
+        categories=tuple(categories.texts.to_pylist()),
+        pois=pois,
+        neighbours=np.unique(neighbours, axis=0),
+        fix_cell=_fix_cells(source),
+        overlap_m2=float(source.call("cell_faults")["overlap_m2"][0].as_py() or 0),
+    )
+
+
+def _fix_cells(source: "_Dataset") -> Int:
+    """Find the index of the cell of each fix of the trajectories, the first of several; -1 outside all."""
+    own = source.snapshot.postgis
+    shapes = source.rows(f"{own}.ST_AsBinary(geom, 'NDR') AS shape", "cell", "true ORDER BY cell_id")["shape"]
+    polygons = shapely.from_wkb(shapes.to_numpy())
+    shapely.prepare(polygons)
+    order = np.argsort(source.trajectories.x)
+    x, y = source.trajectories.x[order], source.trajectories.y[order]
+    found = np.full(len(order), -1, np.int64)
+    # An index that is asked once for each fix takes ten times as long: here each cell asks for the fixes around it.
+    for cell, (polygon, (west, south, east, north)) in enumerate(zip(polygons, shapely.bounds(polygons), strict=True)):
+        low, high = np.searchsorted(x, west, "left"), np.searchsorted(x, east, "right")
+        near = low + np.flatnonzero((y[low:high] >= south) & (y[low:high] <= north) & (found[low:high] < 0))
+        found[near[shapely.intersects_xy(polygon, x[near], y[near])]] = cell
+    cells = np.empty_like(found)
+    cells[order] = found
+    return cells
+
+
+_INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
+    "requests": _requests,
+    "sites": _sites,
+    "quasi_identifiers": _quasi_identifiers,
+    "cells": _cells,
+}
+"""Who reads what a family names in `reads` and `joins`."""
+
+
+@dataclass(frozen=True)
+class _Dataset:
+    """A dataset in a snapshot, its trajectories, the texts of their subjects, and tables that are read already."""
+
+    snapshot: arrow.Snapshot
+    dataset_id: int
+    trajectories: Trajectories
+    subjects: arrow.TextCodes
+    ahead: dict[str, "Future[pa.Table]"] = field(default_factory=dict)
+
+    def rows(self, columns: str, relation: str, condition: str = "true") -> pa.Table:
+        """Read columns of this dataset's rows in a table."""
+        return _rows_of(self.snapshot, self.dataset_id, columns, relation, condition)
+
+    def call(self, function: str) -> pa.Table:
+        """Call a SQL function of a dataset."""
+        return arrow.table(self.snapshot, f"SELECT * FROM dbanon_internal.{function}({int(self.dataset_id)})")
+
+    def inputs(self, names: Iterable[str], params: Mapping[str, Any]) -> dict[str, Any]:
+        """Read inputs by name."""
+        return {name: _INPUTS[name](self, params) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """What the attack on a run asks for: `dbanon.attacks.Source`."""
+
+    dataset: _Dataset
+    run_id: int
+    params: Mapping[str, Any]
+    beside: Beside
+    ahead: dict[str, "Future[pa.Table]"]
+
+    def table(self, function: str) -> dict[str, Any]:
+        """Call a SQL evidence function; texts as codes."""
+        ahead = self.ahead.pop(function, None)
+        return self._columns(_called(self.dataset.snapshot, function, self.run_id) if ahead is None else ahead.result())
+
+    def table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
+        """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
+        first, *more = [
+            _call(function, self.run_id, f", '{{{','.join(map(str, some.tolist()))}}}'") for some in asked if len(some)
+        ] or [_call(function, self.run_id, ", '{}'")]
+        others = [self.beside(partial(arrow.table, query=query)) for query in more]
+        tables = [arrow.table(self.dataset.snapshot, first), *(one.result() for one in others)]
+        return self._columns(pa.concat_tables(tables))
+
+    def batches(self, function: str) -> Iterator[dict[str, Any]]:
+        """Call a SQL evidence function, some megabytes at a time."""
+        for batch in arrow.batches(self.dataset.snapshot, _call(function, self.run_id)):
+            yield {
+                name: column.to_numpy(zero_copy_only=False)
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            }
+
+    def _columns(self, table: pa.Table) -> dict[str, Any]:
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        del table  # each column goes when it is converted
+        return {name: self._column(name, columns.pop(name)) for name in list(columns)}
+
+    def _column(self, name: str, column: pa.ChunkedArray) -> Any:
+        if column.type != pa.string() and not pa.types.is_dictionary(column.type):
+            return arrow.numbers(column)
+        codes = self.dataset.subjects if name == "subject" else arrow.TextCodes.of(column)
+        return codes.encode(column)
+
+    def inputs(self, *names: str) -> dict[str, Any]:
+        """Read inputs of the run's dataset."""
+        return self.dataset.inputs(names, self.params)
+
+
+def _call(function: str, run_id: int, more: str = "") -> str:
+    return f"SELECT * FROM dbanon_internal.{function}({run_id}{more})"
+
+
+def _called(snapshot: arrow.Snapshot, function: str, run_id: int) -> pa.Table:
+    return arrow.table(snapshot, _call(function, run_id), _REPEATED)
+
+
+def evidence(snapshot: arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
+    """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
+    number = int(run_id)
+    found = arrow.table(
+        snapshot,
+        "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed "
+        f"FROM ONLY dbanon.run WHERE run_id = {number}",
+    ).to_pylist()
+    if not found:
+        raise no_run(run_id)
+    run = found[0]
+    package = attacker(methods.method(run["method"]).attack)
+    written = beside(partial(_rows.evidence, run_id=number))
+    asked = getattr(package, "AHEAD", ())
+    ahead = {name: beside(partial(_called, function=name, run_id=number)) for name in asked}
+    data, codes = trajectories(snapshot, run["dataset_id"])
+    rows = Evidence(
+        method=run["method"],
+        algorithm=run["algorithm"],
+        params=json.loads(run["params"]),
+        suppressed=json.loads(run["suppressed"]),
+        trajectories=data,
+        **written.result(),
+    )
+    source = _Source(
+        dataset=_Dataset(snapshot, run["dataset_id"], data, codes),
+        run_id=number,
+        params=rows.params,
+        beside=beside,
+        ahead=ahead,
+    )
+    read = package.read(rows, source)
+    if any(getattr(read, item.name) is not getattr(rows, item.name) for item in fields(Evidence)):
+        raise DataError("An attack must be given the rows as they are stored; this is a defect of its reading.")
+    return read
+
+
+def no_run(run_id: int) -> ParameterError:
+    """Make the error for a run that is not there."""
+    return ParameterError(f"The run must exist. There is no run {run_id}. List the runs: `dbanon runs`.")
+
+
+class Reader:
+    """Reads all that one piece of work needs from one snapshot: whatever commits meanwhile is not seen, nor half of it.
+
+    Parameters
+    ----------
+    snapshot : arrow.Snapshot
+    beside : Beside
+        Further sessions that see the same.
+
+    Notes
+    -----
+    Made by `open_reader`.
+    """
+
+    def __init__(self, snapshot: arrow.Snapshot, beside: Beside) -> None:
+        self._snapshot, self._beside = snapshot, beside
+        self._read: dict[int, tuple[Trajectories, arrow.TextCodes]] = {}
+        self._ahead: dict[int, dict[str, Future[pa.Table]]] = {}
+
+    def dataset(self, dataset_id: int) -> DatasetRow:
+        """Look up a dataset as the snapshot has it; `demand_unchanged` compares its revision with what is there later.
+
+        Raises
+        ------
+        ParameterError
+            If there is none.
+        """
+        return DatasetRow(**dataset(self._snapshot, dataset_id))
+
+    def begin(self, dataset_id: int, names: Iterable[str]) -> None:
+        """Begin to read inputs that will be asked for, while the trajectories are read: of these, requests are many."""
+        if "requests" in names:
+            self._ahead[dataset_id] = {"requests": self._beside(lambda s: _rows_of(s, dataset_id, *_REQUESTS))}
+
+    def trajectories(self, dataset_id: int) -> Trajectories:
+        """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such dataset.
+        """
+        if dataset_id not in self._read:
+            self._read[dataset_id] = trajectories(self._snapshot, dataset_id)
+        return self._read[dataset_id][0]
+
+    def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Read inputs beside the trajectories, in whose codes subjects are.
+
+        Parameters
+        ----------
+        dataset_id : int
+        names : iterable of str
+            Among `requests`, `sites`, `quasi_identifiers` and `cells`.
+        params : mapping
+            The run's; those that say which of several sets to read are looked up.
+
+        Returns
+        -------
+        dict
+            By name: `Requests`, `Sites`, `QuasiIdentifiers`, `Cells` of `dbanon.base.trajectory`.
+
+        Raises
+        ------
+        ParameterError
+            If there is no set of that name.
+        """
+        self.trajectories(dataset_id)
+        ahead = self._ahead.get(dataset_id, {})
+        return _Dataset(self._snapshot, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
+
+    def evidence(self, run_id: int) -> Evidence:
+        """Read what an attack is given: the stored rows of a run, and its dataset.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such run.
+        """
+        return evidence(self._snapshot, run_id, self._beside)
+
+    def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
+        """Call with a connection that sees what this reader does and with a run, while this reader goes on.
+
+        Nothing can be changed through it. Tables of runs and data are locked before, so that none is emptied between
+        what one session reads and what the other does.
+        """
+        self._snapshot.connection.execute(_TABLES)
+        return self._beside(lambda snapshot: call(snapshot.connection, run_id))
+
+
+@contextmanager
+def open_reader(url: str) -> Iterator[Reader]:
+    """Open a snapshot of a database and read from it.
+
+    Parameters
+    ----------
+    url : str
+        A separate connection is opened. While it is open the server keeps what the snapshot sees, so close it before
+        a long computation.
+    """
+    with errors_translated(), connect(url) as connection, arrow.snapshot(connection) as snapshot:
+        beside = Beside(snapshot, url)
+        try:
+            yield Reader(snapshot, beside)
+        finally:
+            beside.cancel()

@@ -1,0 +1,282 @@
+"""Rows of datasets and runs: looked up, planned, verified, dropped; and what a run reports."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+from psycopg.rows import class_row, dict_row
+from psycopg.types.json import Jsonb
+
+from dbanon.attacks import Clause, Verdict
+from dbanon.base.dataset import DatasetRow
+from dbanon.base.errors import (
+    DataError,
+    DbanonError,
+    InfeasibleError,
+    ParameterError,
+    SchemaMismatch,
+    StoreError,
+    VerificationFailed,
+    choose_one,
+)
+from dbanon.options.publishing import Planning
+from dbanon.postgres.connection import Connection, errors_translated, jsonb, one
+from dbanon.runs import queue
+from dbanon.runs.reading import no_run
+
+ERROR_KINDS: dict[type[DbanonError], str] = {
+    ParameterError: "parameter",
+    DataError: "data",
+    InfeasibleError: "infeasible",
+    StoreError: "store",
+    SchemaMismatch: "store",
+}
+"""What a failed run stores of its error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """A row of ``dbanon.run``, with the name of its dataset."""
+
+    run_id: int
+    dataset_id: int
+    dataset: str
+    dataset_revision: int | None
+    method: str
+    algorithm: str
+    params: Mapping[str, Any]
+    seed: int | None
+    status: str
+    metrics: Mapping[str, Any]
+    suppressed: Mapping[str, Any]
+    timings: Mapping[str, Any]
+    error: str | None
+    error_kind: str | None
+    peak_rss_mb: float | None
+
+
+def dataset_row(connection: Connection, name: str) -> DatasetRow:
+    """Look up a dataset by name.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, naming those there are.
+    """
+    with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
+        found = cursor.execute(
+            "SELECT dataset_id, name, srid, grid_m, grid_s, revision FROM dbanon.dataset "
+            "WHERE name = %s AND dropped_at IS NULL",
+            [name],
+        ).fetchone()
+    if found is not None:
+        return found
+    known = [row[0] for row in connection.execute("SELECT name FROM dbanon.dataset WHERE dropped_at IS NULL")]
+    hint = choose_one(known) or "Load one with `dbanon load trajectories`."
+    raise ParameterError(f"The dataset must exist. There is none named '{name[:60]}'. {hint}")
+
+
+def demand_unchanged(connection: Connection, dataset: DatasetRow) -> None:
+    """Raise `StoreError` if the dataset changed since `dataset` was read; the digest notices what changes later."""
+    revision = one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [dataset.dataset_id])
+    if revision != dataset.revision:
+        raise StoreError("The dataset changed while the run was computed, so nothing was kept. Run it again.")
+
+
+def run_row(connection: Connection, run_id: int) -> RunRow:
+    """Look up a run.
+
+    Raises
+    ------
+    ParameterError
+        If there is none.
+    """
+    with connection.cursor(row_factory=class_row(RunRow)) as cursor:
+        found = cursor.execute(
+            "SELECT r.run_id, r.dataset_id, d.name AS dataset, r.dataset_revision, r.method, r.algorithm, r.params, "
+            "r.seed, r.status, r.metrics, r.suppressed, r.timings, r.error, r.error_kind, r.peak_rss_mb "
+            "FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) "
+            "WHERE r.run_id = %s",
+            [run_id],
+        ).fetchone()
+    if found is None:
+        raise no_run(run_id)
+    return found
+
+
+def live_releases(connection: Connection, run_id: int) -> list[str]:
+    """Name the live releases of a run."""
+    query = "SELECT name FROM dbanon.release WHERE run_id = %s AND withdrawn_at IS NULL ORDER BY name"
+    return [row[0] for row in connection.execute(query, [run_id])]
+
+
+def list_runs(connection: Connection) -> list[dict[str, Any]]:
+    """List all runs, newest last, each with the names of its live releases."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            "SELECT v.run_id, v.dataset, v.method, v.algorithm, v.params, r.seed, v.status, v.progress, v.rows, "
+            "r.metrics, v.releases, v.submitted_by, r.created_at, v.started_at, v.finished_at, v.duration, v.worker, "
+            "v.error, v.publish_error FROM dbanon.runs v JOIN dbanon.run r USING (run_id) ORDER BY v.run_id"
+        ).fetchall()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanItem:
+    """A row of ``dbanon.plan_run``; what is not `exact` is an estimate."""
+
+    item: str
+    value: int | float
+    exact: bool
+    note: str
+
+
+def plan_run(connection: Connection, method: str, asked: Planning) -> tuple[PlanItem, ...]:
+    """Ask the database what a run would meet; nothing is written.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such dataset, method, algorithm or parameter, or a value is outside its limits.
+    """
+    rows = connection.execute(
+        "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s)",
+        [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm],
+    ).fetchall()
+    return tuple(
+        PlanItem(item=item, value=int(value) if value == int(value) else float(value), exact=exact, note=note)
+        for item, value, exact, note in rows
+    )
+
+
+def delete_rows(connection: Connection, run_id: int) -> None:
+    """Delete the cloaks and members of a run that did not finish."""
+    connection.execute("SELECT dbanon_internal.delete_rows(%s)", [run_id])
+
+
+def run_digest(connection: Connection, run_id: int) -> bytes:
+    """Hash the run's stored rows, parameters and the dataset's revision as they are now."""
+    return bytes(one(connection, "SELECT dbanon_internal.run_digest(%s)", [run_id]))
+
+
+def add_verification(connection: Connection, run_id: int, verdict: Verdict, digest: bytes) -> None:
+    """Record what an attack found on the rows of `digest`."""
+    connection.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, figures, clauses, digest) "
+        "VALUES (%s, %s, %s, %s, %s, %s)",
+        [
+            run_id,
+            verdict.attack,
+            verdict.passed,
+            jsonb(verdict.figures),
+            Jsonb([asdict(clause) for clause in verdict.clauses]),
+            digest,
+        ],
+    )
+
+
+def run_notices(connection: Connection, run_id: int) -> tuple[str, ...]:
+    """Say of a verified run what `publish` will say again: what it leaves out, and what its attack warns of."""
+    return tuple(row[0] for row in connection.execute("SELECT dbanon_internal.run_notices(%s)", [run_id]))
+
+
+def last_verification(connection: Connection, run_id: int) -> int:
+    """Number the last attack on a run; 0 if there was none."""
+    query = "SELECT coalesce(max(verification_id), 0) FROM dbanon.verification WHERE run_id = %s"
+    return cast("int", one(connection, query, [run_id]))
+
+
+def latest_verdict(connection: Connection, run_id: int) -> Verdict:
+    """Look up what the last attack on a run found.
+
+    Raises
+    ------
+    ParameterError
+        If there was none.
+    """
+    found = connection.execute(
+        "SELECT attack, passed, figures, clauses FROM dbanon.verification WHERE run_id = %s "
+        "ORDER BY verification_id DESC LIMIT 1",
+        [run_id],
+    ).fetchone()
+    if found is None:
+        raise no_run(run_id)
+    attack, passed, figures, clauses = found
+    return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
+
+
+def drop_run(connection: Connection, run_id: int) -> int:
+    """Delete a run that was never published and is not being worked on; returns how many cloaks went.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run.
+    StoreError
+        If it was published, or is being worked on.
+    """
+    with errors_translated():
+        row = connection.execute("SELECT dbanon.drop_run(%s)", [run_id]).fetchone()
+    return cast("tuple[int]", row)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What ``dbanon run`` and ``dbanon verify`` report."""
+
+    run_id: int
+    method: str
+    algorithm: str
+    status: str
+    metrics: Mapping[str, Any]
+    verdict: Verdict
+    timings: Mapping[str, float] = field(default_factory=dict)
+    suppressed: Mapping[str, Any] = field(default_factory=dict)
+    peak_rss_mb: float = 0.0
+    release: str | None = None
+    rows_published: int | None = None
+    notices: tuple[str, ...] = ()
+    refusal: str | None = None
+
+    def require_verified(self) -> None:
+        """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""
+        if not self.verdict.passed:
+            raise VerificationFailed(self.refusal or f"Run {self.run_id} must be verified. It is {self.status}.")
+
+
+def stored_result(connection: Connection, run_id: int, *, after: int = 0) -> RunResult:
+    """Report a run that a worker did, from what is stored of it.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    run_id : int
+    after : int
+        Id of the last verification that does not count.
+
+    Raises
+    ------
+    DbanonError
+        The run's own error, if it failed or was cancelled, or if its verification did not finish.
+    """
+    row = run_row(connection, run_id)
+    if row.status not in ("verified", "refused"):
+        kinds = {name: kind for kind, name in ERROR_KINDS.items() if kind is not SchemaMismatch}
+        raise kinds.get(row.error_kind or "", StoreError)(
+            row.error or f"Run {run_id} must be done. It is {row.status}."
+        )
+    if last_verification(connection, run_id) == after:
+        raise queue.not_verified(connection, run_id)
+    verdict = latest_verdict(connection, run_id)
+    return RunResult(
+        run_id=run_id,
+        method=row.method,
+        algorithm=row.algorithm,
+        status=row.status,
+        metrics=row.metrics,
+        verdict=verdict,
+        timings=row.timings,
+        suppressed=row.suppressed,
+        peak_rss_mb=row.peak_rss_mb or 0.0,
+        notices=run_notices(connection, run_id) if row.status == "verified" else (),
+        refusal=row.error if row.status == "refused" else None,
+    )

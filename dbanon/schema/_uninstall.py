@@ -1,0 +1,107 @@
+"""Removes all that dbanon made in a database: what it holds, what others built on it, every right it gave or took.
+
+What other databases of the server use stays, and is named: roles belong to the server.
+"""
+
+from dataclasses import dataclass, field
+
+from dbanon.postgres.connection import Connection, one
+from dbanon.schema import _public_rights, _roles
+
+# What goes with the schemas although it lies elsewhere. A view hangs on its rule, a rule belongs to its view.
+_BUILT_ON = """
+WITH RECURSIVE gone (classid, objid, objsubid) AS (
+    SELECT 'pg_namespace'::regclass::oid, n.oid, 0 FROM pg_namespace n WHERE n.nspname = ANY (%(schemas)s)
+    UNION
+    SELECT m.classid, m.objid, m.objsubid
+    FROM gone g
+    CROSS JOIN LATERAL (
+        SELECT d.classid, d.objid, d.objsubid FROM pg_depend d
+        WHERE d.refclassid = g.classid AND d.refobjid = g.objid AND (g.objsubid = 0 OR d.refobjsubid = g.objsubid)
+        UNION ALL
+        SELECT 'pg_class'::regclass, w.ev_class, 0 FROM pg_rewrite w
+        WHERE g.classid = 'pg_rewrite'::regclass AND w.oid = g.objid AND w.ev_type = '1'
+    ) m
+)
+SELECT DISTINCT pg_describe_object(g.classid, g.objid, g.objsubid)
+FROM gone g CROSS JOIN LATERAL pg_identify_object(g.classid, g.objid, g.objsubid) o
+-- Some objects are in no schema by themselves; what they are on is in their identity.
+WHERE coalesce(o.schema <> ALL (%(schemas)s || ARRAY['pg_toast']),
+               o.identity !~ '(^|^for | on | for | of )"?(dbanon|dbanon_internal|published)"?[.]'
+               AND g.classid <> 'pg_namespace'::regclass)
+    AND (o.type <> 'type' OR EXISTS (SELECT FROM pg_type y WHERE y.oid = g.objid AND y.typtype = 'd'))
+    AND NOT EXISTS (SELECT FROM pg_rewrite w
+                    WHERE g.classid = 'pg_rewrite'::regclass AND w.oid = g.objid AND w.rulename = '_RETURN')
+ORDER BY 1
+"""
+_OF_OTHERS = f"""
+SELECT pg_describe_object('pg_class'::regclass, c.oid, 0)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
+WHERE n.nspname = ANY (%(schemas)s) AND c.relkind IN ('r', 'v', 'm', 'p', 'f') AND NOT {_roles.TRUSTED}
+UNION ALL
+SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_roles r ON r.oid = p.proowner
+WHERE n.nspname = ANY (%(schemas)s) AND NOT {_roles.TRUSTED}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """What an uninstall deletes.
+
+    Attributes
+    ----------
+    datasets, trajectories, runs : int
+    releases : list of str
+        Live ones.
+    built_on_it : list of str
+        What others have made of dbanon's views and functions, or in its schemas, as the server describes it.
+    """
+
+    datasets: int = 0
+    trajectories: int = 0
+    runs: int = 0
+    releases: list[str] = field(default_factory=list)
+    built_on_it: list[str] = field(default_factory=list)
+
+
+def inventory(connection: Connection) -> Inventory | None:
+    """List what an uninstall would delete; None if there is nothing of dbanon's."""
+    if not any(_roles.is_there(connection, table) for table in ("installation", "alembic_version")):
+        return None
+    schemas = {"schemas": _roles.SCHEMAS}
+    counts = {table: _count(connection, table) for table in ("dataset", "trajectory", "run")}
+    releases = []
+    if _roles.is_there(connection, "release"):
+        releases = [
+            name
+            for (name,) in connection.execute(
+                "SELECT name FROM dbanon.release WHERE withdrawn_at IS NULL ORDER BY name"
+            )
+        ]
+    return Inventory(
+        datasets=counts["dataset"],
+        trajectories=counts["trajectory"],
+        runs=counts["run"],
+        releases=releases,
+        built_on_it=[line for query in (_BUILT_ON, _OF_OTHERS) for (line,) in connection.execute(query, schemas)],
+    )
+
+
+def _count(connection: Connection, table: str) -> int:
+    if not _roles.is_there(connection, table):  # damaged, or planted
+        return 0
+    return int(one(connection, f"SELECT count(*) FROM dbanon.{table}"))
+
+
+def remove(connection: Connection) -> dict[str, str]:
+    """Delete it all, in the caller's transaction; returns the roles that stay, each with the reason."""
+    before = _roles.recorded(connection)
+    names = before[0] if before else _roles.Names(_roles.DEFAULT_PREFIX)
+    if before:
+        _public_rights.give_back(connection, names)
+    connection.execute("SET LOCAL client_min_messages = warning")  # or every table is listed
+    for schema in reversed(_roles.SCHEMAS):
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    _roles.revoke_rights(connection, names)
+    return _roles.drop(connection, names)

@@ -1,0 +1,332 @@
+"""A worker: takes runs from the queue and finishes them, several at once, until a signal stops it.
+
+The supervisor holds no connection. It starts one process for each run that may go at once, and another where one has
+ended: a process ends with a computation that was interrupted in it, because a signal can leave Python's import lock
+held, and a compiled kernel does not stop at all. Each process holds the locks of its runs on a separate connection, so
+the server decides what becomes of a run, whichever process is killed. A process without a run helps another one of the
+worker with the tasks of its run (`dbanon.worker._pool`), or a Dask cluster does them (`dbanon.worker._cluster`).
+"""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from psycopg import sql
+
+from dbanon import methods
+from dbanon.base.console import stderr_line
+from dbanon.base.errors import DbanonError, SchemaMismatch, StoreError
+from dbanon.database import Database, RunResult, open_database
+from dbanon.postgres import sqlstate
+from dbanon.postgres.connection import Connection, connect_to_hold, errors_translated
+from dbanon.postgres.server import SOCKET_PATH_LIMIT
+from dbanon.runs import compiling, queue
+from dbanon.worker._cluster import Cluster
+from dbanon.worker._pool import Pool
+
+_IDLE_S = 1.0  # between two looks at the queue, unless woken
+_AGAIN_S = (0.2, 5.0)  # wait before connecting again, at first and at most
+_INTERRUPTED, _READ_ONLY, _USELESS = 75, 77, 78  # exit codes: begin afresh; no process can work here
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of a worker's processes.
+
+    Attributes
+    ----------
+    dsn : str or None
+        See `dbanon.connect`.
+    grace_s : float
+        How long a run may go on when the worker is asked to stop; then it goes back to the queue.
+    parent : int
+        Process id of the supervisor; when it is gone, a process stops as on a signal.
+    jobs : int
+        Processes of the worker.
+    directory : Path, optional
+        Of the sockets on which they ask one another for tasks, if they do.
+    scheduler : str, optional
+        Address of the Dask scheduler to which tasks go instead.
+    """
+
+    dsn: str | None
+    grace_s: float
+    parent: int
+    jobs: int = 1
+    directory: Path | None = None
+    scheduler: str | None = None
+
+
+def serve(
+    dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], None], scheduler: str | None = None
+) -> None:
+    """Take runs and finish them until a signal comes; call it in the main thread.
+
+    Parameters
+    ----------
+    dsn : str or None
+        See `dbanon.connect`.
+    jobs : int
+        Runs that go at once; while there are fewer, other processes help with their tasks.
+    grace_s : float
+    say : callable
+        Called with a line for each event.
+    scheduler : str, optional
+        Address of a Dask scheduler, to which the tasks of runs go.
+
+    Raises
+    ------
+    ParameterError
+        If the connection that shall hold locks goes through a pooler, or the package for `scheduler` is missing.
+    StoreError
+        If the login may not compute, the server accepts no writing, or the scheduler does not answer.
+    SchemaMismatch
+        If the schema is of another revision.
+    """
+    if scheduler is not None:
+        Cluster(scheduler).check(say)
+    with open_database(dsn, announce=say) as database, connect_to_hold(database.lock_url):
+        if not queue.may_compute(database.connection):
+            raise StoreError(
+                "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
+                "one does not; GRANT it."
+            )
+    shares = jobs > 1 and scheduler is None
+    with _directory() if shares else nullcontext() as directory:
+        settings = Settings(
+            dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, directory=directory, scheduler=scheduler
+        )
+        useless = _supervise(settings, say)
+    if useless == _READ_ONLY:
+        raise sqlstate.read_only()
+    if useless:
+        raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended; start it again.")
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """Make a directory that only this user may enter, with a path short enough for sockets."""
+    usual = tempfile.gettempdir()
+    short = len(os.fsencode(usual)) < SOCKET_PATH_LIMIT - 32
+    with tempfile.TemporaryDirectory(prefix="dbanon-", dir=usual if short else "/tmp") as made:  # noqa: S108
+        yield Path(made)
+
+
+def _supervise(settings: Settings, say: Callable[[str], None]) -> int | None:
+    """Keep the processes up until a signal comes; returns the exit code of one that says that none can work here."""
+    context = multiprocessing.get_context("spawn")
+    signals = _catch_signals()
+    processes = [_started(context, settings) for _ in range(settings.jobs)]
+    say(f"worker {queue.process_name()}: up, {settings.jobs} at once")
+    useless = None
+    while not (signals or useless):
+        multiprocessing.connection.wait([p.sentinel for p in processes], timeout=0.5)
+        useless = next((p.exitcode for p in processes if p.exitcode in (_READ_ONLY, _USELESS)), None)
+        if not (signals or useless):
+            processes = [p if p.is_alive() else _restarted(context, settings, p) for p in processes]
+    _stop(processes, signals)
+    say(f"worker {queue.process_name()}: down")
+    return useless
+
+
+def _catch_signals() -> list[int]:
+    """Let signals stop the worker; returns a list of those that came."""
+    signals: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: signals.append(number))
+    return signals
+
+
+def _started(context: multiprocessing.context.SpawnContext, settings: Settings) -> multiprocessing.context.SpawnProcess:
+    process = context.Process(target=_work, args=(settings,))
+    process.start()
+    return process
+
+
+def _restarted(
+    context: multiprocessing.context.SpawnContext, settings: Settings, old: multiprocessing.context.SpawnProcess
+) -> multiprocessing.context.SpawnProcess:
+    if old.exitcode != _INTERRUPTED:  # whatever ended it may do so again
+        time.sleep(_AGAIN_S[0])
+    old.close()
+    return _started(context, settings)
+
+
+def _stop(processes: list[multiprocessing.context.SpawnProcess], signals: list[int]) -> None:
+    """Let all processes end; every further signal is passed on, and hurries them."""
+    passed_on = -1
+    while alive := [p for p in processes if p.is_alive()]:
+        if passed_on < len(signals):
+            passed_on = len(signals)
+            for process in alive:
+                process.terminate()
+        multiprocessing.connection.wait([p.sentinel for p in alive], timeout=0.2)
+
+
+# ---- in each process -------------------------------------------------------------------------------------------------
+
+
+def _work(settings: Settings) -> None:
+    """Take one run after the other until a signal comes or the supervisor is gone."""
+    os.setsid()  # Ctrl-C is for the supervisor
+    process = _Process(settings)
+    signal.signal(signal.SIGINT, process.interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, process.stop)
+    sys.exit(process.work())
+
+
+class _Process:
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.stopping = threading.Event()  # to stop: take nothing more
+        self.hurry = threading.Event()  # to stop what is being done
+        self.interrupted = False
+        self.helping = False
+        self.pool: Pool | None = None
+        self.tasks = methods.HERE
+        if settings.scheduler is not None:
+            self.tasks = Cluster(settings.scheduler)
+        elif settings.directory is not None:
+            self.tasks = self.pool = Pool(settings.directory, settings.jobs)
+        threading.Thread(target=self._look_after_parent, daemon=True).start()
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        self._stop(at_once=self.stopping.is_set())
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+        raise KeyboardInterrupt
+
+    def _over(self) -> bool:
+        return self.interrupted or self.stopping.is_set()
+
+    def _stop(self, *, at_once: bool) -> None:
+        self.stopping.set()
+        if at_once:
+            self._hasten()
+        else:
+            timer = threading.Timer(self.settings.grace_s, self._hasten)
+            timer.daemon = True
+            timer.start()
+
+    def _hasten(self) -> None:
+        """Stop what is being done: a run is interrupted by its watch, the task of another process is dropped."""
+        self.hurry.set()
+        if self.helping:
+            os._exit(0)
+
+    def _look_after_parent(self) -> None:
+        while os.getppid() == self.settings.parent:
+            time.sleep(0.5)
+        if self.settings.directory is not None:
+            shutil.rmtree(self.settings.directory, ignore_errors=True)
+        self._stop(at_once=False)
+
+    def work(self) -> int:
+        wait_s = _AGAIN_S[0]
+        while not self._over():
+            try:
+                with (
+                    open_database(self.settings.dsn) as database,
+                    connect_to_hold(database.lock_url) as holder,
+                    errors_translated(),
+                ):
+                    database.tasks, database.progress = self.tasks, _tell
+                    channel = queue.register_worker(holder, queue.process_name())
+                    wait_s = _AGAIN_S[0]
+                    self._serve(database, holder, channel)
+            except SchemaMismatch:
+                return _USELESS
+            except StoreError as error:
+                if error.sqlstate == sqlstate.READ_ONLY:
+                    return _READ_ONLY
+                _say(f"{error} Connecting again in {wait_s:.1f} s.")
+                self.stopping.wait(wait_s)
+                wait_s = min(2 * wait_s, _AGAIN_S[1])
+            except KeyboardInterrupt:  # a signal that came a moment too late for the run it was meant for
+                break
+        return 0 if self.stopping.is_set() else _INTERRUPTED
+
+    def _serve(self, database: Database, holder: Connection, channel: str) -> None:
+        holder.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        while not self._over():
+            queue.reap_runs(holder)
+            while not self._over() and self._take(database, holder):
+                pass
+            self._idle(holder)
+
+    def _idle(self, holder: Connection) -> None:
+        """Wait for a wake-up, or for a while; in short pieces, so that it notices a stop soon. Help meanwhile."""
+        until = time.monotonic() + _IDLE_S
+        helped = False
+        while not self._over() and time.monotonic() < until:
+            if any(True for _ in holder.notifies(timeout=0.0 if helped else 0.2, stop_after=1)):
+                return
+            helped = self._help()
+
+    def _help(self) -> bool:
+        """Do one task of another process's run; returns whether there was one."""
+        if self.pool is None:
+            return False
+        self.helping = True  # before the look whether it shall stop: then `_hasten` sees the one or this the other
+        try:
+            return not self._over() and self.pool.help(lambda: os._exit(_INTERRUPTED))
+        finally:
+            self.helping = False
+
+    def _take(self, database: Database, holder: Connection) -> bool:
+        """Do the next run; whether there was one. What is wrong with a run is recorded with the run."""
+        began = time.perf_counter()
+        try:
+            result = database.take(
+                holder,
+                queue.process_name(),
+                stopping=self.hurry,
+                give_up=lambda: os._exit(_INTERRUPTED),
+            )
+        except KeyboardInterrupt:
+            _say("a run was interrupted")
+            return True
+        except DbanonError as error:
+            if isinstance(error, StoreError) and error.sqlstate == sqlstate.READ_ONLY:
+                raise
+            _say(str(error))
+            _demand_alive(database.connection, holder)
+            return True
+        if result is not None:
+            for line in (_line(result, time.perf_counter() - began), *result.notices):
+                _say(line)
+        return result is not None
+
+
+def _demand_alive(*connections: Connection) -> None:
+    """Raise `StoreError` if a connection is gone: then all begin anew."""
+    with errors_translated():
+        for connection in connections:
+            connection.execute("SELECT 1")
+
+
+def _line(result: RunResult, seconds: float) -> str:
+    return f"run {result.run_id} ({result.method}, {result.algorithm}): {result.status} in {seconds:.1f} s"
+
+
+def _tell(stage: str, _done: int, _total: int | None) -> None:
+    """Note in the log what a first run waits for; ``dbanon.runs`` says how far the others are."""
+    if stage == compiling.STAGE:
+        _say(stage)
+
+
+def _say(line: str) -> None:
+    stderr_line(f"worker {queue.process_name()}: {line}")

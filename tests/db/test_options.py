@@ -1,0 +1,145 @@
+"""Records of options: what the server is asked for is what Python and SQL may ask for, under the same names."""
+
+import inspect
+import json
+import types
+from typing import Any, get_args, get_origin
+
+import psycopg
+import pytest
+
+from dbanon.load.datasets import ASKED, sent
+from dbanon.options import Field, fields, loading, publishing
+from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
+
+TYPES = {str: "text", int: "integer", float: "double precision", bool: "boolean", tuple: "double precision[]"}
+# A public function names the columns of its table by default; the command line and Python have no such table in mind.
+NAMED_BY_SQL = {"subject": "subject", "time": "time", "geom": "geom"}
+OTHERS = {  # what a public function takes, and which options are of files alone
+    "import_requests": (loading.LoadingRequests, set()),
+    "import_quasi_identifiers": (loading.LoadingQuasiIdentifiers, set()),
+    "import_sites": (loading.LoadingSites, {"x", "y", "layer"}),
+    "import_pois": (loading.LoadingPois, {"x", "y", "layer"}),
+    "import_cells": (loading.LoadingCells, {"layer"}),
+    "import_stations": (loading.LoadingStations, {"x", "y", "layer"}),
+}
+
+
+def sql_type(option: Field) -> str:
+    """The server's type for a field's; of texts and choices that is text."""
+    kinds = get_args(option.type) if isinstance(option.type, types.UnionType) else (option.type,)
+    [kind] = [kind for kind in kinds if kind is not type(None)]
+    return TYPES.get(get_origin(kind) or kind, "text")
+
+
+RUNS = {  # what a public function takes, and what it takes before the options
+    "publish": (publishing.Publishing, ["run_id", "name"]),
+    "submit_run": (publishing.Submitting, ["method"]),
+    "plan_run": (publishing.Planning, ["method"]),
+    "anonymize": (publishing.Running, ["method"]),
+}
+
+
+def taken(connection: psycopg.Connection[Any], function: str) -> dict[str, tuple[str, str | None]]:
+    """Types and defaults of a public function's arguments; results are no arguments."""
+    rows = connection.execute(
+        "SELECT p.parameter_name, CASE p.data_type WHEN 'ARRAY' THEN 'double precision[]' ELSE p.data_type END, "
+        "p.parameter_default FROM information_schema.parameters p "
+        "JOIN information_schema.routines r USING (specific_schema, specific_name) "
+        "WHERE r.routine_schema = 'dbanon' AND r.routine_name = %s AND p.parameter_mode = 'IN' "
+        "ORDER BY p.ordinal_position",
+        [function],
+    ).fetchall()
+    return {name: (kind, default) for name, kind, default in rows if name != "source"}
+
+
+def value(connection: psycopg.Connection[Any], expression: str | None) -> Any:
+    return None if expression is None else connection.execute(f"SELECT {expression}").fetchone()[0]
+
+
+def test_the_server_takes_what_an_import_can_be_asked_for(connection: psycopg.Connection[Any]) -> None:
+    attributes = connection.execute(
+        "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a "
+        "WHERE a.attrelid = 'dbanon_internal.loading'::regclass ORDER BY a.attnum"
+    ).fetchall()
+    options, arguments = fields(ImportingTrajectories), taken(connection, "import_trajectories")
+    assert {one.name: sql_type(one) for one in options} == dict(attributes)
+    assert {name: kind for name, (kind, _) in arguments.items()} == dict(attributes)
+    for one in options:
+        default = value(connection, arguments[one.name][1])
+        if one.default is inspect.Parameter.empty:
+            assert default == NAMED_BY_SQL.get(one.name), one.name
+        else:
+            assert default == one.default, one.name
+
+
+def test_a_load_of_files_is_asked_for_what_an_import_is() -> None:
+    of_files, of_tables = ({one.name: one for one in fields(r)} for r in (LoadingTrajectories, ImportingTrajectories))
+    assert set(of_files) - set(of_tables) == {"x", "y"}
+    assert set(of_tables) - set(of_files) == {"geom"}
+    for name in set(of_files) & set(of_tables) - {"subject", "time", "crs"}:
+        assert of_files[name] == of_tables[name]
+
+
+@pytest.mark.parametrize("function", OTHERS)
+def test_an_import_of_anything_else_has_the_options_of_its_load(
+    connection: psycopg.Connection[Any], function: str
+) -> None:
+    record, of_files = OTHERS[function]
+    options, arguments = {one.name: one for one in fields(record)}, taken(connection, function)
+    assert set(options) == set(arguments) | of_files
+    for name, (_, expression) in arguments.items():
+        given = options[name].default
+        default = value(connection, expression)
+        assert default in (None if given is inspect.Parameter.empty else given, NAMED_BY_SQL.get(name)), name
+
+
+@pytest.mark.parametrize("function", RUNS)
+def test_a_run_and_a_publication_have_the_options_of_their_functions(
+    connection: psycopg.Connection[Any], function: str
+) -> None:
+    record, before = RUNS[function]
+    options, arguments = {one.name: one for one in fields(record)}, taken(connection, function)
+    if "publish_as" in arguments:  # in SQL `publish` is the function
+        arguments["publish"] = arguments.pop("publish_as")
+    assert {*options, *before} == set(arguments)
+    for name, option in options.items():
+        default, given = value(connection, arguments[name][1]), option.default
+        if name != "params":  # NULL and no parameters are the same
+            assert default == (None if given is inspect.Parameter.empty else given), name
+
+
+def test_each_option_reaches_the_server_as_it_was_given(connection: psycopg.Connection[Any]) -> None:
+    asked = ImportingTrajectories(
+        dataset="d", subject="s", time="t", geom="g", trip="ride", crs="EPSG:4326", srid=32610, grid_m=0.1, grid_s=60,
+        split_gap_s=1 / 3, tz="UTC", bbox=(1.5, -2.5, 3, 0.1), drop_outliers=True, subject_per_day=True,
+        population="p", settle_s=0, mode="append",
+    )  # fmt: skip
+    assert all(getattr(asked, one.name) != one.default for one in fields(ImportingTrajectories))
+    [told] = connection.execute(f"SELECT to_jsonb({ASKED})", {"asked": sent(vars(asked))}).fetchone()
+    assert told == json.loads(json.dumps(vars(asked)))
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"grid_m": float("nan")}, ("space grid", "NaN")),
+        ({"grid_m": float("inf")}, ("space grid", "Infinity")),
+        ({"split_gap_s": float("nan")}, ("gap", "NaN")),
+        ({"split_gap_s": -(10**12)}, ("gap", "-1000000000000")),
+        ({"bbox": (0, 0, float("nan"), 1)}, ("box", "another")),
+        ({"bbox": (0, 0, float("-inf"), 1)}, ("box", "another")),
+        ({"grid_s": 10**12}, ("time grid", "2147483647")),
+        ({"settle_s": -(10**12)}, ("settle", "-2147483648")),
+        ({"srid": 10**12}, ("spatial_ref_sys", "")),
+    ],
+    ids=str,
+)
+def test_a_number_that_json_or_an_integer_cannot_hold_gets_the_sentence_of_its_option(
+    connection: psycopg.Connection[Any], given: dict[str, Any], what: tuple[str, str]
+) -> None:
+    asked = {"dataset": "d", "mode": "create", "subject": "s", "crs": "EPSG:4326", "grid_m": 1, "grid_s": 1} | given
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute(f"SELECT dbanon_internal.begin_load({ASKED})", {"asked": sent(asked)})
+    assert caught.value.sqlstate == "DA011"
+    assert all(word in str(caught.value) for word in what)

@@ -1,0 +1,102 @@
+"""Records of options: what callers of Python and of the command line see of them."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from dbanon.base.errors import ParameterError
+from dbanon.cli._options import taking
+from dbanon.options import Option, fields, keywords
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    place: Annotated[str, Option("Name of the place.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Going(Where):
+    speed: Annotated[float, Option("Metres in a second; see --mode.")] = 1.5
+    by: Annotated[Sequence[str] | None, Option("Ways.", metavar="WAY", typed=list[str])] = None
+    stops: Annotated[Sequence[str] | None, Option(typed=str, parse=lambda text: text.split(","), name="--halts")] = None
+    mode: Annotated[Literal["walk", "run", "ride"], Option(flags={"run": "Run there.", "ride": "Ride there."})] = "walk"
+
+
+class Person:
+    @keywords(Going)
+    def go(self, how_often: "Times", going: Going) -> "Came":  # type: ignore[name-defined]  # noqa: F821
+        """Go there."""
+        return how_often, going
+
+    @keywords(Where)
+    def stay(self, where: Where) -> Where:
+        """Stay there."""
+        return where
+
+
+def test_a_verb_gets_the_record_of_its_keywords() -> None:
+    assert Person().stay(place="home") == Where(place="home")
+    assert Person().go(3, place="home", mode="run") == (3, Going(place="home", mode="run"))
+
+
+@pytest.mark.parametrize(
+    ("given", "about"), [({}, "'place'"), ({"place": "home", "sped": 1}, "'sped'"), ({"going": 1}, "'place'")]
+)
+def test_a_missing_or_unknown_keyword_is_named(given: dict[str, Any], about: str) -> None:
+    with pytest.raises(TypeError, match=about):
+        Person().go(1, **given)
+
+
+def test_the_signature_shows_each_keyword_its_type_and_default() -> None:
+    shown = inspect.signature(Person.go).parameters
+    assert list(shown) == ["self", "how_often", "place", "speed", "by", "stops", "mode"]
+    assert (shown["speed"].annotation, shown["speed"].default) == (float, 1.5)
+    assert shown["place"].default is inspect.Parameter.empty
+    assert {one.kind for one in list(shown.values())[2:]} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_the_docstring_has_the_words_of_each_keyword_as_python_calls_it() -> None:
+    said = inspect.getdoc(Person.go) or ""
+    assert said.startswith("Go there.\n\nOther Parameters\n----------------\nplace : str\n    Name of the place.\n")
+    assert "speed : float\n    Metres in a second; see mode.\n" in said
+    assert "    'run': Run there. 'ride': Ride there." in said
+
+
+def test_the_fields_of_a_base_come_first() -> None:
+    assert [one.name for one in fields(Going)] == ["place", "speed", "by", "stops", "mode"]
+
+
+def run(arguments: list[str]) -> Any:
+    app, got = typer.Typer(), []
+
+    @app.command()
+    @taking(Going)
+    def go(how_often: int, **options: Any) -> None:
+        got.append((how_often, Going(**options)))
+
+    result = CliRunner().invoke(app, arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return got[0] if got else result.output
+
+
+def test_a_command_takes_the_options_of_a_record_after_its_own() -> None:
+    assert run(["3", "--place", "home"]) == (3, Going(place="home"))
+    typed = ["3", "--place", "home", "--by", "a", "--by", "b", "--halts", "c,d", "--ride", "--speed", "2"]
+    assert run(typed) == (3, Going(place="home", by=["a", "b"], stops=["c", "d"], mode="ride", speed=2.0))
+
+
+def test_only_one_flag_of_a_field_may_be_given() -> None:
+    with pytest.raises(ParameterError, match="Only one of --run and --ride"):
+        run(["3", "--place", "home", "--run", "--ride"])
+
+
+def test_the_help_has_the_words_of_each_option() -> None:
+    shown = run(["--help"])
+    found = [shown.index(said) for said in ("--place", "--speed", "--by", "WAY", "--halts", "--run", "Ride there.")]
+    assert found == sorted(found)

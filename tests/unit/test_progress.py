@@ -1,0 +1,98 @@
+"""Progress shows itself where people look, and nowhere else."""
+
+import builtins
+import io
+import sys
+from types import ModuleType
+
+import pytest
+
+from dbanon.base import progress
+from dbanon.base.progress import Display, Progress, reports, silent
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Verbs:
+    """What has a verb that takes long."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    @reports
+    def work(self, stages: int, *, fail: bool = False) -> int:
+        for done in range(stages):
+            self.progress("working", done, stages)
+        if fail:
+            raise ValueError
+        return stages
+
+
+def shown(stream: io.StringIO, **options: bool) -> str:
+    Verbs(Display(stream, **options)).work(3)
+    return stream.getvalue()
+
+
+def test_it_is_a_bar_on_a_terminal() -> None:
+    assert "working" in shown(Terminal())
+
+
+def test_it_is_nothing_elsewhere_unless_lines_are_asked_for() -> None:
+    assert shown(io.StringIO()) == ""
+    assert shown(io.StringIO(), lines=True) == "working ...\n"
+
+
+@pytest.mark.parametrize("drawn_with", ["ipywidgets", None])
+def test_it_is_a_bar_in_a_notebook_that_can_draw_one(monkeypatch: pytest.MonkeyPatch, drawn_with: str | None) -> None:
+    shell = type("ZMQInteractiveShell", (), {})
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
+    monkeypatch.setattr(progress.importlib.util, "find_spec", lambda name: name if name == drawn_with else None)
+    assert progress._in_notebook() == (drawn_with is not None)
+
+
+def test_a_program_without_notebooks_imports_nothing_of_them() -> None:
+    assert "IPython" not in sys.modules
+    assert not progress._in_notebook()
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_the_bar_goes_when_a_verb_ends_and_the_next_one_has_another(fail: bool) -> None:
+    terminal = Terminal()
+    verbs = Verbs(Display(terminal))
+    for _ in range(2):
+        before = len(terminal.getvalue())
+        try:
+            assert verbs.work(2, fail=fail) == 2
+        except ValueError:
+            assert fail
+        assert "working" in terminal.getvalue()[before:]
+        assert verbs.progress._bar is None  # type: ignore[attr-defined]
+
+
+def test_any_function_can_stand_for_it() -> None:
+    told: list[tuple[str, int, int | None]] = []
+    assert Verbs(lambda *stage: told.append(stage)).work(2) == 2
+    assert told == [("working", 0, 2), ("working", 1, 2)]
+    assert Verbs(silent).work(2) == 2
+
+
+def test_on_a_terminal_it_takes_no_file_name_for_markup() -> None:
+    terminal = Terminal()
+    with Display(terminal) as display:
+        display("reading [red]x[/foo].csv", 0, None)
+        display("reading [b]y", 1, 2)
+    assert "[red]x[/foo].csv" in terminal.getvalue()
+    assert "[b]y" in terminal.getvalue()
+
+
+def test_it_shows_what_a_terminal_would_obey() -> None:
+    for stream in (Terminal(), io.StringIO()):
+        with Display(stream, lines=True) as display:
+            display("reading a\x1b]0;b\x07\n.csv", 1, 2)
+        assert r"reading a\x1b]0;b\x07\n.csv" in stream.getvalue()
