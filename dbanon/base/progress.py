@@ -27,6 +27,8 @@ def silent(stage: str, done: int, total: int | None) -> None:
 class Display:
     """Shows progress on stderr: a bar on a terminal or in a notebook, otherwise nothing, or lines if asked for.
 
+    Lines also in a notebook without the package ipywidgets, with which Rich draws there.
+
     A context manager, which takes the bar away at the end; so does `finish`, and the next call begins another.
 
     Parameters
@@ -55,9 +57,9 @@ class Display:
     def __call__(self, stage: str, done: int, total: int | None) -> None:
         """Show that `done` of `total` of a stage is done."""
         stream = self._stream or sys.stderr
-        if self._bar is not None or stream.isatty() or _in_notebook():
+        if self._bar is not None or stream.isatty() or (_in_notebook() and importlib.util.find_spec("ipywidgets")):
             self._draw(stream, stage, done, total)
-        elif self._lines and (stage != self._stage or time.monotonic() - self._said > 5):
+        elif (self._lines or _in_notebook()) and (stage != self._stage or time.monotonic() - self._said > 5):
             self._said = time.monotonic()
             amount = f" {done:,} of {total:,}" if total and done else f" {done:,}" if done else ""
             print(f"{visible(stage)}{amount} ...", file=stream, flush=True)
@@ -85,8 +87,8 @@ class Display:
 
 
 def _in_notebook() -> bool:
-    """Whether this is a notebook in which Rich can draw; other programs are not made to import it."""
-    if "IPython" not in sys.modules or importlib.util.find_spec("ipywidgets") is None:
+    """Whether this is a notebook, as Rich decides it; a program without IPython need not import Rich for that."""
+    if "IPython" not in sys.modules:
         return False
     from rich.console import Console
 

@@ -1,5 +1,6 @@
 """Releases as tables of SQLAlchemy, made and queried with an analyst's login."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -167,11 +168,7 @@ def test_what_is_no_release_of_this_login_is_refused(engine: Engine, name: str) 
         models.release(engine, name)
     said = str(caught.value)
     assert repr(name) in said
-    offered = said.replace(repr(name), "", 1)
-    assert [release for release in ("ten", "by_hand", "audited", "gone") if f"'{release}'" in offered] == [
-        "ten",
-        "by_hand",
-    ]
+    assert set(re.findall(r"'(\w+)'", said.replace(repr(name), "", 1))) == {"ten", "by_hand"}
 
 
 def test_another_driver_and_a_server_that_refuses_are_named(published: Callable[[str], str]) -> None:

@@ -47,13 +47,22 @@ def test_it_is_nothing_elsewhere_unless_lines_are_asked_for() -> None:
     assert shown(io.StringIO(), lines=True) == "working ...\n"
 
 
-@pytest.mark.parametrize("drawn_with", ["ipywidgets", None])
-def test_it_is_a_bar_in_a_notebook_that_can_draw_one(monkeypatch: pytest.MonkeyPatch, drawn_with: str | None) -> None:
-    shell = type("ZMQInteractiveShell", (), {})
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
-    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
+    monkeypatch.setattr(builtins, "get_ipython", type("ZMQInteractiveShell", (), {}), raising=False)
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize("drawn_with", ["ipywidgets", None])
+def test_in_a_notebook_it_is_a_bar_or_lines_where_there_can_be_none(
+    monkeypatch: pytest.MonkeyPatch, drawn_with: str | None
+) -> None:
     monkeypatch.setattr(progress.importlib.util, "find_spec", lambda name: name if name == drawn_with else None)
-    assert progress._in_notebook() == (drawn_with is not None)
+    drawn: list[str] = []
+    monkeypatch.setattr(Display, "_draw", lambda display, stream, stage, done, total: drawn.append(stage))
+    assert shown(io.StringIO()) == ("" if drawn_with else "working ...\n")
+    assert drawn == ["working"] * (3 if drawn_with else 0)
 
 
 def test_a_program_without_notebooks_imports_nothing_of_them() -> None:
