@@ -79,11 +79,15 @@ def cancel(run_id: RunId) -> None:
 def worker(
     jobs: Annotated[
         int,
-        typer.Option(min=1, max=64, help="Runs computed at the same time; while there are fewer, they share the work."),
+        typer.Option(min=1, max=64, metavar="<int>", help="Runs computed at the same time; they divide the cores."),
     ] = 1,
     grace_s: Annotated[
         float,
-        typer.Option(min=0, help="Seconds a run may go on after the worker is asked to stop; then it is queued again."),
+        typer.Option(
+            min=0,
+            metavar="<float>",
+            help="Seconds a run may go on after the worker is asked to stop; then it is queued again.",
+        ),
     ] = 5.0,
     lock_dsn: Annotated[
         str | None,

@@ -18,6 +18,7 @@ import psycopg
 from dbanon import methods, releases, schema
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.progress import Display, Progress, reports
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
 from dbanon.options import keywords, publishing
 from dbanon.postgres import server
@@ -49,8 +50,9 @@ class Database(Datasets):
     lock_url : str
         Where connections that hold locks go: ``DBANON_LOCK_DSN`` where `target` is a pooler, which may give every
         transaction another session.
-    tasks : methods.Tasks
-        Does the tasks of the runs that are computed here: by default this process.
+    tasks : dbanon.base.tasks.Tasks
+        Does the tasks of the runs that are computed here. By default this process does them;
+        ``dbanon.base.tasks.Processes()`` shares them among processes of this machine.
     progress : Progress
         Called with a stage, what is done and the total or None. By default a bar on a terminal or in a notebook;
         `dbanon.base.progress.silent` shows nothing.
@@ -64,7 +66,7 @@ class Database(Datasets):
         self.target = target
         direct = os.environ.get("DBANON_LOCK_DSN")
         self.lock_url = server.external(direct).url if direct else target.url
-        self.tasks = methods.HERE
+        self.tasks: Tasks = HERE
         self.progress: Progress = Display()
         self.connection: psycopg.Connection[Any] = connect(target.url)
 

@@ -15,62 +15,17 @@ methods does not wait for Numba.
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, islice, starmap
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import DataError, ParameterError, choose_one
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import parsing
-
-T = TypeVar("T")
-
-
-class Tasks(Protocol):
-    """Does the tasks of a run: in this process, or shared among several; the results are the same."""
-
-    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
-        """Call a function with each tuple of arguments; returns the results in the order of the tasks.
-
-        Parameters
-        ----------
-        function : callable
-            Of a module, by whose name another process finds it. Depends on its arguments alone.
-        arguments : iterable of tuple
-            Of each task; drawn, possibly in another thread, when the task is handed out, so that few are held at a
-            time. All that a task needs of the data is in its tuple, which is pickled.
-
-        Raises
-        ------
-        Exception
-            What the first task, in their order, that failed has raised.
-        """
-
-
-class _Here:
-    """`Tasks` done in this process, one after the other."""
-
-    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
-        return list(starmap(function, arguments))
-
-
-HERE: Tasks = _Here()
-"""Does tasks in this process."""
-
-
-def share(
-    spread: Callable[[Iterable[tuple[Any, ...]]], list[T]],
-    function: Callable[..., T],
-    arguments: Iterable[tuple[Any, ...]],
-) -> list[T]:
-    """Have `spread` do several tasks; a single one is done here, where its data are, with all cores."""
-    rest = iter(arguments)
-    first = list(islice(rest, 2))
-    return HERE.map(function, first) if len(first) < 2 else spread(chain(first, rest))
 
 
 def parameter(

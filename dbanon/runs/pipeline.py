@@ -22,6 +22,7 @@ from dbanon.base.background import in_background
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, DbanonError, StoreError
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, errors_translated, translate
@@ -41,7 +42,7 @@ def work(
     claim: queue.Claim,
     watch: Watch,
     *,
-    tasks: methods.Tasks = methods.HERE,
+    tasks: Tasks = HERE,
 ) -> stored.RunResult:
     """Do what is to be done for a claimed run.
 
@@ -56,7 +57,7 @@ def work(
     claim : queue.Claim
     watch : Watch
         Not yet entered.
-    tasks : methods.Tasks
+    tasks : Tasks
         Does what the method shares.
 
     Returns
@@ -89,7 +90,7 @@ class _Run:
         self.stopwatch = _Stopwatch()
         self.compiled = False
 
-    def compute(self, tasks: methods.Tasks) -> stored.RunResult:
+    def compute(self, tasks: Tasks) -> stored.RunResult:
         began = time.perf_counter()
         memory.forget_peak()
         params = self.family.parse(self.row.params, self.row.algorithm)

@@ -1,7 +1,6 @@
 """Writes what a run made by binary COPY, and refuses a run that would be too large before it writes."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, cast
 
@@ -11,12 +10,12 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.cloaks import Cloaks, Hiding, Regions
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import StoreError, counted
 from dbanon.base.progress import Progress, silent
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kernels import cores
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, errors_translated
 
@@ -103,8 +102,7 @@ def _write_united(
     extras, extra = _extras(regions)
     at = offset[part.start : part.stop + 1]
     apart = ([cells[one] for one in cell[low:high].tolist()] for low, high in pairwise(at))
-    with ThreadPoolExecutor(cores.count()) as pool:
-        polygons = list(pool.map(shapely.coverage_union_all, apart))
+    polygons = list(cores.each(shapely.coverage_union_all, apart))
     parts, of = shapely.get_parts(polygons, return_index=True)
     multi = shapely.set_srid(shapely.multipolygons(parts, indices=of), srid)
     columns = [

@@ -3,37 +3,31 @@
 The supervisor holds no connection. It starts one process for each run that may go at once, and another where one has
 ended: a process ends with a computation that was interrupted in it, because a signal can leave Python's import lock
 held, and a compiled kernel does not stop at all. Each process holds the locks of its runs on a separate connection, so
-the server decides what becomes of a run, whichever process is killed. A process without a run helps another one of the
-worker with the tasks of its run (`dbanon.worker._pool`), or a Dask cluster does them (`dbanon.worker._cluster`).
+the server decides what becomes of a run, whichever process is killed. It shares the tasks of its run among processes of
+its own (`dbanon.base.tasks`), or a Dask cluster does them (`dbanon.worker.cluster`).
 """
 
 import multiprocessing
 import multiprocessing.connection
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 from psycopg import sql
 
-from dbanon import methods
 from dbanon.base.console import stderr_line
 from dbanon.base.errors import DbanonError, SchemaMismatch, StoreError
+from dbanon.base.tasks import Processes, Tasks
 from dbanon.database import Database, RunResult, open_database
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, connect_to_hold, errors_translated
-from dbanon.postgres.server import SOCKET_PATH_LIMIT
 from dbanon.runs import compiling, queue
-from dbanon.worker._cluster import Cluster
-from dbanon.worker._pool import Pool
+from dbanon.worker.cluster import Cluster
 
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
 _AGAIN_S = (0.2, 5.0)  # wait before connecting again, at first and at most
@@ -54,8 +48,6 @@ class Settings:
         Process id of the supervisor; when it is gone, a process stops as on a signal.
     jobs : int
         Processes of the worker.
-    directory : Path, optional
-        Of the sockets on which they ask one another for tasks, if they do.
     scheduler : str, optional
         Address of the Dask scheduler to which tasks go instead.
     """
@@ -64,7 +56,6 @@ class Settings:
     grace_s: float
     parent: int
     jobs: int = 1
-    directory: Path | None = None
     scheduler: str | None = None
 
 
@@ -78,7 +69,7 @@ def serve(
     dsn : str or None
         See `dbanon.connect`.
     jobs : int
-        Runs that go at once; while there are fewer, other processes help with their tasks.
+        Runs that go at once; each shares its tasks among as many processes as there are cores for it.
     grace_s : float
     say : callable
         Called with a line for each event.
@@ -102,25 +93,12 @@ def serve(
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
                 "one does not; GRANT it."
             )
-    shares = jobs > 1 and scheduler is None
-    with _directory() if shares else nullcontext() as directory:
-        settings = Settings(
-            dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, directory=directory, scheduler=scheduler
-        )
-        useless = _supervise(settings, say)
+    settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler)
+    useless = _supervise(settings, say)
     if useless == _READ_ONLY:
         raise sqlstate.read_only()
     if useless:
         raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended; start it again.")
-
-
-@contextmanager
-def _directory() -> Iterator[Path]:
-    """Make a directory that only this user may enter, with a path short enough for sockets."""
-    usual = tempfile.gettempdir()
-    short = len(os.fsencode(usual)) < SOCKET_PATH_LIMIT - 32
-    with tempfile.TemporaryDirectory(prefix="dbanon-", dir=usual if short else "/tmp") as made:  # noqa: S108
-        yield Path(made)
 
 
 def _supervise(settings: Settings, say: Callable[[str], None]) -> int | None:
@@ -184,6 +162,7 @@ def _work(settings: Settings) -> None:
     signal.signal(signal.SIGINT, process.interrupt)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, process.stop)
+    multiprocessing.set_forkserver_preload(["numba"])  # which every helper needs, and which starts no thread
     sys.exit(process.work())
 
 
@@ -191,15 +170,10 @@ class _Process:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.stopping = threading.Event()  # to stop: take nothing more
-        self.hurry = threading.Event()  # to stop what is being done
+        self.hurry = threading.Event()  # to stop what is being done: the watch of the run interrupts it
         self.interrupted = False
-        self.helping = False
-        self.pool: Pool | None = None
-        self.tasks = methods.HERE
-        if settings.scheduler is not None:
-            self.tasks = Cluster(settings.scheduler)
-        elif settings.directory is not None:
-            self.tasks = self.pool = Pool(settings.directory, settings.jobs)
+        scheduler = settings.scheduler
+        self.tasks: Tasks = Processes(settings.jobs) if scheduler is None else Cluster(scheduler)
         threading.Thread(target=self._look_after_parent, daemon=True).start()
 
     def stop(self, number: int, frame: FrameType | None) -> None:
@@ -215,23 +189,15 @@ class _Process:
     def _stop(self, *, at_once: bool) -> None:
         self.stopping.set()
         if at_once:
-            self._hasten()
+            self.hurry.set()
         else:
-            timer = threading.Timer(self.settings.grace_s, self._hasten)
+            timer = threading.Timer(self.settings.grace_s, self.hurry.set)
             timer.daemon = True
             timer.start()
-
-    def _hasten(self) -> None:
-        """Stop what is being done: a run is interrupted by its watch, the task of another process is dropped."""
-        self.hurry.set()
-        if self.helping:
-            os._exit(0)
 
     def _look_after_parent(self) -> None:
         while os.getppid() == self.settings.parent:
             time.sleep(0.5)
-        if self.settings.directory is not None:
-            shutil.rmtree(self.settings.directory, ignore_errors=True)
         self._stop(at_once=False)
 
     def work(self) -> int:
@@ -268,23 +234,11 @@ class _Process:
             self._idle(holder)
 
     def _idle(self, holder: Connection) -> None:
-        """Wait for a wake-up, or for a while; in short pieces, so that it notices a stop soon. Help meanwhile."""
+        """Wait for a wake-up, or for a while; in short pieces, so that it notices a stop soon."""
         until = time.monotonic() + _IDLE_S
-        helped = False
         while not self._over() and time.monotonic() < until:
-            if any(True for _ in holder.notifies(timeout=0.0 if helped else 0.2, stop_after=1)):
+            if any(True for _ in holder.notifies(timeout=0.2, stop_after=1)):
                 return
-            helped = self._help()
-
-    def _help(self) -> bool:
-        """Do one task of another process's run; returns whether there was one."""
-        if self.pool is None:
-            return False
-        self.helping = True  # before the look whether it shall stop: then `_hasten` sees the one or this the other
-        try:
-            return not self._over() and self.pool.help(lambda: os._exit(_INTERRUPTED))
-        finally:
-            self.helping = False
 
     def _take(self, database: Database, holder: Connection) -> bool:
         """Do the next run; whether there was one. What is wrong with a run is recorded with the run."""

@@ -13,7 +13,7 @@ import pytest
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call
-from tests.acceptance.workers import Worker, until
+from tests.acceptance.workers import until
 from tests.facts import refused
 
 pytestmark = pytest.mark.stress
@@ -25,7 +25,8 @@ CROWD = """CREATE TABLE public.crowd AS
 IMPORT = """SELECT * FROM dbanon.import_trajectories('public.crowd', dataset => 'crowd', subject => 'subject',
     "time" => 't', geom => 'position')"""
 SUBMIT = "SELECT dbanon.submit_run('crowd', 'tp-aware', '{\"k\": 7, \"instants\": 1}')"
-SLOW = {"NUMBA_DISABLE_JIT": "1"}  # seconds instead of milliseconds: time to do something meanwhile
+# Seconds instead of milliseconds: time to do something meanwhile. Two helpers a run, on whatever machine.
+SLOW = {"NUMBA_DISABLE_JIT": "1", "NUMBA_NUM_THREADS": "2"}
 
 
 @pytest.fixture
@@ -61,16 +62,14 @@ def rows(city: psycopg.Connection, run_id: int) -> bytes:
     return digest
 
 
-def computing(worker: Worker) -> list[int]:
-    """List the processes that have begun to compute: that have the kernels' compiler."""
-    return [pid for pid in worker.children() if "llvmlite" in _maps(pid)]
+def helpers(run: int) -> list[int]:
+    """List the processes that help the process with a run; another one has started them."""
+    return [pid for server in workers.children(run, b"forkserver") for pid in workers.children(server, b"forkserver")]
 
 
-def _maps(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/maps").read_text()
-    except OSError:
-        return ""
+def helped(city: psycopg.Connection, run_id: int) -> bool:
+    """Whether the process with a run has all its helpers."""
+    return told(city, run_id) == ("running",) and len(helpers(holder(city, run_id))) == 2
 
 
 def holder(city: psycopg.Connection, run_id: int) -> int:
@@ -79,38 +78,39 @@ def holder(city: psycopg.Connection, run_id: int) -> int:
     return int(row[0].split()[-1])
 
 
+def exist(pids: list[int]) -> bool:
+    return any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
 def check_whole(city: psycopg.Connection) -> None:
     wholeness.wait_until_alone(city)
     city.execute("SELECT dbanon_internal.reap_runs()")
     assert wholeness.broken(city) == []
 
 
-def test_two_processes_compute_one_run_and_write_the_same_rows_as_one(
+def test_helpers_compute_a_run_and_the_rows_are_those_of_one_process(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
     with workers.up(city_url, log) as worker:
         alone = submitted(city)
         until(lambda: told(city, alone) == ("verified",), 120, worker)
         assert workers.stop(worker) == 0
-    with workers.up(city_url, log, "--jobs", "2", count=2, environment=SLOW) as worker:
+    with workers.up(city_url, log, environment=SLOW) as worker:
         shared = submitted(city)
-        until(lambda: len(computing(worker)) == 2, 120, worker)
-        assert told(city, shared) == ("running",)
+        until(lambda: helped(city, shared), 120, worker)
+        process = holder(city, shared)
         until(lambda: told(city, shared) == ("verified",), 120, worker)
+        assert helpers(process) == []
         assert workers.stop(worker) == 0
     assert rows(city, shared) == rows(city, alone)
     check_whole(city)
 
 
-def test_a_run_that_waits_is_begun_before_a_process_helps_on(
-    city_url: str, city: psycopg.Connection, log: Path
-) -> None:
-    with workers.up(city_url, log, "--jobs", "2", count=2, environment=SLOW) as worker:
-        first = submitted(city)
-        until(lambda: len(computing(worker)) == 2, 120, worker)
-        second = submitted(city)
-        until(lambda: told(city, second) == ("running",), 120, worker)
-        assert told(city, first) == ("running",)
+def test_runs_at_the_same_time_have_helpers_of_their_own(city_url: str, city: psycopg.Connection, log: Path) -> None:
+    environment = {**SLOW, "NUMBA_NUM_THREADS": "4"}
+    with workers.up(city_url, log, "--jobs", "2", count=2, environment=environment) as worker:
+        first, second = submitted(city), submitted(city)
+        until(lambda: helped(city, first) and helped(city, second), 120, worker)
         until(lambda: told(city, first) == told(city, second) == ("verified",), 120, worker)
         workers.stop(worker)
     assert rows(city, first) == rows(city, second)
@@ -120,16 +120,16 @@ def test_a_run_that_waits_is_begun_before_a_process_helps_on(
 def test_a_run_is_done_whichever_of_its_processes_is_killed(
     city_url: str, city: psycopg.Connection, log: Path, killed: str
 ) -> None:
-    with workers.up(city_url, log, "--jobs", "2", count=2, environment=SLOW) as worker:
+    with workers.up(city_url, log, environment=SLOW) as worker:
         run = submitted(city)
-        until(lambda: len(computing(worker)) == 2, 120, worker)
-        before = worker.children()
-        (pid,) = [pid for pid in before if (pid == holder(city, run)) == (killed == "holder")]
-        os.kill(pid, signal.SIGKILL)
+        until(lambda: helped(city, run), 120, worker)
+        process = holder(city, run)
+        others = helpers(process)
+        os.kill(process if killed == "holder" else others[0], signal.SIGKILL)
+        until(lambda: not exist(others if killed == "holder" else others[:1]), 30, worker)
         until(lambda: told(city, run) == ("verified",), 120, worker)
         assert told(city, run, "attempts") == (1 if killed == "helper" else 2,)
-        until(lambda: len(worker.children()) == 2, 30, worker)
-        assert pid not in worker.children()
+        assert (process in worker.children()) == (killed == "helper")
         assert workers.stop(worker) == 0
     with workers.up(city_url, log) as worker:
         alone = submitted(city)
@@ -139,13 +139,14 @@ def test_a_run_is_done_whichever_of_its_processes_is_killed(
 
 
 def test_a_cancelled_run_ends_in_all_of_its_processes(city_url: str, city: psycopg.Connection, log: Path) -> None:
-    with workers.up(city_url, log, "--jobs", "2", count=2, environment=SLOW) as worker:
+    with workers.up(city_url, log, environment=SLOW) as worker:
         run = submitted(city)
-        until(lambda: len(computing(worker)) == 2, 120, worker)
-        interrupted = holder(city, run)
+        until(lambda: helped(city, run), 120, worker)
+        process = holder(city, run)
+        interrupted = [process, *helpers(process)]
         city.execute("SELECT dbanon.cancel_run(%s)", [run])
         until(lambda: told(city, run) == ("cancelled",), 30, worker)
-        until(lambda: len(set(worker.children()) - {interrupted}) == 2, 30, worker)
+        until(lambda: not exist(interrupted) and worker.children(), 30, worker)
         following = submitted(city)
         until(lambda: told(city, following) == ("verified",), 120, worker)
         assert workers.stop(worker) == 0
@@ -156,15 +157,17 @@ def test_a_cancelled_run_ends_in_all_of_its_processes(city_url: str, city: psyco
 def test_no_process_is_left_of_a_worker_that_ends_in_the_middle(
     city_url: str, city: psycopg.Connection, log: Path, end: str
 ) -> None:
-    with workers.up(city_url, log, "--jobs", "2", "--grace-s", "0", count=2, environment=SLOW) as worker:
+    with workers.up(city_url, log, "--grace-s", "0", environment=SLOW) as worker:
         run = submitted(city)
-        until(lambda: len(computing(worker)) == 2, 120, worker)
-        processes = worker.children()
+        until(lambda: helped(city, run), 120, worker)
+        process = holder(city, run)
+        processes = [process, *workers.children(process), *helpers(process)]
+        assert len(processes) == 4  # with the one that starts helpers
         if end == "stop":
             assert workers.stop(worker) == 0
         else:
             worker.process.kill()
-        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes), 120, worker)
+        until(lambda: not exist(processes), 120, worker)
         assert told(city, run) == ("queued",)
         city.execute("SELECT dbanon.cancel_run(%s)", [run])
     check_whole(city)

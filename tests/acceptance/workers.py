@@ -23,19 +23,25 @@ class Worker:
 
     def children(self) -> list[int]:
         """Process ids of those that do the runs; the supervisor's other child only tracks resources."""
-        pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        with suppress(OSError):
-            return [int(pid) for pid in pids.read_text().split() if _does_runs(int(pid))]
-        return []
+        return children(self.process.pid, b"spawn_main")
 
     def said(self) -> str:
         return self.log.read_text()
 
 
-def _does_runs(pid: int) -> bool:
+def children(pid: int, command: bytes = b"") -> list[int]:
+    """Process ids of a process's children whose command line has `command` in it."""
+    found: list[int] = []
     with suppress(OSError):
-        return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
+        for thread in Path(f"/proc/{pid}/task").iterdir():  # which is the parent, as Linux tells it
+            found += [int(child) for child in (thread / "children").read_text().split()]
+    return [child for child in found if command in _command(child)]
+
+
+def _command(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def start(url: str, log: Path, *options: str, environment: dict[str, str] | None = None) -> Worker:

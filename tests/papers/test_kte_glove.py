@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.kte import glove
-from dbanon.methods.kernels import cores
+from dbanon.base import cores
 from dbanon.methods.kte import _rows
 from tests.papers import oracles_kte_glove as oracle
 from tests.unit import test_kte_posterior as posterior

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.kte import w4m
-from dbanon.methods.kernels import cores
+from dbanon.base import cores
 from tests.unit.kte_tracks import rows_of, samples_of, walk
 
 SEED = 2010

@@ -1,4 +1,4 @@
-"""Functions that other processes find by their names: tasks for tests, and the processes that help with them."""
+"""Functions that other processes find by their names: tasks for tests, and processes that share them."""
 
 import multiprocessing
 import os
@@ -6,21 +6,29 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from dbanon.methods.kernels import cores
-from dbanon.worker._pool import Pool
+import numba
 
-FORSAKEN = 75
+from dbanon.base import cores, tasks
+from dbanon.base.tasks import Processes
 
 
 def square(number: int) -> int:
     return number * number
 
 
-def threads(_: int) -> int:
+def process() -> int:
+    return os.getpid()
+
+
+def threads(home: int, number: int) -> int:
+    """Give how many threads a task may use where there are so many cores."""
+    if os.getpid() != home:
+        numba.config.NUMBA_NUM_THREADS = number
     return cores.count()
 
 
@@ -47,6 +55,18 @@ def end_elsewhere(directory: str, home: int, number: int) -> int:
     return number
 
 
+def end_while_sending(home: int, number: int) -> bytes:
+    """Have the process that does it killed, but for `home`, when it has sent half of the result."""
+
+    def send(self: Connection, message: bytes) -> None:
+        os.write(self.fileno(), message[: len(message) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if os.getpid() != home:
+        Connection._send = send
+    return bytes(number)
+
+
 def end_once(directory: str, number: int) -> int:
     """Kill the process that does task 3, the first time."""
     mark = Path(directory) / "ended"
@@ -66,6 +86,18 @@ def fail_from(least: int, number: int) -> int:
     return number
 
 
+def fail(_name: str, number: int) -> None:
+    raise ArithmeticError(number)
+
+
+def give(number: int) -> Callable[[], int]:
+    return lambda: number
+
+
+def call(function: Callable[[], int]) -> int:
+    return function()
+
+
 def go_on(directory: str, number: int) -> int:
     """Note that it has begun, and do not end."""
     (Path(directory) / f"{os.getpid()}").touch()
@@ -73,16 +105,12 @@ def go_on(directory: str, number: int) -> int:
     return number
 
 
-def help_for_ever(directory: str, processes: int) -> None:
-    pool = Pool(Path(directory), processes)
-    while True:
-        if not pool.help(lambda: os._exit(FORSAKEN)):
-            time.sleep(0.01)
-
-
-def hold(directory: str, marks: str) -> None:
+def hold(marks: str) -> None:
     """Be the process that has a run, which does not end."""
-    Pool(Path(directory), 2).map(go_on, [(marks, number) for number in range(4)])
+    multiprocessing.set_forkserver_preload(["numba", "pytest"])
+    numba.config.NUMBA_NUM_THREADS = 2
+    tasks._WORTH_S = 0
+    Processes().map(go_on, [(marks, number) for number in range(4)])
 
 
 @contextmanager

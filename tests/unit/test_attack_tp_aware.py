@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dbanon.attacks import Evidence, shared
 from dbanon.attacks.shared.replay import Timetable, replay, within
 from dbanon.attacks.tp_aware import _contents, _requests, attack
+from dbanon.base import cores
 from dbanon.base.errors import DataError
 from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
 
@@ -665,7 +666,7 @@ def test_one_thread_and_three_find_the_same(elements, monkeypatch):
     monkeypatch.setattr(shared.replay, "ELEMENTS", elements)
     monkeypatch.setattr(_requests, "_PART", min(elements, 3))
     for threads in (1, 3):
-        monkeypatch.setattr(shared.threads, "count", lambda threads=threads: threads)
+        monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
         honest_ones = [honest(align) for align in ("last", "exact", "linear")]
         tampered = [put(evidence, "cloak_bounds", slice(2), 7.0) for evidence in honest_ones]
         fewer = [take(evidence, "member", slice(1, None)) for evidence in honest_ones]

@@ -1,6 +1,7 @@
 """Tasks done by Dask clusters of two and four processes on this machine come to the same as in one process."""
 
 import datetime
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from distributed.security import Security
 
+from dbanon.base import cores
 from dbanon.base.errors import DataError, ParameterError, StoreError
-from dbanon.methods import HERE, METHODS, Tasks
-from dbanon.methods.kernels import cores
-from dbanon.worker import _cluster
-from dbanon.worker._cluster import Cluster
+from dbanon.base.tasks import HERE, Tasks
+from dbanon.methods import METHODS
+from dbanon.worker import cluster
+from dbanon.worker.cluster import Cluster
 from tests.contract.evidence import people
 from tests.contract.test_methods import same
 from tests.unit import shared_tasks
@@ -39,7 +41,7 @@ def two() -> Iterator[distributed.LocalCluster]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cluster, "_ANSWER_S", 1)
+    monkeypatch.setattr(cluster, "_ANSWER_S", 1)
 
 
 def cloaks(tasks: Tasks):
@@ -87,7 +89,7 @@ def test_the_error_is_that_of_the_first_task_that_fails_and_no_log_shows_its_arg
     logs = "".join([*two.get_logs().values(), *capfd.readouterr()])
     assert "123459" in logs  # the error itself, which names nothing of the data
     assert "123456" not in logs
-    assert "123456" not in repr(_cluster._Task("1", shared_tasks.square, (123456,)))
+    assert "123456" not in repr(cluster._Task("1", shared_tasks.square, (123456,)))
 
 
 def test_an_interruption_takes_back_all_tasks(two) -> None:
@@ -108,7 +110,7 @@ def test_positions_stay_with_their_task_and_no_warning_says_that_they_are_large(
 
 
 def test_a_single_task_is_done_here_on_all_cores() -> None:
-    assert Cluster("tcp://127.0.0.1:1").map(shared_tasks.threads, [(0,)]) == [cores.count()]
+    assert Cluster("tcp://127.0.0.1:1").map(shared_tasks.threads, [(os.getpid(), 2)]) == [cores.count()]
 
 
 @pytest.mark.stress
@@ -141,7 +143,7 @@ def test_the_package_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_version_on_the_cluster_is_refused() -> None:
     with pytest.raises(DataError) as caught:
-        _cluster._do(_cluster._Task("0.0.1", shared_tasks.square, (2,)))
+        cluster._do(cluster._Task("0.0.1", shared_tasks.square, (2,)))
     assert "dbanon 0.0.1" in str(caught.value)
 
 
@@ -149,7 +151,7 @@ def test_a_task_uses_one_core() -> None:
     import importlib.metadata
 
     version = importlib.metadata.version("dbanon")
-    assert _cluster._do(_cluster._Task(version, shared_tasks.threads, (0,))) == 1
+    assert cluster._do(cluster._Task(version, shared_tasks.threads, (os.getpid(), 2))) == 1
 
 
 # ---- tls -------------------------------------------------------------------------------------------------------------

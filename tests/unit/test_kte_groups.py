@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from dbanon.methods.kernels import cores
+from dbanon.base import cores
 from dbanon.methods.kte import _groups, _k_merge, _near, _pairs
 from tests.unit.kte_instances import neighbours, samples_of
 

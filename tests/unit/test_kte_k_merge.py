@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.methods.kernels import cores
+from dbanon.base import cores
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import FURTHEST, LATEST
 from tests.unit import oracles_kte as oracle

@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from dbanon.methods.kernels import align, cores
+from dbanon.base import cores
+from dbanon.methods.kernels import align
 from dbanon.methods.mob import _gen_ag, _positions
 from tests.unit import oracles_mob_gen_ag as oracle
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from dbanon.methods.kernels import cores
+from dbanon.base import cores
 from dbanon.methods.mob import _classes, _improve, _positions, _sets
 from dbanon.options.generating import Plan
 from dbanon.synth import Scenario

@@ -6,10 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dbanon.base import cores
 from dbanon.base.errors import DataError, InfeasibleError
 from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import METHODS
-from dbanon.methods.kernels import cores
 from dbanon.methods.mob import _classes, _positions, _sets
 from tests.facts import refusal
 from tests.unit import oracles_mob as oracle

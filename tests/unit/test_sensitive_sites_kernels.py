@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from dbanon.methods.kernels import cores, hilbert
+from dbanon.base import cores
+from dbanon.methods.kernels import hilbert
 from dbanon.methods.sensitive_sites import _bichromatic, _monochromatic
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.unit import oracles_sensitive_sites as oracle

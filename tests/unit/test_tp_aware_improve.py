@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
-from dbanon.methods.kernels import cores
 from dbanon.methods.tp_aware import _blocks, _bound, _bundles, _improve
 from tests.unit import oracles_tp_aware as oracle
 from tests.unit import plain_groups as plain

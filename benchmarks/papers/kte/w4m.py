@@ -13,8 +13,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Float, Int, freeze
-from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Merged, Samples
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")

@@ -13,8 +13,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Int
-from dbanon.methods.kernels import cores
 from dbanon.methods.mob import _gen_ag
 from dbanon.methods.mob._gen_ag import NEVER, sort_heap, take_one
 from dbanon.methods.mob._positions import Positions

@@ -13,7 +13,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from dbanon.methods.kernels import cores, hilbert
+from dbanon.base import cores
+from dbanon.methods.kernels import hilbert
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

@@ -7,7 +7,6 @@ windows, and nobody is there.
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +19,12 @@ from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable, replay
+from dbanon.base import cores
 from dbanon.base.trajectory import Int, Trajectories
 
 Bool = NDArray[np.bool_]
 Table = NDArray[np.int32]
 
-THREADS = int(vars(numba.config)["NUMBA_NUM_THREADS"])
 ABSENT = -1  # instead of a cell, and instead of a region
 _PART = 1 << 18  # regions made cells together
 _BLOCK = 16  # instants looked at together: a line of memory holds as many
@@ -158,8 +157,7 @@ class Classes:
 def parts(count: int, size: int, task: Callable[[int, int], Any]) -> Iterator[Any]:
     """Do parts of `size` items each on all threads; what they give, in order."""
     cuts = range(0, count, size)
-    with ThreadPoolExecutor(THREADS) as pool:
-        yield from pool.map(lambda low: task(low, min(low + size, count)), cuts)
+    yield from cores.each(lambda low: task(low, min(low + size, count)), cuts)
 
 
 def positions(data: Trajectories, rules: Rules) -> Positions:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.shared import threads
+from dbanon.base import cores
 from dbanon.base.trajectory import Float, Int, Trajectories
 
 Bool = NDArray[np.bool_]
@@ -166,7 +166,7 @@ def replayed(
     def part(chosen: Int) -> list[T]:
         return [task(sighting) for sighting in _sightings(data, chosen, timetable, align, max_gap_s)]
 
-    for found in threads.each(part, _batches(data)):
+    for found in cores.each(part, _batches(data)):
         yield from found
 
 

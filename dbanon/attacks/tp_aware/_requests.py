@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dbanon.attacks.shared import threads
 from dbanon.attacks.shared.claims import in_own_time
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable
@@ -13,6 +12,7 @@ from dbanon.attacks.tp_aware import _contents
 from dbanon.attacks.tp_aware._claims import Rules
 from dbanon.attacks.tp_aware._stored import Members, Records, Shown
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
+from dbanon.base import cores
 from dbanon.base.trajectory import Int
 
 _PART = 1 << 18  # requests looked at together
@@ -82,7 +82,7 @@ def _addressed(subject: Int, instant: Int, timetable: Timetable, records: Record
         found[0] += low
         return found
 
-    parts = [np.empty((3, 0), np.int64), *threads.each(part, range(0, len(subject), _PART))]
+    parts = [np.empty((3, 0), np.int64), *cores.each(part, range(0, len(subject), _PART))]
     return [np.concatenate([found[i] for found in parts]) for i in range(3)]
 
 

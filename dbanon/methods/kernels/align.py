@@ -14,9 +14,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.errors import DataError, counted
 from dbanon.base.trajectory import Float, Int, Trajectories, freeze
-from dbanon.methods.kernels import cores
 from dbanon.methods.parsing import LATEST_S
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")

@@ -6,8 +6,8 @@ import numba
 import numpy as np
 from scipy.spatial import cKDTree
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Samples
 
 _BINS = 48  # of time, for the signature

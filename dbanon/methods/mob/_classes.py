@@ -14,8 +14,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Float, freeze
-from dbanon.methods.kernels import cores
 from dbanon.methods.mob._positions import Positions
 from dbanon.methods.mob._sets import Sets
 

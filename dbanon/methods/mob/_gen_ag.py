@@ -15,8 +15,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Int
-from dbanon.methods.kernels import cores
 from dbanon.methods.mob._positions import Positions, Words, flags
 
 _FAR = 65_535  # stands for being absent: further than any limit that a candidate present can exceed

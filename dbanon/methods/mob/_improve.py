@@ -18,8 +18,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kernels import cores
 from dbanon.methods.mob._classes import classes, information_loss
 from dbanon.methods.mob._links import _bits, linked, pruned
 from dbanon.methods.mob._positions import Positions, Words

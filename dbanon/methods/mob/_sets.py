@@ -17,8 +17,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Int, freeze
-from dbanon.methods.kernels import cores
 from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions, Words
 

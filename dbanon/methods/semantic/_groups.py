@@ -5,7 +5,6 @@
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, count
@@ -15,8 +14,8 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kernels import cores
 from dbanon.methods.semantic import _improve, _losses, _regions
 from dbanon.methods.semantic._graph import Graph
 from dbanon.methods.semantic._losses import Path, Scale, Tables
@@ -103,8 +102,7 @@ class _Grouping:
         nearly = len(units) > ALL_PAIRS
         self._tables = _losses.tables(graph, exact=not nearly)
         self._mergers: SimpleQueue[Merger] = SimpleQueue()
-        self._threads = cores.count()
-        for _ in range(self._threads):
+        for _ in range(cores.count()):
             self._mergers.put(Merger(graph, self._tables, scale, nearly=nearly))
         self._open = {i: self._single(i) for i in range(len(units))}
         self._done: list[Group] = []
@@ -293,8 +291,7 @@ class _Grouping:
             finally:
                 self._mergers.put(merger)
 
-        with ThreadPoolExecutor(self._threads) as pool:
-            return list(pool.map(one, items))
+        return list(cores.each(one, items))
 
 
 def _loss_between(left: tuple[int, Group], one: tuple[int, Group], merger: Merger) -> float:

@@ -20,8 +20,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Int
-from dbanon.methods.kernels import cores
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")

@@ -6,7 +6,6 @@ SSDBM 2008, section 3 (figure 6, with 1DAnon of Ghinita, Karras, Kalnis, Mamouli
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Int
-from dbanon.methods.kernels import cores
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -112,8 +111,7 @@ class _Preferences:
         def work(part: Int) -> None:
             _renew(*groups.columns, *sites.columns, part, taken, self.group, self.area, self.place)
 
-        with ThreadPoolExecutor(len(parts)) as pool:
-            list(pool.map(work, parts))
+        list(cores.each(work, parts))
 
     def first(self, left: Int) -> tuple[Int, Int]:
         """Give the group each site wants, and the area it takes with it."""

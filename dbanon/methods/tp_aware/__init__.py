@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.base.cloaks import Cloaks
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import (
-    HERE,
     Algorithm,
     Column,
     Method,
-    Tasks,
     align,
     max_gap_s,
     parameter,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Int
-from dbanon.methods.kernels import cores
 
 FEW = 8
 """Instants, evenly spread, by which subjects are compared first: areas are sums, and those of some instants a bound."""

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.cloaks import Cloaks, by_hour
 from dbanon.base.errors import DataError, InfeasibleError, counted
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int, Trajectories
-from dbanon.methods import HERE, Tasks
-from dbanon.methods.kernels import align, cores
+from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import instants
 from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _improve
@@ -22,6 +23,7 @@ MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
 
 _MIN_POSITIONS_FOR_THREADS = 1 << 14
+_THREADS = 4  # that a window with so many positions keeps busy: a seventh of its work is done by one
 
 
 def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
@@ -46,7 +48,8 @@ def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks
     # Drawn over all windows before they are shared out, so the bound does not depend on who computes which.
     sampled = _bound.sampled(np.array([s.present for s in published]))
     cells = (plan.cells(s, few) for s, few in zip(published, sampled, strict=True))
-    groups = tasks.map(_group, ((algorithm, params, window) for window in cells))
+    threads = _THREADS if most * params.instants >= _MIN_POSITIONS_FOR_THREADS else 1
+    groups = tasks.map(_group, ((algorithm, params, window) for window in cells), threads=threads)
     windows = [_publish(plan, s.instants, s.who, g) for s, g in zip(published, groups, strict=True)]
     return _gather(windows, surveys, params.k)
 

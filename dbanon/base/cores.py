@@ -1,10 +1,9 @@
 """How many threads kernels use, and shares of work for them; results do not depend on either."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -13,6 +12,7 @@ import numpy as np
 from dbanon.base.trajectory import Int
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _SHARES = 8  # a thread: so that none is left waiting for another's last
 _most: ContextVar[int | None] = ContextVar("most", default=None)
@@ -59,11 +59,9 @@ def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
         return
     # Cut where the sum of work passes equal parts, rather than at equal numbers of items, whose work differs widely.
     cuts = np.searchsorted(done, done[-1] * np.arange(1, shares) // shares, side="right")
-    cuts = np.unique(np.concatenate([[0], cuts, [n]]))
-    # `result` raises the error of a task; leaving the block waits for the other tasks first.
-    with ThreadPoolExecutor(count()) as pool:
-        for future in [_submitted(pool, partial(task, int(a), int(b))) for a, b in pairwise(cuts)]:
-            future.result()
+    cuts = np.unique(np.concatenate([[0], cuts, [n]])).tolist()
+    for _ in each(lambda part: task(*part), pairwise(cuts)):
+        pass
 
 
 def together(calls: list[Callable[[], T]], work: int, least: int) -> list[T]:
@@ -73,10 +71,16 @@ def together(calls: list[Callable[[], T]], work: int, least: int) -> list[T]:
     """
     if work < least:
         return [call() for call in calls]
-    with ThreadPoolExecutor(count()) as pool:
-        return [future.result() for future in [_submitted(pool, call) for call in calls]]
+    return list(each(lambda call: call(), calls))
 
 
-def _submitted(pool: ThreadPoolExecutor, call: Callable[[], T]) -> "Future[T]":
-    """Submit a call that uses as many threads as this one may: `at_most` holds in it too."""
-    return pool.submit(copy_context().run, call)
+def each(task: Callable[[U], T], parts: Iterable[U]) -> Iterator[T]:
+    """Do all parts on all threads, and give what each gives, in their order; none is begun once one has failed.
+
+    A part uses as many threads as its caller may: `at_most` holds in it too.
+    """
+    pool = ThreadPoolExecutor(count())
+    try:
+        yield from pool.map(lambda part: part[0].run(task, part[1]), [(copy_context(), part) for part in parts])
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from dbanon.base import cores
 from dbanon.base.errors import DataError, ParameterError, StoreError, counted
-from dbanon.methods import share
-from dbanon.methods.kernels import cores
+from dbanon.base.tasks import share
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _AHEAD = 2  # tasks handed to the cluster for each of its threads: none of them 
 
 
 class Cluster:
-    """`dbanon.methods.Tasks` on a Dask cluster.
+    """`dbanon.base.tasks.Tasks` on a Dask cluster.
 
     Parameters
     ----------
@@ -60,14 +60,15 @@ class Cluster:
         if not self._address.startswith("tls://"):
             say("tasks carry true positions, and this address does not encrypt them; use tls:// beyond this machine")
 
-    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
-        """Do tasks on the cluster, a single one here; see `dbanon.methods.Tasks`.
+    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
+        """Do tasks on the cluster, a single one here; see `dbanon.base.tasks.Tasks`.
 
         Raises
         ------
         StoreError
             If the scheduler is gone, which is worth another try, or a task was lost too often.
         """
+        del threads  # a task has one core on a cluster, which has many
         return share(lambda several: self._spread(function, several), function, arguments)
 
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:

@@ -1,0 +1,223 @@
+"""Tasks shared among processes come to the same as in one, whatever becomes of the processes that help."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dbanon.base import cores, tasks
+from dbanon.base.background import in_background
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.tasks import HERE, Processes, Tasks
+from dbanon.methods import METHODS
+from tests.contract.evidence import people
+from tests.contract.test_methods import same
+from tests.unit import shared_tasks
+from tests.unit.shared_tasks import started, wait_until
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick() -> None:
+    """Have helpers forked from a process that has imported what is slow to import."""
+    multiprocessing.set_forkserver_preload(["numba", "pytest"])
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> str:
+    return str(tmp_path)
+
+
+@pytest.fixture
+def three(monkeypatch: pytest.MonkeyPatch) -> Processes:
+    """Share tasks among three helpers, from the first task on."""
+    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 3)
+    monkeypatch.setattr(tasks, "_WORTH_S", 0)
+    return Processes()
+
+
+def marked(marks: str) -> list[str]:
+    return [path.name for path in Path(marks).iterdir()]
+
+
+def cloaks(does: Tasks) -> Cloaks:
+    family = METHODS["tp-aware"]
+    params = family.parse({"k": 4, "instants": 4})
+    return family.anonymise(people(200, instants=40), "traj-anon", params, np.random.default_rng(0), tasks=does)
+
+
+def test_cloaks_are_the_same_in_one_process_and_in_three(three: Processes) -> None:
+    alone = cloaks(HERE)
+    assert alone.metrics["windows_published"] == 9
+    assert same(alone, cloaks(three))
+
+
+def test_helpers_do_tasks_at_the_same_time_and_results_are_in_order(three: Processes, marks: str) -> None:
+    found = three.map(shared_tasks.meet, [(marks, 3)] * 3)
+    assert len(set(found)) == 3
+    assert os.getpid() not in found
+    assert three.map(shared_tasks.square, ((n,) for n in range(1000))) == [n * n for n in range(1000)]
+    assert multiprocessing.active_children() == []
+
+
+def test_tasks_that_are_done_at_once_are_all_done_here() -> None:
+    assert set(Processes().map(shared_tasks.process, [()] * 100)) == {os.getpid()}
+
+
+def test_a_task_that_takes_long_goes_on_here_while_helpers_do_the_others(
+    three: Processes, marks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_WORTH_S", 0.01)
+    found = three.map(shared_tasks.meet, [(marks, 3)] * 3)
+    assert len(set(found)) == 3
+    assert found[0] == os.getpid()
+
+
+def test_arguments_are_drawn_as_tasks_are_done(three: Processes) -> None:
+    drawn: list[int] = []
+
+    def arguments() -> Iterator[tuple[str, int]]:
+        for number in range(50):
+            drawn.append(number)
+            yield shared_tasks.__name__, number
+
+    with pytest.raises(ArithmeticError):
+        three.map(shared_tasks.fail, arguments())
+    assert len(drawn) <= 5  # three that helpers have, one that waits for them, one drawn to see whether to share
+
+
+# ---- what is lost ----------------------------------------------------------------------------------------------------
+
+
+def test_a_task_whose_process_is_killed_is_done_here_and_ends_no_other(three: Processes, marks: str) -> None:
+    given = [(marks, os.getpid(), number) for number in range(9)]
+    assert three.map(shared_tasks.end_elsewhere, given) == list(range(9))
+    assert 1 <= len(marked(marks)) <= 3
+
+
+def test_a_result_of_which_a_part_came_is_computed_here(three: Processes) -> None:
+    sent = three.map(shared_tasks.end_while_sending, [(os.getpid(), number) for number in range(5)])
+    assert [len(one) for one in sent] == list(range(5))
+
+
+def test_what_cannot_be_sent_is_computed_here_and_no_log_says_why(
+    three: Processes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert [one() for one in three.map(shared_tasks.give, [(1,), (2,), (3,)])] == [1, 2, 3]
+    assert three.map(shared_tasks.call, [(lambda: 5,), (lambda: 6,)]) == [5, 6]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_tasks_are_done_here_where_the_system_gives_no_process(
+    three: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: object) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", start)
+    assert set(three.map(shared_tasks.process, [()] * 9)) == {os.getpid()}
+
+
+# ---- what fails ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("worth_s", [0, 60])
+def test_the_error_is_that_of_the_first_task_that_fails(
+    three: Processes, worth_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_WORTH_S", worth_s)
+    for least in (0, 7):
+        with pytest.raises(ArithmeticError) as caught:
+            three.map(shared_tasks.fail_from, ((least, number) for number in range(40)))
+        assert caught.value.args == (least,)
+        assert bool(getattr(caught.value, "__notes__", ())) == (worth_s == 0)  # where it was raised
+
+
+@pytest.mark.parametrize("worth_s", [0, 60])
+def test_what_fails_to_be_drawn_ends_the_tasks_unless_an_earlier_one_fails(
+    three: Processes, worth_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def arguments(fails: int) -> Iterator[tuple[int, int]]:
+        yield from ((fails, n) for n in range(5))
+        raise LookupError
+
+    monkeypatch.setattr(tasks, "_WORTH_S", worth_s)
+    for fails, error in ((9, LookupError), (4, ArithmeticError)):
+        with pytest.raises(error):
+            three.map(shared_tasks.fail_from, arguments(fails))
+
+
+def test_an_interruption_ends_the_helpers_at_once(three: Processes, marks: str) -> None:
+    def interrupt() -> None:
+        wait_until(lambda: len(marked(marks)) == 3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupting = in_background(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        three.map(shared_tasks.go_on, [(marks, number) for number in range(9)])
+    interrupting.result()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in marked(marks))
+
+
+def test_helpers_end_when_the_process_that_has_the_run_is_killed(marks: str) -> None:
+    with started(shared_tasks.hold, marks) as (holder,):
+        wait_until(lambda: len(marked(marks)) == 2)
+        holder.kill()
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in marked(marks)))
+
+
+# ---- cores -----------------------------------------------------------------------------------------------------------
+
+
+def test_runs_and_their_helpers_divide_the_cores(three: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 8)
+    here = os.getpid()
+    for runs, threads in ((1, 1), (3, 4), (4, 4)):
+        given = [(here, 8)] * 2
+        assert Processes(runs).map(shared_tasks.threads, given) == [threads] * 2
+        assert Processes(runs).map(shared_tasks.threads, given[:1]) == [8]
+    assert Processes(2).map(shared_tasks.threads, given, threads=2) == [4, 4]
+    assert Processes(5).map(shared_tasks.process, [()] * 2) == [here] * 2
+    assert Processes(2).map(shared_tasks.process, [()] * 2, threads=4) == [here] * 2
+    with cores.at_most(0):
+        assert cores.count() == 1
+    assert cores.count() == 8
+
+
+def test_a_share_of_the_cores_holds_in_the_threads_of_a_call_too(
+    three: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    monkeypatch.setattr(tasks, "_WORTH_S", 60)
+    with cores.at_most(2):
+        cores.together([lambda: counts.append(cores.count())] * 2, 1, 1)
+        cores.share(np.ones(4, np.int64), lambda a, b: counts.append(cores.count()), 1)
+        three.map(lambda: counts.append(cores.count()), [()] * 2)
+    assert set(counts) == {2}
+
+
+def test_no_part_is_begun_in_a_thread_once_one_has_failed() -> None:
+    begun: list[int] = []
+
+    def fail(number: int) -> None:
+        begun.append(number)
+        raise LookupError
+
+    with cores.at_most(1), pytest.raises(LookupError):
+        list(cores.each(fail, range(1000)))
+    assert len(begun) < 1000
+
+
+def test_no_thread_is_left(three: Processes) -> None:
+    before = threading.active_count()
+    for _ in range(2):
+        three.map(shared_tasks.square, [(2,), (3,)])
+    wait_until(lambda: threading.active_count() <= before)
+
+
+def test_no_tasks_have_no_results(three: Processes) -> None:
+    assert three.map(shared_tasks.square, []) == HERE.map(shared_tasks.square, []) == []
