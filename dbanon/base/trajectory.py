@@ -50,7 +50,6 @@ class Trajectories:
         Unix seconds.
     x, y : float64[m]
         Metres in the dataset's SRID.
-    srid : int
     grid_m : float
         Side of the dataset's space cells in metres.
     grid_s : int

@@ -158,7 +158,6 @@ class Database(Datasets):
 
         Parameters
         ----------
-        run_id : int
         after : int
             Id of the last verification that does not count.
         """
@@ -292,7 +291,6 @@ class Database(Datasets):
 
         Parameters
         ----------
-        release : str
         where : str, optional
             A condition in SQL on the columns: ``"crowd > 5"``. It is part of a query that runs with your own rights
             and is not checked, so put no text of others into it; give their values as `params`. Functions of PostGIS
@@ -327,7 +325,6 @@ class Database(Datasets):
 
         Parameters
         ----------
-        release : str
         file : path
             Its suffix names the format: ``.parquet`` (GeoParquet), ``.gpkg``, ``.fgb`` or ``.csv``. Replaced when all
             is written; else nothing is left, and what was there stays. The promise is in its metadata; that of a CSV

@@ -58,16 +58,10 @@ def load_trajectories(
 
     Parameters
     ----------
-    connection : psycopg.Connection
     files : sequence of Path
         In the order that decides between contradicting fixes.
-    asked : LoadingTrajectories
     progress : callable, optional
         Called with a stage, what is done and the total or None.
-
-    Returns
-    -------
-    LoadReport
 
     Raises
     ------
@@ -107,15 +101,8 @@ def import_trajectories(
 
     Parameters
     ----------
-    connection : psycopg.Connection
     table : str
         As in SQL, with its schema where the search path does not lead to it.
-    asked : ImportingTrajectories
-    progress : callable, optional
-
-    Returns
-    -------
-    LoadReport
 
     Raises
     ------

@@ -43,11 +43,8 @@ def load_places(connection: Connection, file: Path, asked: LoadingPlaces, progre
 
     Parameters
     ----------
-    connection : psycopg.Connection
-    file : Path
     asked : LoadingSites, LoadingPois, LoadingCells or LoadingStations
         Of its columns all count in a table, and `name` alone in a geographic file.
-    progress : callable, optional
 
     Returns
     -------
@@ -275,13 +272,6 @@ def load_requests(
 
     Requests are kept whatever their time and sender: a run counts those it cannot use.
 
-    Parameters
-    ----------
-    connection : psycopg.Connection
-    file : Path
-    asked : LoadingRequests
-    progress : callable, optional
-
     Returns
     -------
     LoadReport
@@ -308,13 +298,6 @@ def load_quasi_identifiers(
     connection: Connection, file: Path, asked: LoadingQuasiIdentifiers, progress: Progress = silent
 ) -> LoadReport:
     """Load times at which an adversary may know where a subject was, one a row of a CSV (also gzipped) or Parquet file.
-
-    Parameters
-    ----------
-    connection : psycopg.Connection
-    file : Path
-    asked : LoadingQuasiIdentifiers
-    progress : callable, optional
 
     Returns
     -------

@@ -39,7 +39,6 @@ def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None
 
     Parameters
     ----------
-    connection : psycopg.Connection
     asked : mapping
         Options of `dbanon.options.loading.LoadingTrajectories`: dataset, mode, grid_m, grid_s, population, settle_s.
 

@@ -41,14 +41,12 @@ def write(
 
     Parameters
     ----------
-    connection : psycopg.Connection
     name : str
         Of the release.
     file : pathlib.Path
         ``.parquet`` (GeoParquet 1.1), ``.gpkg``, ``.fgb`` or ``.csv``; replaced if it is there.
     where, params
         See `published.opened`.
-    progress : callable, optional
 
     Returns
     -------

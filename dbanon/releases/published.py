@@ -95,8 +95,6 @@ def opened(
 
     Parameters
     ----------
-    connection : psycopg.Connection
-    name : str
     where : str, optional
         A condition in SQL on the release's columns; it runs as part of a query of the login itself, where names of
         PostGIS and of the schema ``published`` need no schema.

@@ -304,7 +304,6 @@ class Reader:
 
     Parameters
     ----------
-    snapshot : arrow.Snapshot
     beside : Beside
         Further sessions that see the same.
 
@@ -350,7 +349,6 @@ class Reader:
 
         Parameters
         ----------
-        dataset_id : int
         names : iterable of str
             Among `requests`, `sites`, `quasi_identifiers` and `cells`.
         params : mapping

@@ -248,8 +248,6 @@ def stored_result(connection: Connection, run_id: int, *, after: int = 0) -> Run
 
     Parameters
     ----------
-    connection : psycopg.Connection
-    run_id : int
     after : int
         Id of the last verification that does not count.
 

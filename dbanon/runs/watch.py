@@ -29,7 +29,6 @@ class Watch:
     ----------
     connection : psycopg.Connection
         Holds the run's lock; used by nothing else meanwhile.
-    claim : queue.Claim
     progress : callable
         Called with what the work reports.
     stopping : threading.Event, optional

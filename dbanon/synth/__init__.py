@@ -221,8 +221,6 @@ def into_database(connection: Connection, dataset: str, asked: Generating, progr
 
     Parameters
     ----------
-    connection : psycopg.Connection
-    dataset : str
     asked : Generating
         With ``append``, a grid other than the default must be the dataset's; the numbers of the subjects that are
         there go on, and its places stay. ``replace`` replaces requests and places too.
@@ -394,10 +392,8 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
     ----------
     directory : Path
         Made if it is not there.
-    plan : Plan
     replace : bool
         Replace files of these names, when both are complete.
-    progress : callable
 
     Raises
     ------
@@ -510,11 +506,6 @@ def _append_csv(file: Any, table: pa.Table) -> None:
 
 def write_demo(directory: Path, seed: int = 1) -> tuple[Path, Path]:
     """Write the demo's two files: half an hour of 300 subjects in the built-in city, one position a minute.
-
-    Parameters
-    ----------
-    directory : Path
-    seed : int
 
     Returns
     -------

@@ -39,7 +39,6 @@ class ObjectClass:
 
     Attributes
     ----------
-    name : str
     top_mps : float
         Highest speed, m/s.
     share : float
@@ -122,8 +121,6 @@ class Timetable:
     ----------
     start_s : int
         Unix seconds of the first instant.
-    instants : int
-    step_s : int
     whole_share : float
         Chance that an object is there from the first instant to the last; the others appear late, leave early, or both.
     """
@@ -163,12 +160,10 @@ def routes(network: Network, attraction: Float, destinations: int, rng: np.rando
 
     Parameters
     ----------
-    network : Network
     attraction : float64[n]
         Chance of each node to be drawn; the sum is 1.
     destinations : int
         How many are drawn; one that is drawn again counts double. Fewer where `HOPS_BYTES` does not suffice.
-    rng : numpy.random.Generator
 
     Notes
     -----
@@ -266,7 +261,6 @@ def hashed(seed: int, *parts: Int) -> Float:
 
     Parameters
     ----------
-    seed : int
     parts : int64[n]
         As many as are needed to distinguish the numbers: an object's, a request's.
     """
@@ -295,15 +289,8 @@ def walk(ways: Routes, timetable: Timetable, seed: int, numbers: Int) -> Fixes:
 
     Parameters
     ----------
-    ways : Routes
-    timetable : Timetable
-    seed : int
     numbers : int64[objects]
         Numbers of the objects; each does the same whichever others are made with it.
-
-    Returns
-    -------
-    Fixes
 
     Notes
     -----

@@ -123,7 +123,6 @@ def city(
 
     Parameters
     ----------
-    rng : numpy.random.Generator
     blocks : int
         Blocks along each side; there are ``(blocks + 1) ** 2`` crossings.
     block_m : float

@@ -94,9 +94,6 @@ def requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean
 
     Parameters
     ----------
-    fixes : Fixes
-    districts : Districts
-    seed : int
     step_s : int
         A request is sent at a whole second less than `step_s` after one of its sender's fixes.
     mean : float
@@ -116,9 +113,6 @@ def rare_requests(fixes: Fixes, seed: int, *, step_s: int, objects: int) -> Sent
 
     Parameters
     ----------
-    fixes : Fixes
-    seed : int
-    step_s : int
     objects : int
         All that there will be, numbered from 0.
     """

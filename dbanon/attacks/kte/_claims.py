@@ -36,7 +36,6 @@ class Rules:
 
     Attributes
     ----------
-    k : int
     grid_s, grid_m
         Sides of a slot and of a cell, multiples of the dataset's.
     leak : int

@@ -40,7 +40,6 @@ class Timetable:
         To the last one of the last window.
     count : int
         Number of windows, at least 1.
-    window, leak : int
     """
 
     first: int
@@ -56,10 +55,8 @@ class Scene:
 
     Attributes
     ----------
-    known : Samples
     covered : bool[m]
         Whether a sample is published.
-    stored : Rows
     record : int64[s]
         Index of the record of each subject; -1 where it has none.
     by_first : int64[c]
@@ -187,12 +184,8 @@ def hidden(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) 
 
     Parameters
     ----------
-    of : Scene
-    speaks : Speaking
     fitting : int64[p]
         How many other subjects' records are known to fit, of each pair of `speaks`.
-    times : Timetable
-    k : int
     """
     # With the subject's own record, k - 1 others that fit are enough: only where fewer are known, all are searched.
     doubtful = np.flatnonzero(fitting < k - 1)

@@ -53,10 +53,8 @@ def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
 
     Parameters
     ----------
-    scene : Scene
     person, owner : int64[p]
         Pairs that may be edges, and the same the other way round: those of the stored hiding sets.
-    k : int
 
     Notes
     -----

@@ -44,12 +44,8 @@ def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules)
 
     Parameters
     ----------
-    of : Units
-    grouped : Groups
-    found : Regions
     region : int64[c]
         The region of each row of `grouped`.
-    rules : Rules
     """
     inside = np.flatnonzero(of.fix_cell >= 0)
     unit, slot, cell = of.fix_unit[inside], of.fix_slot[inside], of.fix_cell[inside]

@@ -54,11 +54,8 @@ def groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rul
 
     Parameters
     ----------
-    evidence : RegionEvidence
-    of : Units
     start, end : int64[c]
         Slots of the rows.
-    rules : Rules
     """
     members, faults = _members(evidence, of)
     record, first = _classes(evidence, members, start, end)

@@ -208,7 +208,6 @@ def hours_misstated(stated: Hours, start_s: Int, found: Mapping[str, Int]) -> in
 
     Parameters
     ----------
-    stated : Hours
     start_s : int64[w]
         When each window begins.
     found : mapping of int64[w]

@@ -139,8 +139,6 @@ def replay(data: Trajectories, timetable: Timetable, align: str, max_gap_s: int)
 
     Parameters
     ----------
-    data : Trajectories
-    timetable : Timetable
     align : {"last", "exact", "linear"}
     max_gap_s : int
         How long a fix counts (``last``), or how long a gap may be bridged (``linear``).

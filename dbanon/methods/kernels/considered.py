@@ -46,7 +46,6 @@ def kept(
     ----------
     method : str
         For the error.
-    data : Trajectories
     since, until : int, optional
         Unix seconds, multiples of the data's `grid_s`; the slot that begins at `until` is not kept.
     start : int, optional

@@ -126,8 +126,6 @@ def anonymise(
 
     Parameters
     ----------
-    data : Trajectories
-    params : Parameters
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
     algorithm : str

@@ -32,7 +32,6 @@ class Published:
         How many records, all alike, each group has.
     suppressed : mapping
         As `Cloaks.suppressed`.
-    hiding : Hiding, optional
     """
 
     group: Int

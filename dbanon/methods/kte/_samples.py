@@ -24,8 +24,6 @@ class Samples:
         Whole `grid_s` since 1970.
     x, y : int64[m]
         Indices of cells of `grid_m`.
-    grid_s : int
-    grid_m : float
     """
 
     subject: Int

@@ -79,10 +79,8 @@ def find(
     ----------
     data : Trajectories
         What the run considers.
-    params : Parameters
     rank : int64
         Place of each subject in the run's order, by its code.
-    quasi_identifiers : QuasiIdentifiers
 
     Raises
     ------

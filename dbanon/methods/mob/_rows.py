@@ -36,11 +36,6 @@ class _Found:
     ----------
     data : Trajectories
         With the fixes before `since` that give positions.
-    params : Parameters
-    positions : Positions
-    dropped : Dropped
-    sets : Sets
-    classes : Classes
     """
 
     data: Trajectories
@@ -180,7 +175,6 @@ def _regions(found: _Found, shown: Bool, who: Int, offset: Int) -> tuple[NDArray
     Returns
     -------
     region, instant : int32[c]
-    regions : Regions
     """
     positions, classes = found.positions, len(found.classes.size)
     instant, region = np.empty((2, int(offset[-1])), np.int32)

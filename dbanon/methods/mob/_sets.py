@@ -68,10 +68,8 @@ def symmetric(positions: Positions, place: Int, k: int) -> Sets:
 
     Parameters
     ----------
-    positions : Positions
     place : int64[n, T]
         Along the Hilbert curve.
-    k : int
 
     Notes
     -----
@@ -95,10 +93,8 @@ def extreme_union(positions: Positions, place: Int, k: int) -> Sets:
 
     Parameters
     ----------
-    positions : Positions
     place : int64[n, T]
         Along the Hilbert curve.
-    k : int
     """
     left = Left(positions)
     partners = left.draw(k, lambda who, kept: _together(positions, place, who, k, kept, left.order))
@@ -123,7 +119,6 @@ class Left:
 
     Attributes
     ----------
-    positions : Positions
     order : int64[n]
         Rows of `positions` in the run's order.
     asks : bool[n]

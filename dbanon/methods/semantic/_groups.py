@@ -43,7 +43,6 @@ class Group:
 
     Attributes
     ----------
-    units : list of int
     people : frozenset of int
         Their subjects.
     track : Track, optional
@@ -68,9 +67,6 @@ def groups(units: Units, graph: Graph, scale: Scale, k: int, *, improve: Int | N
     ----------
     units : Units
         In the order of the run; of at least k subjects.
-    graph : Graph
-    scale : Scale
-    k : int
     improve : int64[n], optional
         Random numbers, one a unit, by which the rows of groups are shortened and shrunk at the end; see `_improve`.
 

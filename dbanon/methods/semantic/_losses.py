@@ -18,7 +18,6 @@ class Scale(NamedTuple):
 
     Attributes
     ----------
-    weight_time : float
     span : float
         Slots that count as a full loss.
     area : float

@@ -62,7 +62,6 @@ def units(data: Trajectories, cell: Int, rank: Int, gap_s: int, min_cells: int) 
 
     Parameters
     ----------
-    data : Trajectories
     cell : int64[m]
         Of each fix; -1 outside all.
     rank : int64[s]

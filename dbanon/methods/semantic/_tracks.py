@@ -45,9 +45,6 @@ class Merger:
 
     Parameters
     ----------
-    graph : Graph
-    tables : Tables
-    scale : Scale
     nearly : bool
         Whether losses may be computed without the regions of merges.
     """

@@ -124,8 +124,6 @@ def anonymise(
 
     Parameters
     ----------
-    data : Trajectories
-    params : Parameters
     rng : numpy.random.Generator
         `mk` draws which of two sites gets a group that fits both equally.
     algorithm : str

@@ -31,7 +31,6 @@ def partition(users: Boxes, k: int) -> Int:
     ----------
     users : Boxes
         In the order of the curve.
-    k : int
 
     Returns
     -------
@@ -59,7 +58,6 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
 
     Parameters
     ----------
-    users, sites : Boxes
     offset : int64[g + 1]
         Groups from `partition`, at least as many as sites.
     priority : int64[m]

@@ -146,15 +146,8 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int) -> Scene:
 
     Parameters
     ----------
-    data : Trajectories
-    sites : Sites
-    seen : Seen
     rank : int64[s]
         Place of each subject in the order of the run: nothing else decides between users who stand on one cell.
-
-    Returns
-    -------
-    Scene
 
     Raises
     ------

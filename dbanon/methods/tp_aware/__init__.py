@@ -148,8 +148,6 @@ def anonymise(
 
     Parameters
     ----------
-    data : Trajectories
-    params : Parameters
     rng : numpy.random.Generator
         Not used: the policy is deterministic, so that "the adversary knows it" is literally true.
     algorithm : str
@@ -195,8 +193,6 @@ def attach(cloaks: Cloaks, data: Trajectories, params: Parameters, *, requests: 
         From `anonymise`.
     data : Trajectories
         The same data.
-    params : Parameters
-    requests : Requests
 
     Returns
     -------

@@ -86,18 +86,12 @@ def hide(
 
     Parameters
     ----------
-    samples : Samples
     params : Parameters
         `tau_s` is a multiple of `leak_s`, and that of the samples' `grid_s`.
     rank : int64[]
         By code of a subject: the order in which the choice between people is made where it is free.
     rng : numpy.random.Generator
         Starts the clustering, nothing else.
-    progress : callable
-
-    Returns
-    -------
-    Hidden
 
     Notes
     -----

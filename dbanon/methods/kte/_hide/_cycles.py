@@ -28,7 +28,6 @@ def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple
         Of merging owner and other.
     first, later : bool[n, n]
         Pairs allowed in the first cover and in all others; none with itself.
-    k : int
 
     Returns
     -------

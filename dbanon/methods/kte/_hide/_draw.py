@@ -28,7 +28,6 @@ class Rules:
 
     Attributes
     ----------
-    k : int
     apart : bool
         Whether another may return a whole epoch after the window in which it was one. The first of a set never does,
         nor was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.

@@ -24,7 +24,6 @@ class Runs:
 
     Attributes
     ----------
-    samples : Samples
     subject : int64[r]
         Position of the subject in `samples`.
     epoch : int64[r]

@@ -40,12 +40,8 @@ def improve(runs: Runs, presence: Presence, others: NDArray[np.int32], rules: Ru
 
     Parameters
     ----------
-    runs : Runs
-    presence : Presence
     others : int32[s, w, k - 1]
         Are changed.
-    rules : Rules
-    progress : callable
     """
     steps = SWEEPS * runs.windows
     for step in range(steps):

@@ -69,7 +69,6 @@ def close(presence: Presence, windows: int, k: int, rank: Int) -> None:
     ----------
     presence : Presence
         Is changed.
-    windows, k : int
     rank : int64[s]
         Whom to suppress among those with equally few samples.
     """
