@@ -148,10 +148,7 @@ def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]]
 def _found(connection: Connection, table: str) -> int:
     """Look a table or view up by its name, along the login's own path; the SQL functions take it by its OID.
 
-    Raises
-    ------
-    DataError
-        If there is none, naming those with positions.
+    Raises `DataError` if there is none, naming those with positions.
     """
     row = None
     try:

@@ -86,10 +86,7 @@ def totals(loads: Sequence[tuple[int, Mapping[str, int]]]) -> tuple[dict[str, in
 def notices_of(connection: Connection, progress: Progress) -> Iterator[list[str]]:
     """Pass on what the SQL functions of a load say, for a block in a transaction: stages to `progress`.
 
-    Yields
-    ------
-    list of str
-        Fills with their notices.
+    Yields a list that fills with their notices.
     """
     notices: list[str] = []
 

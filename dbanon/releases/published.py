@@ -164,10 +164,7 @@ def become_analyst(connection: Connection, name: str) -> None:
 def lock(connection: Connection, name: str) -> sql.Identifier:
     """Keep a release from being replaced or withdrawn until the transaction ends; returns its view.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such release that the login may read.
+    Raises `ParameterError` if there is no such release that the login may read.
     """
     view = sql.Identifier("published", name)
     readable = {row[0] for row in connection.execute(sql.SQL(_READABLE)).fetchall()}

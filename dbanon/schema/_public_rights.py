@@ -82,10 +82,7 @@ def is_restricted(connection: Connection) -> bool:
 def restrict(connection: Connection, names: Names) -> list[Thing]:
     """Take the rights from PUBLIC and give them to those who run the server and to dbanon's roles; record both.
 
-    Returns
-    -------
-    list of Thing
-        What stays open, because the login may not take it.
+    Returns what stays open, because the login may not take it.
     """
     instead = {"pg_monitor": "pg_monitor", "admin": names.admin, "operator": names.operator, "worker": names.worker}
     for thing in things(connection):
@@ -102,12 +99,8 @@ def restrict(connection: Connection, names: Names) -> list[Thing]:
 def give_back(connection: Connection, names: Names) -> None:
     """Give PUBLIC what was taken from it, and take it from the roles that were given it instead.
 
-    What is recorded is only looked up among `things`: the text is never run. What is gone is left out.
-
-    Raises
-    ------
-    StoreError
-        If the login may not give them back; nothing is changed then.
+    What is recorded is only looked up among `things`: the text is never run. What is gone is left out. Raises
+    `StoreError` if the login may not give them back; nothing is changed then.
     """
     known = {thing.name: thing for thing in things(connection)}
     recorded = connection.execute("SELECT object, grantee FROM dbanon.changed_right ORDER BY 1, 2").fetchall()

@@ -259,10 +259,7 @@ def _mix(z: Any) -> Any:
 def hashed(seed: int, *parts: Int) -> Float:
     """Uniform numbers in [0, 1) that depend on the seed and whole numbers alone.
 
-    Parameters
-    ----------
-    parts : int64[n]
-        As many as are needed to distinguish the numbers: an object's, a request's.
+    `parts` (int64[n]): as many as are needed to distinguish the numbers: an object's, a request's.
     """
     # Each part is hashed into the state of those before it, plus one, so that a part of 0 changes it too.
     state = _mix(np.full(len(parts[0]), seed, dtype=np.uint64) + _GOLDEN)
@@ -287,13 +284,8 @@ def _uniform(state: Any) -> Any:
 def walk(ways: Routes, timetable: Timetable, seed: int, numbers: Int) -> Fixes:
     """Let objects move, and record where they are.
 
-    Parameters
-    ----------
-    numbers : int64[objects]
-        Numbers of the objects; each does the same whichever others are made with it.
+    `numbers` (int64[objects]): numbers of the objects; each does the same whichever others are made with it.
 
-    Notes
-    -----
     O(edges passed): a step along a way is a look at a table.
     """
     share = np.cumsum([kind.share for kind in OBJECT_CLASSES])

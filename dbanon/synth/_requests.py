@@ -111,10 +111,7 @@ def requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean
 def rare_requests(fixes: Fixes, seed: int, *, step_s: int, objects: int) -> Sent:
     """Find those of the few who ask for one of `RARE_POIS` that are among these objects.
 
-    Parameters
-    ----------
-    objects : int
-        All that there will be, numbered from 0.
+    `objects`: all that there will be, numbered from 0.
     """
     nth = np.arange(len(RARE_POIS))
     sender = (hashed(seed, np.full(len(nth), _RARE), nth) * objects).astype(np.int64)

@@ -76,10 +76,8 @@ class Stated:
 def read_rules(evidence: Evidence) -> Rules:
     """Make sense of the parameters and the data they go with.
 
-    Raises
-    ------
-    UndecidableError
-        If a parameter is missing or absurd, or the data lie too far away to be counted in slots and cells.
+    Raises `UndecidableError` if a parameter is missing or absurd, or the data lie too far away to be counted in slots
+    and cells.
     """
     params, data = evidence.params, evidence.trajectories
     grid_s, grid_m = integer(params, "grid_s", 1), _grid_m(params, data.grid_m)
@@ -112,13 +110,7 @@ def _demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
-    """Make sense of what the run says it left out.
-
-    Raises
-    ------
-    UndecidableError
-        If it is not what the method writes.
-    """
+    """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
     must(isinstance(suppressed, Mapping) and suppressed.keys() == {"samples", "subjects", "by_hour"}, _MALFORMED)
     samples, subjects = (reasons(suppressed, what, _MALFORMED) for what in ("samples", "subjects"))
     hours = read_hours(suppressed)

@@ -182,10 +182,7 @@ def fits(of: Scene, subject: Int, record: Int, epoch: Int, length: int, times: T
 def hidden(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) -> Hidden:
     """Find the stretches of tau in which fewer than k subjects' records fit what is known of a subject.
 
-    Parameters
-    ----------
-    fitting : int64[p]
-        How many other subjects' records are known to fit, of each pair of `speaks`.
+    `fitting` (int64[p]): how many other subjects' records are known to fit, of each pair of `speaks`.
     """
     # With the subject's own record, k - 1 others that fit are enough: only where fewer are known, all are searched.
     doubtful = np.flatnonzero(fitting < k - 1)

@@ -51,13 +51,9 @@ class Remaining:
 def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
     """Find edges until all persons keep k of them, or all have been looked for.
 
-    Parameters
-    ----------
-    person, owner : int64[p]
-        Pairs that may be edges, and the same the other way round: those of the stored hiding sets.
+    `person`, `owner` (int64[p]): pairs that may be edges, and the same the other way round: those of the stored hiding
+    sets.
 
-    Notes
-    -----
     The sets of a run that keeps its promise are decided by these alone: each who hides a person fits its record too,
     even where the set of the one who hides it (`extreme-union`) is another.
     """

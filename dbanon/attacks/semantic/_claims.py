@@ -66,10 +66,7 @@ class Stated:
 def read_rules(evidence: RegionEvidence) -> Rules:
     """Make sense of the parameters and of the data they go with.
 
-    Raises
-    ------
-    UndecidableError
-        If a parameter is missing or absurd, or cells and fixes do not go together.
+    Raises `UndecidableError` if a parameter is missing or absurd, or cells and fixes do not go together.
     """
     demand_sane(evidence)
     params, data, cells = evidence.params, evidence.trajectories, evidence.cells
@@ -102,13 +99,7 @@ def _limit(params: Mapping[str, Any], name: str, *, endless: str | None) -> floa
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
-    """Make sense of what the run says it left out.
-
-    Raises
-    ------
-    UndecidableError
-        If it is not what the method writes.
-    """
+    """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
     must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"fixes", "subjects", "by_hour"}, _MALFORMED)
     fixes, subjects = (reasons(suppressed, what, _MALFORMED) for what in ("fixes", "subjects"))
     must({*fixes, *subjects} <= set(REASONS), _MALFORMED)

@@ -42,10 +42,7 @@ class Fixes:
 def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules) -> Fixes:
     """Find the row of each fix.
 
-    Parameters
-    ----------
-    region : int64[c]
-        The region of each row of `grouped`.
+    `region` (int64[c]): the region of each row of `grouped`.
     """
     inside = np.flatnonzero(of.fix_cell >= 0)
     unit, slot, cell = of.fix_unit[inside], of.fix_slot[inside], of.fix_cell[inside]

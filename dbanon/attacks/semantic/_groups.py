@@ -52,10 +52,7 @@ class Groups:
 def groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rules) -> Groups:
     """Put records that are alike together, and count what is not as it should be.
 
-    Parameters
-    ----------
-    start, end : int64[c]
-        Slots of the rows.
+    `start`, `end` (int64[c]): slots of the rows.
     """
     members, faults = _members(evidence, of)
     record, first = _classes(evidence, members, start, end)

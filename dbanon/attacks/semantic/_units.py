@@ -46,10 +46,7 @@ class Units:
 def units(data: Trajectories, cells: Cells, rules: Rules) -> Units:
     """Find the considered fixes and the units they make.
 
-    Raises
-    ------
-    UndecidableError
-        If there is no fix, or the data span too long a time to be counted in slots.
+    Raises `UndecidableError` if there is no fix, or the data span too long a time to be counted in slots.
     """
     slot = slots(data.t, data.grid_s)
     kept = np.ones(len(slot), bool)

@@ -73,10 +73,7 @@ class Snapshot:
 def read_rules(evidence: SiteEvidence) -> Rules:
     """Make sense of the parameters and the data they go with.
 
-    Raises
-    ------
-    UndecidableError
-        If a parameter is missing or absurd, or data and pairs do not go together.
+    Raises `UndecidableError` if a parameter is missing or absurd, or data and pairs do not go together.
     """
     demand_sane(evidence)
     _demand_places(evidence)
@@ -123,10 +120,7 @@ def _demand_pairs(evidence: SiteEvidence) -> None:
 def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:
     """Make sense of what the run says it left out: subjects by reason, and by hour.
 
-    Raises
-    ------
-    UndecidableError
-        If it is not what the method writes.
+    Raises `UndecidableError` if it is not what the method writes.
     """
     must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects", "by_hour"}, _MALFORMED)
     stated = reasons(suppressed, "subjects", _MALFORMED) if "subjects" in suppressed else {}

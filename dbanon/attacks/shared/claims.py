@@ -177,10 +177,7 @@ Hours = Mapping[str, Mapping[str, int]]
 def read_hours(suppressed: Mapping[str, Any]) -> Hours:
     """Look up what a run says it left out by hour.
 
-    Raises
-    ------
-    UndecidableError
-        If it is no list of whole counts by distinct hours.
+    Raises `UndecidableError` if it is no list of whole counts by distinct hours.
     """
     listed = suppressed.get("by_hour", [])
     must(isinstance(listed, list | tuple), _HOURS)

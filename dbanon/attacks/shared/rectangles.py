@@ -42,8 +42,6 @@ def hold(outer: Int, inner: Int) -> Bool:
 def meeting(those: Int, others: Int) -> Int:
     """Count for each rectangle how many of the others share a cell with it: int64[n].
 
-    Notes
-    -----
     O((n + m) log m) time: begun in time on both axes, less those that ended before on one, plus those on both.
     """
     found = np.zeros(len(those), dtype=np.int64)

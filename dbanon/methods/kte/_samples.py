@@ -64,10 +64,7 @@ class Merged:
 def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
     """Snap every fix to its slot and cell.
 
-    Raises
-    ------
-    DataError
-        If fixes lie too far away to be counted in cells or slots.
+    Raises `DataError` if fixes lie too far away to be counted in cells or slots.
     """
     subject = np.repeat(data.subject, np.diff(data.offset))
     columns = [np.floor(values / side) for values, side in ((data.t, grid_s), (data.x, grid_m), (data.y, grid_m))]

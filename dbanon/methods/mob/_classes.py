@@ -57,8 +57,6 @@ def classes(positions: Positions, sets: Sets) -> Classes:
     paper's Figure 6. A set counts with all its members at every instant of its owner's ``sets.when``. Classes with the
     same rectangle at the same instant are made one, for readers cannot distinguish them.
 
-    Notes
-    -----
     Takes O(n T + m T) steps at most, and little more than the pairs of an object in a set and an instant of it; holds
     4 n T bytes, the result, and 8 n a thread.
     """

@@ -32,10 +32,7 @@ Bool = NDArray[np.bool_]
 class _Found:
     """Who is hidden with whom, and what of the data that was found from.
 
-    Attributes
-    ----------
-    data : Trajectories
-        With the fixes before `since` that give positions.
+    `data`: with the fixes before `since` that give positions.
     """
 
     data: Trajectories

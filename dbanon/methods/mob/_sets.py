@@ -66,13 +66,8 @@ def symmetric(positions: Positions, place: Int, k: int) -> Sets:
     Departs from the paper where it leaves things open: objects are visited in the run's order, partners are present
     both ways and distinct from those whom symmetry has brought before, and who has enough of these looks for no more.
 
-    Parameters
-    ----------
-    place : int64[n, T]
-        Along the Hilbert curve.
+    `place` (int64[n, T]): along the Hilbert curve.
 
-    Notes
-    -----
     The k - 1 nearest of each object are enough, whatever symmetry has brought: of those, as many are new as are wanted.
     """
     left = Left(positions)
@@ -91,10 +86,7 @@ def extreme_union(positions: Positions, place: Int, k: int) -> Sets:
     Departs from the paper where objects are absent at instants: those who cannot be present with all taken before at
     all instants of the union are passed over.
 
-    Parameters
-    ----------
-    place : int64[n, T]
-        Along the Hilbert curve.
+    `place` (int64[n, T]): along the Hilbert curve.
     """
     left = Left(positions)
     partners = left.draw(k, lambda who, kept: _together(positions, place, who, k, kept, left.order))

@@ -114,9 +114,7 @@ class Pool(NamedTuple):
 def divergence(count: Int, graph: Graph) -> Any:
     """Kullback-Leibler divergence of the city's shares from a region's, in nats; infinite without points of interest.
 
-    Parameters
-    ----------
-    count : int64[q]
+    `count`: int64[q].
     """
     # The sum of X ln(X / Y) with X = m / n is that of m (ln m - ln Y), over n, less ln n: no logarithm is taken here.
     number, total = 0, 0.0
@@ -451,13 +449,7 @@ def ascending(work: Work, size: int) -> Any:
 
 @_kernel
 def intern(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
-    """Number the region at hand.
-
-    Raises
-    ------
-    PoolFullError
-        If the pool is full: take an `enlarged` one.
-    """
+    """Number the region at hand; raises `PoolFullError` if the pool is full: take an `enlarged` one."""
     cells = ascending(work, size)
     mask = len(pool.slot) - 1
     at = _hash(cells) & mask
@@ -484,10 +476,7 @@ def intern(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
 def merged(graph: Graph, pool: Pool, work: Work, one: int, other: int) -> Any:
     """Merge two regions by number (Algorithm 1), or grow one that is given twice; give the number of what they make.
 
-    Raises
-    ------
-    PoolFullError
-        If the pool is full.
+    Raises `PoolFullError` if the pool is full.
     """
     # In this order: of equally cheap paths another may be found from the second to the first.
     key = ((one + 1) << 31) | other

@@ -43,10 +43,7 @@ class Track:
 class Merger:
     """What one thread merges tracks with: a pool of regions, which is emptied when it is full.
 
-    Parameters
-    ----------
-    nearly : bool
-        Whether losses may be computed without the regions of merges.
+    `nearly`: whether losses may be computed without the regions of merges.
     """
 
     def __init__(self, graph: Graph, tables: Tables, scale: Scale, *, nearly: bool) -> None:
@@ -65,10 +62,7 @@ class Merger:
     def merged(self, first: Track, second: Track, n_first: int, n_second: int, fixes: list[Int]) -> Track:
         """Merge two tracks, and reshape what they make.
 
-        Parameters
-        ----------
-        fixes : list of int64[]
-            Slots of the fixes of each member of both.
+        `fixes` (list of int64[]): slots of the fixes of each member of both.
         """
 
         def make(pool: Pool) -> Track:

@@ -121,10 +121,7 @@ class _Preferences:
 def windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
     """Give every site k consecutive users, disjoint, out of MK's groups: those it takes the least area with.
 
-    Returns
-    -------
-    int64[m] or None
-        Index of the first user of each; None where there are fewer groups than sites.
+    Returns int64[m] or None: index of the first user of each; None where there are fewer groups than sites.
     """
     offset = partition(users, k)
     if len(offset) <= len(sites):

@@ -88,10 +88,7 @@ def around(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
 def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Seen:
     """Find where users are: at an instant, or anywhere if each has one fix only.
 
-    Raises
-    ------
-    ParameterError
-        If a subject has several fixes and no instant is given, or it is no slot of the dataset.
+    Raises `ParameterError` if a subject has several fixes and no instant is given, or it is no slot of the dataset.
     """
     if at is None:
         return _only_fixes(data, sites)

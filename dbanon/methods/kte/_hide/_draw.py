@@ -45,10 +45,7 @@ class Rules:
 class Drawing:
     """The hiding sets drawn so far.
 
-    Attributes
-    ----------
-    others : int32[s, w, d]
-        Of each subject in each window, or -1.
+    `others` (int32[s, w, d]): of each subject in each window, or -1.
     """
 
     def __init__(self, runs: Runs, rules: Rules, costs: dict[bytes, NDArray[np.float32]]) -> None:
