@@ -56,19 +56,7 @@ def load_trajectories(
 ) -> LoadReport:
     """Load one fix a row from CSV (also gzipped) or Parquet files.
 
-    Parameters
-    ----------
-    files : sequence of Path
-        In the order that decides between contradicting fixes.
-    progress : callable, optional
-        Called with a stage, what is done and the total or None.
-
-    Raises
-    ------
-    ParameterError
-        For names, modes and reference systems that cannot be used, and for x and y that are the wrong way round.
-    DataError
-        If a file is no table or no row is usable; nothing is stored then.
+    Order of files and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
     """
     _parse.check_zone(asked.tz)
     _trajectories.check_files(files)
@@ -99,17 +87,7 @@ def import_trajectories(
 ) -> LoadReport:
     """Load one fix a row from a table or view of the same database, without leaving the server.
 
-    Parameters
-    ----------
-    table : str
-        As in SQL, with its schema where the search path does not lead to it.
-
-    Raises
-    ------
-    ParameterError, DataError
-        As for `load_trajectories`, and for columns of the wrong type.
-    StoreError
-        If the login may not read the table.
+    Table and errors are those of `dbanon.database.datasets.Datasets.import_trajectories`.
     """
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         arguments = {"table": _found(connection, table), "asked": sent(vars(asked))}

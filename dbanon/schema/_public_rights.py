@@ -45,23 +45,13 @@ ORDER BY o.kind DESC, o.name
 
 @dataclass(frozen=True)
 class Thing:
-    """A view or function of the server's or of PostGIS's.
+    """A view or function of the server's or of PostGIS's."""
 
-    Attributes
-    ----------
-    kind, name, privilege : str
-        As in GRANT.
-    ours : bool
-        Whether the login may take and give the right.
-    grantees : list of str
-        The roles it is granted to; ``PUBLIC`` is one.
-    """
-
-    kind: str
+    kind: str  # kind, name, privilege: as in GRANT
     name: str
     privilege: str
-    ours: bool
-    grantees: list[str]
+    ours: bool  # whether the login may take and give the right
+    grantees: list[str]  # the roles it is granted to; ``PUBLIC`` is one
 
     @property
     def public(self) -> bool:

@@ -37,18 +37,10 @@ _RARE, _COUNT, _FIX, _SECOND, _CHOICE = range(2**62, 2**62 + 5)  # no object has
 
 @dataclass(frozen=True, eq=False)
 class Districts:
-    """Where the districts of a network are, in its bounding box from -1 to 1 each way.
+    """Where the districts of a network are, in its bounding box from -1 to 1 each way."""
 
-    Attributes
-    ----------
-    extent : tuple of float
-        Middle and half sides of the bounding box, metres.
-    places : float64[districts - 1, 2]
-        Their middles, each at a node; the suburbs have none.
-    """
-
-    extent: tuple[float, float, float, float]
-    places: Float
+    extent: tuple[float, float, float, float]  # middle and half sides of the bounding box, metres
+    places: Float  # [districts - 1, 2]: their middles, each at a node; the suburbs have none
 
     @classmethod
     def of(cls, network: Network) -> Self:

@@ -32,26 +32,14 @@ _LATEST, _FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells,
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The run's parameters, made sense of with the data.
-
-    Attributes
-    ----------
-    grid_s, grid_m
-        Sides of a slot and of a cell, multiples of the dataset's.
-    leak : int
-        Slots of an epoch; 0 where groups are published.
-    window : int
-        Epochs of a window of tau + leak; 0 where groups are published.
-    reuse : str
-        ``never`` or ``apart``.
-    """
+    """The run's parameters, made sense of with the data."""
 
     k: int
-    grid_s: int
+    grid_s: int  # grid_s, grid_m: sides of a slot and of a cell, multiples of the dataset's
     grid_m: float
-    leak: int
-    window: int
-    reuse: str
+    leak: int  # slots of an epoch; 0 where groups are published
+    window: int  # epochs of a window of tau + leak; 0 where groups are published
+    reuse: str  # ``never`` or ``apart``
 
     @property
     def hides(self) -> bool:

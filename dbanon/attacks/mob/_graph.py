@@ -27,25 +27,13 @@ _ROUNDS = 6  # in which those who may decide it are searched for, before all are
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Remaining:
-    """What is left of the attack graph.
+    """What is left of the attack graph."""
 
-    Attributes
-    ----------
-    person, owner : int64[e]
-        The edges that remain, of persons with own instants, themselves included.
-    number : int64[n]
-        How many remain of each published person.
-    edges : int
-        How many were found.
-    searched : int
-        Of how many persons all edges were looked for, up to a cap.
-    """
-
-    person: Int
-    owner: Int
-    number: Int
-    edges: int
-    searched: int
+    person: Int  # [e]; person, owner: the edges that remain, of persons with own instants, themselves included
+    owner: Int  # [e]
+    number: Int  # [n]: how many remain of each published person
+    edges: int  # how many were found
+    searched: int  # of how many persons all edges were looked for, up to a cap
 
 
 def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:

@@ -16,19 +16,11 @@ from dbanon.base.trajectory import Int, QuasiIdentifiers
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sets:
-    """The stored hiding sets as pairs of subjects.
+    """The stored hiding sets as pairs of subjects."""
 
-    Attributes
-    ----------
-    owner, other : int64[p]
-        Who is hidden by whom, each pair once: rows of `Positions`.
-    faults : int
-        Sets, and others in them, that are not as they should be.
-    """
-
-    owner: Int
-    other: Int
-    faults: int
+    owner: Int  # [p]; owner, other: who is hidden by whom, each pair once: rows of `Positions`
+    other: Int  # [p]
+    faults: int  # sets, and others in them, that are not as they should be
 
 
 def own_instants(known: QuasiIdentifiers, at: Positions, times: Timetable) -> tuple[Own, dict[str, int]]:

@@ -27,23 +27,13 @@ _MALFORMED = "What the run left out must be whole counts of fixes and of subject
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The run's parameters, made sense of with the data; `since` and `until` are slots, None: no bound.
+    """The run's parameters, made sense of with the data; `since` and `until` are slots, None: no bound."""
 
-    Attributes
-    ----------
-    k, l, t
-        The promise; t may be infinite.
-    least_cells : int
-        Of how many cells a record must be.
-    longest_s, largest_m2 : float
-        What is longer or larger is left out; infinite where nothing is.
-    """
-
-    k: int
+    k: int  # k, l, t: the promise; t may be infinite
     l: int  # noqa: E741 - the paper's name
     t: float
-    least_cells: int
-    longest_s: float
+    least_cells: int  # of how many cells a record must be
+    longest_s: float  # longest_s, largest_m2: what is longer or larger is left out; infinite where nothing is
     largest_m2: float
     since: int | None
     until: int | None

@@ -20,23 +20,12 @@ PUBLISHED = len(REASONS)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fixes:
-    """What becomes of the considered fixes.
+    """What becomes of the considered fixes."""
 
-    Attributes
-    ----------
-    state : int8[m]
-    unmasked : int
-        Published ones whose cell is not in their row's region.
-    missing : int
-        Those in no row though no threshold allows it.
-    empty : int
-        Pairs of a row and a member without a fix in it.
-    """
-
-    state: NDArray[np.int8]
-    unmasked: int
-    missing: int
-    empty: int
+    state: NDArray[np.int8]  # [m]
+    unmasked: int  # published ones whose cell is not in their row's region
+    missing: int  # those in no row though no threshold allows it
+    empty: int  # pairs of a row and a member without a fix in it
 
 
 def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules) -> Fixes:

@@ -46,27 +46,13 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Where every user is, and when that is.
+    """Where every user is, and when that is."""
 
-    Attributes
-    ----------
-    subject : int64[u]
-        Codes of the subjects seen in the hour of the snapshot or with a position in it, ascending.
-    there : bool[u]
-        Whether the user has a position.
-    cells : int64[u, 4]
-        Arbitrary where it has none.
-    supplier : int64[u]
-        Index of the trajectory (into ``Trajectories.trajectory_id``) that supplies the position.
-    start_s, end_s : int
-        The period, in unix seconds.
-    """
-
-    subject: Int
-    there: Bool
-    cells: Int
-    supplier: Int
-    start_s: int
+    subject: Int  # [u]: codes of the subjects seen in the hour of the snapshot or with a position in it, ascending
+    there: Bool  # [u]: whether the user has a position
+    cells: Int  # [u, 4]: arbitrary where it has none
+    supplier: Int  # [u]: index of the trajectory (into ``Trajectories.trajectory_id``) that supplies the position
+    start_s: int  # start_s, end_s: the period, in unix seconds
     end_s: int
 
 

@@ -128,8 +128,6 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
-    algorithm : str
-        A name from ``METHODS["kte"].algorithms``.
 
     Returns
     -------

@@ -149,8 +149,6 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
-    algorithm : str
-        A name from ``METHODS["mob"].algorithms``.
     quasi_identifiers : QuasiIdentifiers
         At which times the adversary knows where each subject was.
 

@@ -37,24 +37,15 @@ Draw = Callable[[Int, NDArray[np.bool_]], NDArray[np.int32]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sets:
-    """The hiding set of each object, in rows of `Positions`.
+    """The hiding set of each object, in rows of `Positions`."""
 
-    Attributes
-    ----------
-    offset : int64[n + 1]
-    other : int32[m]
-        Who hides object i: ``other[offset[i]:offset[i + 1]]``, i itself not among them, in the run's order. None of
-        objects without own instants and of suppressed ones.
-    when : uint64[n, W]
-        At which instants each is generalised with its set, T(O) in the paper, as bits like ``Positions.own``.
-    kept : bool[n]
-        Who is published.
-    """
-
-    offset: Int
-    other: NDArray[np.int32]
-    when: Words
-    kept: NDArray[np.bool_]
+    offset: Int  # [n + 1]
+    # Who hides object i: ``other[offset[i]:offset[i + 1]]``, i itself not among them, in the run's order. None of
+    # objects without own instants and of suppressed ones.
+    other: NDArray[np.int32]  # [m]
+    # At which instants each is generalised with its set, T(O) in the paper, as bits like ``Positions.own``.
+    when: Words  # [n, W]
+    kept: NDArray[np.bool_]  # [n]: who is published
 
     def __post_init__(self) -> None:
         freeze(self)

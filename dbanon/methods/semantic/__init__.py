@@ -135,8 +135,6 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
-    algorithm : str
-        A name from ``METHODS["semantic"].algorithms``.
 
     Returns
     -------

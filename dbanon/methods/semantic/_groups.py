@@ -39,19 +39,11 @@ _MIN_PAIRS_PER_THREAD = 1 << 8
 
 @dataclass
 class Group:
-    """Units whose records are alike.
-
-    Attributes
-    ----------
-    people : frozenset of int
-        Their subjects.
-    track : Track, optional
-        Their common rows; None where they are still to be merged: `parts` then has both sides.
-    """
+    """Units whose records are alike."""
 
     units: list[int]
-    people: frozenset[int]
-    track: Track | None
+    people: frozenset[int]  # their subjects
+    track: Track | None  # their common rows; None where they are still to be merged: `parts` then has both sides
     parts: tuple["Group", "Group"] | None = None
 
     @property

@@ -150,8 +150,6 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Not used: the policy is deterministic, so that "the adversary knows it" is literally true.
-    algorithm : str
-        A name from ``METHODS["tp-aware"].algorithms``.
     tasks : Tasks
         Does the windows, each a task with the cells of its subjects; the results do not depend on who does them.
 

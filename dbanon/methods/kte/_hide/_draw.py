@@ -24,22 +24,14 @@ Failed = list[tuple[int, Int]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rules:
-    """What a drawing keeps to.
-
-    Attributes
-    ----------
-    apart : bool
-        Whether another may return a whole epoch after the window in which it was one. The first of a set never does,
-        nor was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.
-    join : bool
-        Whether people left over join other parts.
-    rank : int64[s]
-    """
+    """What a drawing keeps to."""
 
     k: int
+    # Whether another may return a whole epoch after the window in which it was one. The first of a set never does, nor
+    # was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.
     apart: bool
-    join: bool
-    rank: Int
+    join: bool  # whether people left over join other parts
+    rank: Int  # [s]
 
 
 class Drawing:
