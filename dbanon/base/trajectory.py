@@ -17,6 +17,7 @@ from dbanon.base.errors import DataError
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
 
 
 def _finite(values: Float) -> bool:

@@ -39,11 +39,6 @@ _POLL_S = 0.2
 class Database(Datasets):
     """The verbs of the command line on one database.
 
-    Parameters
-    ----------
-    target : server.Target
-        Where it is.
-
     Attributes
     ----------
     lock_url : str

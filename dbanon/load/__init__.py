@@ -25,7 +25,7 @@ from dbanon.load._tables import load_places, load_quasi_identifiers, load_reques
 from dbanon.load._trajectories import Files
 from dbanon.load.datasets import ASKED, sent
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
-from dbanon.postgres.connection import PIN_PATH, errors_translated
+from dbanon.postgres.connection import PIN_PATH, Connection, errors_translated
 
 __all__ = [
     "LoadReport",
@@ -36,8 +36,6 @@ __all__ = [
     "load_trajectories",
     "store_places",
 ]
-
-Connection = psycopg.Connection[Any]
 
 
 # ---- trajectories ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import psycopg
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from dbanon.base.progress import Progress
 from dbanon.postgres import binary_copy, sqlstate
-
-Connection = psycopg.Connection[Any]
+from dbanon.postgres.connection import Connection
 
 _SAID = "DA018"  # SQLSTATE of the notices of dbanon's own functions
 

@@ -56,30 +56,16 @@ _GONE = {"42P01", "42501", "3F000"}
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a release, in the order of their keys.
+    """Rows of a release, in the order of their keys."""
 
-    Attributes
-    ----------
-    name : str
-        Of the release.
-    promise : str
-        What it says of itself: the comment of its view.
-    geometry_type : {"Polygon", "MultiPolygon"}
-    crs : pyproj.CRS
-        Of `region`.
-    schema : pyarrow.Schema
-        The columns of the view but `period`, of which `valid_from` and `valid_to` are the ends. `region` is WKB or WKT;
-        what Arrow has no type for, such as JSON, is text.
-    batches : iterator of pyarrow.RecordBatch
-        Some megabytes each; to be read within the block.
-    """
-
-    name: str
-    promise: str
-    geometry_type: str
-    crs: "pyproj.CRS"
+    name: str  # of the release
+    promise: str  # what it says of itself: the comment of its view
+    geometry_type: str  # {"Polygon", "MultiPolygon"}
+    crs: "pyproj.CRS"  # of `region`
+    # The columns of the view but `period`, of which `valid_from` and `valid_to` are the ends. `region` is WKB or WKT;
+    # what Arrow has no type for, such as JSON, is text.
     schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
+    batches: Iterator[pa.RecordBatch]  # some megabytes each; to be read within the block
 
 
 @contextmanager

@@ -46,11 +46,6 @@ class Rules:
         """Whether each subject has a record, hidden in sets that overlap."""
         return self.window > 0
 
-    @property
-    def tau(self) -> int:
-        """Slots that the adversary knows."""
-        return (self.window - 1) * self.leak
-
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:

@@ -7,16 +7,13 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
-from dbanon.base.trajectory import Int, Trajectories
-
-Bool = NDArray[np.bool_]
+from dbanon.base.trajectory import Bool, Int, Trajectories
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

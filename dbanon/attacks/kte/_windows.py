@@ -16,11 +16,11 @@ import numba
 import numpy as np
 
 from dbanon.attacks.kte._claims import Rules
-from dbanon.attacks.kte._rows import Bool, Cover, Members, Rows, Samples
+from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import find
 from dbanon.attacks.shared.replay import runs
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 _MOST_WINDOWS = 10_000_000
 _MOST_SLOTS = 1 << 20

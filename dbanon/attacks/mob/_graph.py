@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from dbanon.attacks.mob._rows import Bool, _kernel, parts
+from dbanon.attacks.mob._rows import _kernel, parts
 from dbanon.attacks.mob._search import PAIRS, Scene, holds, search
 from dbanon.attacks.shared.keys import distinct
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 _ROUNDS = 6  # in which those who may decide it are searched for, before all are
 

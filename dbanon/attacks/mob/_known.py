@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.attacks.mob._claims import EXACT, FEW, UNSEEN, Rules, Stated
-from dbanon.attacks.mob._rows import ABSENT, Bool, Own, Positions, Shown
+from dbanon.attacks.mob._rows import ABSENT, Own, Positions, Shown
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.claims import hours_misstated
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable
-from dbanon.base.trajectory import Int, QuasiIdentifiers
+from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

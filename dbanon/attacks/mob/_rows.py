@@ -20,9 +20,8 @@ from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable, replay
-from dbanon.base.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Bool, Int, Trajectories
 
-Bool = NDArray[np.bool_]
 Table = NDArray[np.int32]
 
 THREADS = int(vars(numba.config)["NUMBA_NUM_THREADS"])

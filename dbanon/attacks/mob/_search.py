@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.mob._rows import Bool, Own, Positions, Shown, _kernel, parts
+from dbanon.attacks.mob._rows import Own, Positions, Shown, _kernel, parts
 from dbanon.attacks.shared.replay import runs
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 PAIRS = 1 << 16  # looked at together
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Bool
 from dbanon.attacks.semantic._claims import COARSE, FEW, REASONS, Rules, Stated
 from dbanon.attacks.semantic._groups import Groups
 from dbanon.attacks.semantic._regions import Regions
 from dbanon.attacks.semantic._units import Units, few
 from dbanon.attacks.shared.claims import hours_misstated
 from dbanon.attacks.shared.keys import distinct
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 PUBLISHED = len(REASONS)
 """The state of a fix that is not left out; the others are indices into `REASONS`."""

@@ -11,11 +11,10 @@ from typing import Any
 import numba
 import numpy as np
 
-from dbanon.attacks import Bool
 from dbanon.attacks.semantic._claims import MM2, Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.keys import distinct, find
-from dbanon.base.trajectory import Cells, Float, Int
+from dbanon.base.trajectory import Bool, Cells, Float, Int
 
 _SLIVER_M2 = 1.0
 _MISFIT_M2 = 1.0  # by which a region's area may differ from that of its cells

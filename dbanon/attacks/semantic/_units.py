@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Bool
 from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import distinct
 from dbanon.attacks.shared.replay import slots
-from dbanon.base.trajectory import Cells, Int, Trajectories
+from dbanon.base.trajectory import Bool, Cells, Int, Trajectories
 
 _MOST_SLOTS = 1 << 40
 

@@ -14,7 +14,6 @@ Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Location
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
@@ -25,13 +24,11 @@ from dbanon.attacks.shared.claims import considered, hours_misstated
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 __all__ = ["attack", "read"]
 
 _NEARER = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
-
-Bool = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.attacks.shared.claims import (
@@ -25,9 +24,7 @@ from dbanon.attacks.shared.claims import (
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import FURTHEST, of_bounds
 from dbanon.attacks.shared.replay import Timetable, replay, slots
-from dbanon.base.trajectory import Float, Int, Trajectories
-
-Bool = NDArray[np.bool_]
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 _MALFORMED = "What the run left out must be whole counts of subjects by reason and hour, and nothing else; it is not."
 ABSENT = "absent_at_instant"

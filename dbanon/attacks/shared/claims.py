@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.attacks import Bool, Evidence, Kind
+from dbanon.attacks import Evidence, Kind
 from dbanon.attacks.shared.replay import slots, within
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 _HOURS = "What the run left out by hour must be whole counts, each hour once; it is not."
 LATEST = 1e12  # times beyond this are no unix seconds, and no parameter is larger

@@ -4,16 +4,13 @@ What meets is counted by dominance, so time and memory do not depend on how much
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks.shared.replay import runs, slices
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Bool, Float, Int
 
 NOWHERE = 1 << 60  # the one cell of a rectangle that is none: it meets nothing that is somewhere
 FURTHEST = 1 << 52  # indices below are exact in a float64
 _PAIRS = 1 << 20  # looked at together
-
-Bool = NDArray[np.bool_]
 
 
 def of_bounds(bounds: Float, grid_m: float) -> Int:

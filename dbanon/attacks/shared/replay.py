@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks.shared import threads
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
-Bool = NDArray[np.bool_]
 T = TypeVar("T")
 
 ELEMENTS = 1 << 17

@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable, runs
 from dbanon.attacks.tp_aware._claims import Rules
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
-from dbanon.base.trajectory import Int
-
-Bool = NDArray[np.bool_]
+from dbanon.base.trajectory import Bool, Int
 
 
 @dataclass(frozen=True, kw_only=True)

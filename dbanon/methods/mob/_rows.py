@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dbanon.base.cloaks import Cloaks, Hiding, Regions, by_hour
 from dbanon.base.errors import DataError, InfeasibleError
-from dbanon.base.trajectory import Int, QuasiIdentifiers, Trajectories
+from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import in_own_time
@@ -24,8 +24,6 @@ from dbanon.methods.mob._positions import Dropped, Positions
 from dbanon.methods.mob._sets import Sets
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
-
-Bool = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -98,23 +98,13 @@ def prepare(positions: Positions, place: Int) -> None:
 
 
 class Left:
-    """Who is left to be published, while sets are drawn.
-
-    Attributes
-    ----------
-    order : int64[n]
-        Rows of `positions` in the run's order.
-    asks : bool[n]
-        Who has own instants.
-    kept : bool[n]
-        Who is left.
-    """
+    """Who is left to be published, while sets are drawn."""
 
     def __init__(self, positions: Positions) -> None:
         self.positions = positions
-        self.order = np.argsort(positions.rank)
-        self.asks = np.diff(positions.offset) > 0
-        self.kept = np.ones(len(self.asks), bool)
+        self.order = np.argsort(positions.rank)  # [n]: rows of `positions` in the run's order
+        self.asks = np.diff(positions.offset) > 0  # [n]: who has own instants
+        self.kept = np.ones(len(self.asks), bool)  # [n]: who is left
 
     def draw(self, k: int, draw: Draw) -> NDArray[np.int32]:
         """Find partners of all who ask, and leave out who finds too few, until all are found among those left.

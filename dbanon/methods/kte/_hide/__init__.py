@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.progress import Progress, silent
-from dbanon.base.trajectory import Int, freeze
+from dbanon.base.trajectory import Bool, Int, freeze
 from dbanon.methods.kte import Parameters, _k_merge
 from dbanon.methods.kte._hide import _clusters, _epochs
 from dbanon.methods.kte._hide._draw import Drawing, Rules
-from dbanon.methods.kte._hide._epochs import Bool, Runs
+from dbanon.methods.kte._hide._epochs import Runs
 from dbanon.methods.kte._hide._improve import improve, inputs, ragged
 from dbanon.methods.kte._hide._windows import REASONS, Presence, close
 from dbanon.methods.kte._samples import Merged, Samples

@@ -12,11 +12,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
-
-Bool = NDArray[np.bool_]
 
 
 def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple[NDArray[np.int32] | None, Bool]:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.progress import Progress
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Bool, Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide import _cycles
-from dbanon.methods.kte._hide._epochs import Bool, Runs
+from dbanon.methods.kte._hide._epochs import Runs
 from dbanon.methods.kte._hide._windows import Presence, parts
 
 PART = 300  # people of a part at most: the costs of all its pairs are computed

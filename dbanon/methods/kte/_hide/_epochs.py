@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from dbanon.base.trajectory import Float, Int, freeze
 from dbanon.methods.kte._samples import Samples
 
-Bool = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Runs:
