@@ -106,7 +106,7 @@ def _load(work: Callable[["Database"], "LoadReport"]) -> None:
 
     with open_database() as database:
         loaded = work(database)
-    show(lambda: report.load_text(loaded), lambda: report.load_json(loaded))
+    show(lambda: report.load_text(loaded), lambda: vars(loaded))
     say(loaded.notices)
 
 
@@ -141,4 +141,4 @@ def generate(
     else:
         with open_database() as database:
             made = database.synth(str(dataset), **asked)
-    show(lambda: report.synth_text(made), lambda: report.synth_json(made))
+    show(lambda: report.synth_text(made), lambda: vars(made))

@@ -40,11 +40,6 @@ _POLL_S = 0.2
 class Database(Datasets):
     """The verbs of the command line on one database.
 
-    Parameters
-    ----------
-    target : server.Target
-        Where it is.
-
     Attributes
     ----------
     lock_url : str
@@ -160,7 +155,6 @@ class Database(Datasets):
 
         Parameters
         ----------
-        run_id : int
         after : int
             Id of the last verification that does not count.
         """
@@ -294,7 +288,6 @@ class Database(Datasets):
 
         Parameters
         ----------
-        release : str
         where : str, optional
             A condition in SQL on the columns: ``"crowd > 5"``. It is part of a query that runs with your own rights
             and is not checked, so put no text of others into it; give their values as `params`. Functions of PostGIS
@@ -329,7 +322,6 @@ class Database(Datasets):
 
         Parameters
         ----------
-        release : str
         file : path
             Its suffix names the format: ``.parquet`` (GeoParquet), ``.gpkg``, ``.fgb`` or ``.csv``. Replaced when all
             is written; else nothing is left, and what was there stays. The promise is in its metadata; that of a CSV

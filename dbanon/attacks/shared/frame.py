@@ -129,10 +129,7 @@ class Attack(Generic[Kind]):
     def __call__(self, evidence: Kind) -> Verdict:
         """Decide; pure.
 
-        Raises
-        ------
-        DataError
-            If a clause was not counted, or something that is no clause: a defect of the attack.
+        Raises `DataError` if a clause was not counted, or something that is no clause: a defect of the attack.
         """
         try:
             broken, figures = self._counted(evidence)

@@ -155,8 +155,6 @@ def disjoint(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: Int
 
     Parameters
     ----------
-    scene : Scene
-    params : Parameters
     site : int32[n]
         The site of each user, -1 for those without.
     plain : int32[n], optional
