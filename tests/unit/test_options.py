@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -48,8 +49,34 @@ def test_a_verb_gets_the_record_of_its_keywords() -> None:
     ("given", "about"), [({}, "'place'"), ({"place": "home", "sped": 1}, "'sped'"), ({"going": 1}, "'place'")]
 )
 def test_a_missing_or_unknown_keyword_is_named(given: dict[str, Any], about: str) -> None:
-    with pytest.raises(TypeError, match=about):
+    with pytest.raises(TypeError, match=rf"Person\.go\(\): .*{about}"):
         Person().go(1, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "about"),
+    [
+        ({"place": 5}, "place must be str. Got int "),
+        ({"place": None}, "place must be str. Got NoneType "),
+        ({"speed": "2"}, "speed must be float. Got str "),
+        ({"speed": True}, "speed must be float. Got bool "),
+        ({"speed": None}, "speed must be float. Got NoneType "),
+        ({"by": "ab"}, r"by must be collections.abc.Sequence\[str\] . None. Got str "),
+        ({"by": [5]}, "Got list "),
+        ({"mode": 1}, "Got int "),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_is_refused(given: dict[str, Any], about: str) -> None:
+    with pytest.raises(ParameterError, match=about):
+        Person().go(1, **({"place": "home"} | given))
+
+
+def test_a_value_of_a_type_is_taken_whoever_made_it() -> None:
+    narrow: Any = np.float32(2)
+    _, taken = Person().go(1, place="home", speed=narrow, by=("a",), mode="run")
+    assert (taken.speed, taken.by) == (2, ("a",))
+    assert Person().go(1, place="home", speed=2, by=[])[1].speed == 2
 
 
 def test_the_signature_shows_each_keyword_its_type_and_default() -> None:
