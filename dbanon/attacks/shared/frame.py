@@ -80,7 +80,7 @@ def region(shape: str) -> Condition:
         name="region",
         must=f"Every region must be {shape}, in the dataset's SRID",
         broken_by="rows",
-        plain="Every region has an ordinary outline on one grid, so no odd corner distinguishes one person's row.",
+        plain="Every region is made of whole cells, so no odd corner distinguishes one person's row.",
         test="singling out",
     )
 
