@@ -74,7 +74,9 @@ class Database(Datasets):
         self.close()
 
     def close(self) -> None:
-        """Close the connection; an embedded server stays up."""
+        """Close the connection, and take a bar away that is left; an embedded server stays up."""
+        if isinstance(self.progress, Display):
+            self.progress.finish()
         self.connection.close()
 
     @reports
@@ -183,6 +185,7 @@ class Database(Datasets):
         with errors_translated():
             return queue.cancel_run(self.connection, run_id)
 
+    @reports
     def take(
         self,
         holder: Connection,

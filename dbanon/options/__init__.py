@@ -21,6 +21,7 @@ from typing import (
     Literal,
     ParamSpec,
     TypeVar,
+    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -111,7 +112,7 @@ class Field:
 def _fits(value: Any, kind: Any) -> bool:
     """Whether a value is of a field's type; which texts a field takes, its verb knows."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
-    if origin is UnionType:
+    if origin in (UnionType, Union):
         return any(_fits(value, one) for one in inner)
     if origin in (tuple, Sequence):  # a text is a sequence, too, but of letters
         listed = isinstance(value, Sequence) and not isinstance(value, str)

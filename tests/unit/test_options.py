@@ -25,6 +25,7 @@ class Going(Where):
     speed: Annotated[float, Option("Metres in a second; see --mode.")] = 1.5
     by: Annotated[Sequence[str] | None, Option("Ways.", metavar="WAY", typed=list[str])] = None
     stops: Annotated[Sequence[str] | None, Option(typed=str, parse=lambda text: text.split(","), name="--halts")] = None
+    shoes: Annotated[Literal["old", "new"] | None, Option("On which feet.", typed=str | None)] = None
     mode: Annotated[Literal["walk", "run", "ride"], Option(flags={"run": "Run there.", "ride": "Ride there."})] = "walk"
 
 
@@ -64,6 +65,7 @@ def test_a_missing_or_unknown_keyword_is_named(given: dict[str, Any], about: str
         ({"by": "ab"}, r"by must be collections.abc.Sequence\[str\] . None. Got str "),
         ({"by": [5]}, "Got list "),
         ({"mode": 1}, "Got int "),
+        ({"shoes": 1}, r"shoes must be Optional\[.*\]. Got int "),
     ],
     ids=str,
 )
@@ -76,12 +78,12 @@ def test_a_value_of_a_type_is_taken_whoever_made_it() -> None:
     narrow: Any = np.float32(2)
     _, taken = Person().go(1, place="home", speed=narrow, by=("a",), mode="run")
     assert (taken.speed, taken.by) == (2, ("a",))
-    assert Person().go(1, place="home", speed=2, by=[])[1].speed == 2
+    assert Person().go(1, place="home", speed=2, by=[], shoes="new")[1].speed == 2
 
 
 def test_the_signature_shows_each_keyword_its_type_and_default() -> None:
     shown = inspect.signature(Person.go).parameters
-    assert list(shown) == ["self", "how_often", "place", "speed", "by", "stops", "mode"]
+    assert list(shown) == ["self", "how_often", "place", "speed", "by", "stops", "shoes", "mode"]
     assert (shown["speed"].annotation, shown["speed"].default) == (float, 1.5)
     assert shown["place"].default is inspect.Parameter.empty
     assert {one.kind for one in list(shown.values())[2:]} == {inspect.Parameter.KEYWORD_ONLY}
@@ -95,7 +97,7 @@ def test_the_docstring_has_the_words_of_each_keyword_as_python_calls_it() -> Non
 
 
 def test_the_fields_of_a_base_come_first() -> None:
-    assert [one.name for one in fields(Going)] == ["place", "speed", "by", "stops", "mode"]
+    assert [one.name for one in fields(Going)] == ["place", "speed", "by", "stops", "shoes", "mode"]
 
 
 def run(arguments: list[str]) -> Any:
