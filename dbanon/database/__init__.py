@@ -20,7 +20,7 @@ from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.progress import Display, Progress, reports
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
-from dbanon.options import keywords, publishing
+from dbanon.options import fields, keywords, publishing
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
@@ -101,8 +101,8 @@ class Database(Datasets):
         chosen = replace(asked, algorithm=family.algorithm(asked.algorithm).name)
         if asked.seed is not None:
             _check_seed(asked.seed)
-        overridden = asked.replace or asked.end_readers or asked.allow_overlap
-        if asked.publish is None and (overridden or (asked.reason, asked.readers) != (None, None)):
+        asks = any(getattr(asked, option.name) != option.default for option in fields(publishing.Publishing))
+        if asked.publish is None and asks:
             raise ParameterError(
                 "A run must be published to replace a release, allow an overlap for a reason or name readers. Got no "
                 "name for it; add --publish."

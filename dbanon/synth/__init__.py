@@ -31,7 +31,8 @@ from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, silent
 from dbanon.load import datasets
-from dbanon.options.generating import Generating, Plan
+from dbanon.options import fields
+from dbanon.options.generating import Generating, OfDataset, Plan
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, errors_translated, one
 from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests, _utm
@@ -232,8 +233,8 @@ def into_database(connection: Connection, dataset: str, asked: Generating, progr
     """
     tally = _Tally()
     network, mode = read_network(asked), asked.mode
-    described = {name: getattr(asked, name) for name in ("mode", "grid_m", "grid_s", "population", "settle_s")}
-    described["dataset"] = dataset
+    described = {option.name: getattr(asked, option.name) for option in fields(OfDataset)}
+    described |= {"dataset": dataset, "mode": mode}
     with errors_translated(), connection.transaction():
         old = datasets.claim(connection, described)
         _check_srid(connection, network.srid, old if mode == "append" else None)
