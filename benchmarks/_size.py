@@ -93,6 +93,7 @@ def _sizes(modules: list[Module]) -> Iterator[tuple[str, str]]:
     total = sum(len(module.text.splitlines()) for module in modules)
     comments = sum(len(module.comments) for module in modules)
     yield "dbanon/: lines", f"{total:,}"
+    yield "of them code", f"{sum(len(module.code) for module in modules):,}"
     yield "of them comments", f"{comments:,}"
     yield "of them docstrings", f"{sum(len(module.docstrings) for module in modules):,}"
     yield "modules, p50 / p90 / max", f"{len(modules)}, {_spread([len(m.text.splitlines()) for m in modules])}"

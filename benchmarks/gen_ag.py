@@ -35,7 +35,7 @@ BATCH = 10_000
 def positions(objects: int, whole_share: float) -> _positions.Positions:
     """Aligned cells of 1 m, of objects whose quasi-identifiers are all instants at which they are."""
     plan = Plan(
-        objects=objects, instants=INSTANTS, step_s=STEP_S, start_s=0, whole_share=whole_share, seed=SEED,
+        objects=objects, instants=INSTANTS, step_s=STEP_S, start=0, whole_share=whole_share, seed=SEED,
         requests_per_subject=0, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
     scenario = Scenario.of(plan, read_network(plan))

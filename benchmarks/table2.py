@@ -85,7 +85,7 @@ def cab_days() -> tuple[Trajectories, np.ndarray]:
 def phone_records() -> Trajectories:
     """A day of people who call and write now and then. Some are made at a time: all their ways take much memory."""
     plan = Plan(
-        objects=PEOPLE, instants=DAY_S // GRID_S, step_s=GRID_S, start_s=MIDNIGHT, seed=SEED, requests_per_subject=0,
+        objects=PEOPLE, instants=DAY_S // GRID_S, step_s=GRID_S, start=MIDNIGHT, seed=SEED, requests_per_subject=0,
         calls_per_day=CALLS, **NETWORK,
     )  # fmt: skip
     scenario = Scenario.of(plan, read_network(plan))

@@ -37,7 +37,6 @@ def release(bind: Engine | Connection, name: str) -> Table:
     ----------
     bind : sqlalchemy.Engine or sqlalchemy.Connection
         With the driver psycopg 3; a connection is left as it was.
-    name : str
 
     Raises
     ------

@@ -310,7 +310,6 @@ def database_url(url: str, **words: str) -> str:
 
     Parameters
     ----------
-    url : str
     **words : str
         Keywords of libpq, such as ``dbname``, ``user``, ``password`` or ``options``.
     """

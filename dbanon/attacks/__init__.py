@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError
-from dbanon.base.trajectory import Float, Int, Trajectories, freeze
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories, freeze
 
 if TYPE_CHECKING:
     from dbanon.attacks.shared.frame import Attack
 
-Bool = NDArray[np.bool_]
 Kind = TypeVar("Kind", bound="Evidence")
 
 

@@ -40,48 +40,28 @@ _ROWS_TOGETHER = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Records:
-    """The records that have rows, by id.
+    """The records that have rows, by id."""
 
-    Attributes
-    ----------
-    record_id : int64[R]
-        Ascending.
-    first, length : int64[R]
-        Where the rows of each begin in the evidence, and how many there are.
-    start_s, end_s : float64[R]
-        From the start of its first row to the end of its last; gaps between rows count as its time.
-    stands_for : int64[R]
-        How many people its rows stand for at one time, or more than that where rows of one record overlap.
-    """
-
-    record_id: Int
-    first: Int
-    length: Int
-    start_s: Float
-    end_s: Float
-    stands_for: Int
+    record_id: Int  # [R]: ascending
+    first: Int  # [R]; first, length: where the rows of each begin in the evidence, and how many there are
+    length: Int  # [R]
+    # start_s, end_s: from the start of its first row to the end of its last; gaps between rows count as its time.
+    start_s: Float  # [R]
+    end_s: Float  # [R]
+    # How many people its rows stand for at one time, or more than that where rows of one record overlap.
+    stands_for: Int  # [R]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Pieces:
-    """The time of each record, cut where a member joins or leaves: in a piece the members are the same.
+    """The time of each record, cut where a member joins or leaves: in a piece the members are the same."""
 
-    Attributes
-    ----------
-    time_s : float64[t]
-        The distinct times, ascending, of which `start` and `end` are indices.
-    record, start, end : int64[p]
-    offset : int64[p + 1]
-    member : int64[]
-        The people of piece i are ``member[offset[i]:offset[i + 1]]``, ascending.
-    """
-
-    time_s: Float
-    record: Int
-    start: Int
-    end: Int
-    offset: Int
-    member: Int
+    time_s: Float  # [t]: the distinct times, ascending, of which `start` and `end` are indices
+    record: Int  # [p]
+    start: Int  # [p]
+    end: Int  # [p]
+    offset: Int  # [p + 1]
+    member: Int  # []: the people of piece i are ``member[offset[i]:offset[i + 1]]``, ascending
 
     def members(self, piece: Int) -> tuple[Int, Int]:
         """List the members of some pieces: of each the index into `piece`, and the person."""
@@ -91,22 +71,12 @@ class _Pieces:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Groups:
-    """Pieces with the same members whose times overlap, by their start.
+    """Pieces with the same members whose times overlap, by their start."""
 
-    Attributes
-    ----------
-    group : int64[p]
-        The group of each piece.
-    piece : int64[g]
-        One piece of each group.
-    start, end : int64[g]
-        Indices into the distinct times.
-    """
-
-    group: Int
-    piece: Int
-    start: Int
-    end: Int
+    group: Int  # [p]: the group of each piece
+    piece: Int  # [g]: one piece of each group
+    start: Int  # [g]; start, end: indices into the distinct times
+    end: Int  # [g]
 
 
 def add_clauses(verdict: Verdict, evidence: Evidence, *, days: bool) -> Verdict:

@@ -113,7 +113,6 @@ class Cloaks:
         Index into `regions`.
     period : unsigned integers[c]
         Index into `periods`, of the smallest type that holds it.
-    regions : Regions
     periods : int64[p, 2]
         Distinct half-open periods: start and end in unix seconds.
     member_record : int64[m]
@@ -184,7 +183,6 @@ class Cloaks:
         crowd, subjects : int[c]
         extra : int[c], optional
             Index into `extras`, -1 for none.
-        extras : tuple of str
         **others
             The fields that are not rows: members, `hiding`, `suppressed`, `metrics`.
 

@@ -57,7 +57,8 @@ class Display:
     def __call__(self, stage: str, done: int, total: int | None) -> None:
         """Show that `done` of `total` of a stage is done."""
         stream = self._stream or sys.stderr
-        if self._bar is not None or stream.isatty() or (_in_notebook() and importlib.util.find_spec("ipywidgets")):
+        drawn = _is_terminal(stream) or (_in_notebook() and importlib.util.find_spec("ipywidgets"))
+        if self._bar is not None or drawn:
             self._draw(stream, stage, done, total)
         elif (self._lines or _in_notebook()) and (stage != self._stage or time.monotonic() - self._said > 5):
             self._said = time.monotonic()
@@ -77,13 +78,19 @@ class Display:
         from rich.progress import Progress as Bar
 
         if self._bar is None:
-            self._bar, self._task = Bar(console=Console(file=stream), transient=True), None
+            # What else the program prints goes where it always goes.
+            self._bar, self._task = Bar(console=Console(file=stream), transient=True, redirect_stdout=False), None
             self._bar.start()
         if stage != self._stage or self._task is None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._task = self._bar.add_task(escape(visible(stage)), total=total)
         self._bar.update(self._task, completed=done, total=total)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal; a program without a console has none, and one's own may know no terminals."""
+    return stream is not None and hasattr(stream, "isatty") and stream.isatty()
 
 
 def _in_notebook() -> bool:

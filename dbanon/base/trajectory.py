@@ -17,6 +17,7 @@ from dbanon.base.errors import DataError
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
 
 
 def _finite(values: Float) -> bool:
@@ -50,7 +51,6 @@ class Trajectories:
         Unix seconds.
     x, y : float64[m]
         Metres in the dataset's SRID.
-    srid : int
     grid_m : float
         Side of the dataset's space cells in metres.
     grid_s : int

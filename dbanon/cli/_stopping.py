@@ -15,10 +15,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Stopping:
     """Makes the first signal in its ``with`` block a `KeyboardInterrupt`; all others do nothing, also after it.
 
-    Attributes
-    ----------
-    number : int or None
-        The signal that came first.
+    `number`: the signal that came first.
     """
 
     def __init__(self) -> None:

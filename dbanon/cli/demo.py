@@ -90,4 +90,4 @@ def text(shown: Demo) -> str:
 def as_dict(shown: Demo) -> dict[str, Any]:
     """The demo as ``--json`` prints it."""
     rows = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
-    return {"loads": [report.load_json(one) for one in shown.loads], "run": report.run_json(shown.result), "rows": rows}
+    return {"loads": [vars(one) for one in shown.loads], "run": report.run_json(shown.result), "rows": rows}

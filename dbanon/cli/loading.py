@@ -10,7 +10,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.base.progress import Display
 from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, app, load_app, open_database, say, show
-from dbanon.options import generating, loading
+from dbanon.options import fields, generating, loading
 
 if TYPE_CHECKING:
     from dbanon.database import Database
@@ -106,7 +106,7 @@ def _load(work: Callable[["Database"], "LoadReport"]) -> None:
 
     with open_database() as database:
         loaded = work(database)
-    show(lambda: report.load_text(loaded), lambda: report.load_json(loaded))
+    show(lambda: report.load_text(loaded), lambda: vars(loaded))
     say(loaded.notices)
 
 
@@ -130,8 +130,8 @@ def generate(
         raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")
     if csv is not None:
         plan = generating.Generating(**asked)
-        of_datasets = (plan.grid_m, plan.grid_s, plan.population, plan.settle_s)
-        if plan.mode == "append" or of_datasets != (1.0, 1, None, None):
+        of_dataset = any(getattr(plan, one.name) != one.default for one in fields(generating.OfDataset))
+        if plan.mode == "append" or of_dataset:
             raise ParameterError(
                 "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv; leave "
                 "it out, and give it when you load the files."
@@ -141,4 +141,4 @@ def generate(
     else:
         with open_database() as database:
             made = database.synth(str(dataset), **asked)
-    show(lambda: report.synth_text(made), lambda: report.synth_json(made))
+    show(lambda: report.synth_text(made), lambda: vars(made))

@@ -74,13 +74,7 @@ def _fail(sentence: str, code: int) -> NoReturn:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line and exit.
-
-    Parameters
-    ----------
-    arguments : list of str, optional
-        Without the program's name; ``sys.argv`` by default.
-    """
+    """Run the command line and exit; `arguments` are those of ``sys.argv`` by default, without the program's name."""
     given = _hoist(sys.argv[1:] if arguments is None else arguments)
     options.json, options.debug = "--json" in given, "--debug" in given
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # it logs what is reported as an error anyway

@@ -83,11 +83,6 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def load_json(report: "LoadReport") -> dict[str, Any]:
-    """A load as ``--json`` prints it."""
-    return dict(vars(report))
-
-
 def load_text(report: "LoadReport") -> str:
     """A load as a table: rows read, kept, and quarantined by reason."""
     rows: list[tuple[str, int | str]] = [("load", str(report.load_id))]
@@ -102,11 +97,6 @@ def load_text(report: "LoadReport") -> str:
     if report.first_time is None or report.last_time is None:
         return counts
     return f"{counts}\nfrom {report.first_time:%Y-%m-%d %H:%M:%S} to {report.last_time:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def synth_json(report: "SynthReport") -> dict[str, Any]:
-    """What was generated, as ``--json`` prints it."""
-    return dict(vars(report))
 
 
 def synth_text(report: "SynthReport") -> str:

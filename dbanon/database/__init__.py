@@ -20,7 +20,7 @@ from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.progress import Display, Progress, reports
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
-from dbanon.options import keywords, publishing
+from dbanon.options import fields, keywords, publishing
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
@@ -39,11 +39,6 @@ _POLL_S = 0.2
 
 class Database(Datasets):
     """The verbs of the command line on one database.
-
-    Parameters
-    ----------
-    target : server.Target
-        Where it is.
 
     Attributes
     ----------
@@ -79,7 +74,9 @@ class Database(Datasets):
         self.close()
 
     def close(self) -> None:
-        """Close the connection; an embedded server stays up."""
+        """Close the connection, and take a bar away that is left; an embedded server stays up."""
+        if isinstance(self.progress, Display):
+            self.progress.finish()
         self.connection.close()
 
     @reports
@@ -104,8 +101,8 @@ class Database(Datasets):
         chosen = replace(asked, algorithm=family.algorithm(asked.algorithm).name)
         if asked.seed is not None:
             _check_seed(asked.seed)
-        overridden = asked.replace or asked.end_readers or asked.allow_overlap
-        if asked.publish is None and (overridden or (asked.reason, asked.readers) != (None, None)):
+        asks = any(getattr(asked, option.name) != option.default for option in fields(publishing.Publishing))
+        if asked.publish is None and asks:
             raise ParameterError(
                 "A run must be published to replace a release, allow an overlap for a reason or name readers. Got no "
                 "name for it; add --publish."
@@ -160,7 +157,6 @@ class Database(Datasets):
 
         Parameters
         ----------
-        run_id : int
         after : int
             Id of the last verification that does not count.
         """
@@ -189,6 +185,7 @@ class Database(Datasets):
         with errors_translated():
             return queue.cancel_run(self.connection, run_id)
 
+    @reports
     def take(
         self,
         holder: Connection,
@@ -294,7 +291,6 @@ class Database(Datasets):
 
         Parameters
         ----------
-        release : str
         where : str, optional
             A condition in SQL on the columns: ``"crowd > 5"``. It is part of a query that runs with your own rights
             and is not checked, so put no text of others into it; give their values as `params`. Functions of PostGIS
@@ -329,7 +325,6 @@ class Database(Datasets):
 
         Parameters
         ----------
-        release : str
         file : path
             Its suffix names the format: ``.parquet`` (GeoParquet), ``.gpkg``, ``.fgb`` or ``.csv``. Replaced when all
             is written; else nothing is left, and what was there stays. The promise is in its metadata; that of a CSV

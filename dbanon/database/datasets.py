@@ -26,12 +26,14 @@ class Datasets:
 
     @reports
     @keywords(loading.LoadingTrajectories)
-    def load_trajectories(self, files: Sequence[str | Path], asked: loading.LoadingTrajectories) -> load.LoadReport:
+    def load_trajectories(
+        self, files: str | Path | Sequence[str | Path], asked: loading.LoadingTrajectories
+    ) -> load.LoadReport:
         """Load one fix a row from CSV (also gzipped) or Parquet files.
 
         Parameters
         ----------
-        files : sequence of str or Path
+        files : str, Path or sequence of them
             In the order that decides between contradicting fixes.
 
         Raises
@@ -41,7 +43,8 @@ class Datasets:
         DataError
             If a file is no table or no row is usable; nothing is stored then.
         """
-        return load.load_trajectories(self.connection, [Path(file) for file in files], asked, self.progress)
+        several = [files] if isinstance(files, str | Path) else files
+        return load.load_trajectories(self.connection, [Path(file) for file in several], asked, self.progress)
 
     @reports
     @keywords(loading.ImportingTrajectories)

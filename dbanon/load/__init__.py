@@ -25,7 +25,7 @@ from dbanon.load._tables import load_places, load_quasi_identifiers, load_reques
 from dbanon.load._trajectories import Files
 from dbanon.load.datasets import ASKED, sent
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
-from dbanon.postgres.connection import PIN_PATH, errors_translated
+from dbanon.postgres.connection import PIN_PATH, Connection, errors_translated
 
 __all__ = [
     "LoadReport",
@@ -36,8 +36,6 @@ __all__ = [
     "load_trajectories",
     "store_places",
 ]
-
-Connection = psycopg.Connection[Any]
 
 
 # ---- trajectories ----------------------------------------------------------------------------------------------------
@@ -56,25 +54,7 @@ def load_trajectories(
 ) -> LoadReport:
     """Load one fix a row from CSV (also gzipped) or Parquet files.
 
-    Parameters
-    ----------
-    connection : psycopg.Connection
-    files : sequence of Path
-        In the order that decides between contradicting fixes.
-    asked : LoadingTrajectories
-    progress : callable, optional
-        Called with a stage, what is done and the total or None.
-
-    Returns
-    -------
-    LoadReport
-
-    Raises
-    ------
-    ParameterError
-        For names, modes and reference systems that cannot be used, and for x and y that are the wrong way round.
-    DataError
-        If a file is no table or no row is usable; nothing is stored then.
+    Order of files and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
     """
     _parse.check_zone(asked.tz)
     _trajectories.check_files(files)
@@ -105,24 +85,7 @@ def import_trajectories(
 ) -> LoadReport:
     """Load one fix a row from a table or view of the same database, without leaving the server.
 
-    Parameters
-    ----------
-    connection : psycopg.Connection
-    table : str
-        As in SQL, with its schema where the search path does not lead to it.
-    asked : ImportingTrajectories
-    progress : callable, optional
-
-    Returns
-    -------
-    LoadReport
-
-    Raises
-    ------
-    ParameterError, DataError
-        As for `load_trajectories`, and for columns of the wrong type.
-    StoreError
-        If the login may not read the table.
+    Table and errors are those of `dbanon.database.datasets.Datasets.import_trajectories`.
     """
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         arguments = {"table": _found(connection, table), "asked": sent(vars(asked))}
@@ -161,10 +124,7 @@ def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]]
 def _found(connection: Connection, table: str) -> int:
     """Look a table or view up by its name, along the login's own path; the SQL functions take it by its OID.
 
-    Raises
-    ------
-    DataError
-        If there is none, naming those with positions.
+    Raises `DataError` if there is none, naming those with positions.
     """
     row = None
     try:

@@ -50,11 +50,8 @@ class Batch:
 def batches(path: Path, names: Sequence[str], *, options: str, may_break: Collection[str] = ()) -> Iterator[Batch]:
     """Read the named columns of a CSV (also gzipped) or Parquet file; `options` are those that name them.
 
-    Raises
-    ------
-    DataError
-        If there is no such file, or it is empty, no table, cut off or lacks a column; or if a cell holds a line break
-        in a column that is not among `may_break`: a quote that was opened and not closed swallows whole rows.
+    Raises `DataError` if there is no such file, or it is empty, no table, cut off or lacks a column; or if a cell holds
+    a line break in a column that is not among `may_break`: a quote that was opened and not closed swallows whole rows.
     """
     names = list(dict.fromkeys(names))
     first = 2

@@ -59,11 +59,8 @@ def is_gis(path: Path) -> bool:
 def features(path: Path, *, layer: str | None, label: str | None) -> Features:
     """Read the geometries of a layer, and one of its columns.
 
-    Raises
-    ------
-    DataError
-        If the file is broken, exceeds a limit, holds a view, no such layer or column, or several layers of which none
-        is named; if a GeoJSON names a reference system that GDAL does not know.
+    Raises `DataError` if the file is broken, exceeds a limit, holds a view, no such layer or column, or several layers
+    of which none is named; if a GeoJSON names a reference system that GDAL does not know.
     """
     place = path.resolve()
     if str(place).startswith("/vsi") or "!" in str(place) or place.suffix.lower() in (".zip", ".shz"):
@@ -109,10 +106,7 @@ def _read(output: io.BufferedReader) -> tuple[dict[bytes, bytes], list[pa.Record
 def system(path: Path, found: str | None, given: str | None) -> str:
     """Choose the reference system of a file, EPSG:n: its own, else the one given.
 
-    Raises
-    ------
-    ParameterError
-        If it names none and none is given, or another than the one given.
+    Raises `ParameterError` if it names none and none is given, or another than the one given.
     """
     if found is None and given is None:
         raise ParameterError(f"{path.name} must name its reference system. It does not; give --crs, such as EPSG:4326.")

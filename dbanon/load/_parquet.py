@@ -78,10 +78,7 @@ class _Column:
 def columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> Iterator[tuple[list[pa.Array], int]]:
     """Read the named columns: texts, each once where Arrow can (as dictionaries), numbers and times.
 
-    Yields
-    ------
-    list of arrays, int
-        Rows of at most `SLICE_BYTES` or one, and the number of the last.
+    Yields rows of at most `SLICE_BYTES` or one, and the number of the last.
     """
     found = _surveyed(path, file, names)
     needed = sum(column.needed for column in found)

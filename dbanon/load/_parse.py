@@ -93,13 +93,8 @@ def sendable(column: pa.Array) -> pa.Array:
 class Times:
     """Reads the column of times of one file, batch by batch.
 
-    Parameters
-    ----------
-    tz : str or None
-        Zone of times that name none; the earlier of two where clocks are set back.
+    `tz`: zone of times that name none; the earlier of two where clocks are set back.
 
-    Notes
-    -----
     Numbers are taken to be of one unit, decided by the median of the first of them: a stray huge number among seconds
     is a wrong time, not a right one in another unit.
     """
@@ -150,10 +145,7 @@ class Times:
 def per_second(size: float) -> float:
     """How many units make a second, by the size of a typical number of them since 1970.
 
-    Raises
-    ------
-    DataError
-        If that would be beyond the year 2100.
+    Raises `DataError` if that would be beyond the year 2100.
     """
     unit = next(unit for limit, unit in UNITS if size < limit)
     if size / unit > LATEST_MEDIAN_S:

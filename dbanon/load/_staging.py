@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import psycopg
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from dbanon.base.progress import Progress
 from dbanon.postgres import binary_copy, sqlstate
-
-Connection = psycopg.Connection[Any]
+from dbanon.postgres.connection import Connection
 
 _SAID = "DA018"  # SQLSTATE of the notices of dbanon's own functions
 
@@ -86,10 +85,7 @@ def totals(loads: Sequence[tuple[int, Mapping[str, int]]]) -> tuple[dict[str, in
 def notices_of(connection: Connection, progress: Progress) -> Iterator[list[str]]:
     """Pass on what the SQL functions of a load say, for a block in a transaction: stages to `progress`.
 
-    Yields
-    ------
-    list of str
-        Fills with their notices.
+    Yields a list that fills with their notices.
     """
     notices: list[str] = []
 

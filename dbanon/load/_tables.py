@@ -43,11 +43,8 @@ def load_places(connection: Connection, file: Path, asked: LoadingPlaces, progre
 
     Parameters
     ----------
-    connection : psycopg.Connection
-    file : Path
     asked : LoadingSites, LoadingPois, LoadingCells or LoadingStations
         Of its columns all count in a table, and `name` alone in a geographic file.
-    progress : callable, optional
 
     Returns
     -------
@@ -149,10 +146,7 @@ def _position(asked: LoadingPlaces) -> tuple[str, str]:
 def _checked_columns(asked: LoadingPlaces) -> list[str]:
     """Name the columns to read from a table.
 
-    Raises
-    ------
-    ParameterError
-        If there are two places in a row, or one column is to be two things.
+    Raises `ParameterError` if there are two places in a row, or one column is to be two things.
     """
     if asked.geom is not None and (asked.x is not None or asked.y is not None):
         raise ParameterError(
@@ -212,10 +206,7 @@ def _feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Rows:
 def _area(file: Path) -> str:
     """Read the polygons of a geographic file as one, in hexadecimal EWKB.
 
-    Raises
-    ------
-    DataError
-        If there is no such file, or one of its features is no valid polygon.
+    Raises `DataError` if there is no such file, or one of its features is no valid polygon.
     """
     _files.demand_readable(file)
     found = _gis.features(file, layer=None, label=None) if _gis.is_gis(file) else None
@@ -275,17 +266,7 @@ def load_requests(
 
     Requests are kept whatever their time and sender: a run counts those it cannot use.
 
-    Parameters
-    ----------
-    connection : psycopg.Connection
-    file : Path
-    asked : LoadingRequests
-    progress : callable, optional
-
-    Returns
-    -------
-    LoadReport
-        `trajectories` is 0, `subjects` counts the senders.
+    Of the report `trajectories` is 0, `subjects` counts the senders.
     """
     _parse.check_zone(asked.tz)
     columns, named = list(asked.columns), [asked.subject, asked.time]
@@ -309,17 +290,7 @@ def load_quasi_identifiers(
 ) -> LoadReport:
     """Load times at which an adversary may know where a subject was, one a row of a CSV (also gzipped) or Parquet file.
 
-    Parameters
-    ----------
-    connection : psycopg.Connection
-    file : Path
-    asked : LoadingQuasiIdentifiers
-    progress : callable, optional
-
-    Returns
-    -------
-    LoadReport
-        `trajectories` is 0, `subjects` counts those who have one.
+    Of the report `trajectories` is 0, `subjects` counts those who have one.
     """
     kind, named = "quasi-identifiers", [asked.subject, asked.time]
     _parse.check_zone(asked.tz)

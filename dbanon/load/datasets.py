@@ -39,7 +39,6 @@ def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None
 
     Parameters
     ----------
-    connection : psycopg.Connection
     asked : mapping
         Options of `dbanon.options.loading.LoadingTrajectories`: dataset, mode, grid_m, grid_s, population, settle_s.
 
@@ -66,12 +65,8 @@ def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None
 def write(connection: Connection, asked: Mapping[str, Any], srid: int) -> int:
     """Create the dataset, or empty it of trajectories and runs if it is replaced; returns its key.
 
-    What else was loaded into it stays. Options are those of `claim`.
-
-    Raises
-    ------
-    ParameterError
-        If it has sites, and would change its reference system.
+    What else was loaded into it stays. Options are those of `claim`. Raises `ParameterError` if it has sites, and would
+    change its reference system.
     """
     row = connection.execute(
         f"SELECT dbanon_internal.write_dataset({ASKED}, %(srid)s::integer, NULL)", {"asked": sent(asked), "srid": srid}

@@ -53,8 +53,6 @@ def forget_before(connection: Connection, dataset: str, before: datetime | str) 
 
     Parameters
     ----------
-    connection : psycopg.Connection
-    dataset : str
     before : datetime or str
         In the past; as text ISO 8601 with a zone, or unix seconds.
 

@@ -12,7 +12,21 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, get_type_hints, overload
+from numbers import Integral, Real
+from types import UnionType
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from dbanon.base.errors import ParameterError
 
@@ -73,8 +87,11 @@ class Field:
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default, annotation=self.type)
 
     def check(self, value: Any) -> None:
-        """Raise `ParameterError` if a value that was given is outside the limits, or none of the choices."""
+        """Raise `ParameterError` if a value is of another type, outside the limits, or none of the choices."""
         option, name = self.option, f"--{self.name.replace('_', '-')}"
+        if not _fits(value, self.type):
+            must = inspect.formatannotation(self.type)
+            raise ParameterError(f"The option {self.name} must be {must}. Got {type(value).__name__} instead.")
         if value is None:
             return
         if option.choices and value not in option.choices:
@@ -90,6 +107,19 @@ class Field:
         """Say what it is to who calls Python: options of the command line are called as keywords are."""
         said = self.option.help or " ".join(f"'{value}': {words}" for value, words in self.option.flags.items())
         return re.sub(r"--([a-z][a-z-]*)", lambda named: named[1].replace("-", "_"), said)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a field's type; which texts a field takes, its verb knows."""
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin in (UnionType, Union):
+        return any(_fits(value, one) for one in inner)
+    if origin in (tuple, Sequence):  # a text is a sequence, too, but of letters
+        listed = isinstance(value, Sequence) and not isinstance(value, str)
+        return listed and all(_fits(one, inner[0]) for one in value)
+    if origin in (int, float):  # also those of NumPy; True is no number
+        return isinstance(value, Integral if origin is int else Real) and not isinstance(value, bool)
+    return isinstance(value, str if origin is Literal else origin)
 
 
 def fields(record: type) -> list[Field]:
@@ -129,7 +159,13 @@ class _Keywords(Generic[P, Asked]):
 
         @functools.wraps(verb)
         def called(*given: Any, **asked: Any) -> Result:
-            signature.bind(*given, **asked)  # says which keyword is missing or unknown
+            try:
+                signature.bind(*given, **asked)  # says which keyword is missing or unknown
+            except TypeError as error:
+                raise TypeError(f"{verb.__qualname__}(): {error}") from None
+            for one in offered:
+                if one.name in asked:
+                    one.check(asked[one.name])
             return verb(*given, self._record(**asked))
 
         called.__signature__ = signature  # type: ignore[attr-defined]

@@ -187,6 +187,11 @@ class _Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OfDataset(People, _Grid):
+    """What a dataset is made with, and files are not."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Mode:
     mode: Annotated[
         Mode,
@@ -200,5 +205,5 @@ class _Mode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Generating(_Mode, People, _Grid, Plan):
+class Generating(_Mode, OfDataset, Plan):
     """What is generated into a dataset, and what becomes of one that is there."""

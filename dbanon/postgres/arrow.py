@@ -44,7 +44,6 @@ def snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> It
 
     Parameters
     ----------
-    connection : psycopg.Connection
     name : str, optional
         Of the state that another session has `exported`.
     """

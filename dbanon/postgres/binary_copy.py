@@ -159,7 +159,6 @@ def paths(xym: NDArray[np.float64], offset: NDArray[np.int64], srid: int) -> pa.
         Fixes; those of trajectory i are offset[i]..offset[i + 1], at least one.
     offset : int64[n + 1]
         From 0; below 2^31 / 24.
-    srid : int
 
     Returns
     -------

@@ -68,11 +68,8 @@ _SINCE_17 = {"transaction_timeout": "0"}
 class Session(psycopg.Connection[Any]):
     """A connection whose settings are pinned.
 
-    Attributes
-    ----------
-    pooled : bool
-        Whether there is a pooler in between, which may give every transaction another session. Then each begins with
-        the settings, also that of a statement outside of a transaction block.
+    `pooled`: whether there is a pooler in between, which may give every transaction another session. Then each begins
+    with the settings, also that of a statement outside of a transaction block.
     """
 
     pooled = False
@@ -115,10 +112,7 @@ class _PooledCursor(psycopg.Cursor[Any]):
 def connect(url: str) -> Session:
     """Open an autocommit connection with the settings pinned.
 
-    Raises
-    ------
-    StoreError
-        If the server does not answer, or refuses the login.
+    Raises `StoreError` if the server does not answer, or refuses the login.
     """
     with errors_translated():
         return _connect(url)

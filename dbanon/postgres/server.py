@@ -134,10 +134,7 @@ def external(dsn: str) -> Target:
 def parse(dsn: str) -> dict[str, str]:
     """Take a connection string of any accepted form apart into libpq's keywords.
 
-    Raises
-    ------
-    ParameterError
-        If it is none of them. The sentence does not repeat the string: it may hold a password.
+    Raises `ParameterError` if it is none of them. The sentence does not repeat the string: it may hold a password.
     """
     import psycopg  # a tenth of a second that `--help` does not need
     from psycopg.conninfo import conninfo_to_dict
@@ -313,10 +310,7 @@ class EmbeddedServer:
     def start(self) -> Target:
         """Create the cluster if there is none, start it if it is down, and return its database. Idempotent.
 
-        Raises
-        ------
-        StoreError
-            If programs, permissions or the server itself prevent it; says what to do.
+        Raises `StoreError` if programs, permissions or the server itself prevent it; says what to do.
         """
         if not self._ready():
             self._check_platform()

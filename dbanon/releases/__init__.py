@@ -78,10 +78,7 @@ def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[st
 def release_card(connection: Connection, name: str) -> dict[str, Any]:
     """Look a release up, live or withdrawn: what it promises, what was attacked and left out, who and when.
 
-    Raises
-    ------
-    ParameterError
-        If there never was one of that name.
+    Raises `ParameterError` if there never was one of that name.
     """
     with errors_translated():
         row = connection.execute("SELECT dbanon.release_card(%s)", [name]).fetchone()

@@ -39,28 +39,7 @@ def write(
 ) -> int:
     """Write a release, or those of its rows that meet a condition, to a file of the kind that its suffix names.
 
-    Parameters
-    ----------
-    connection : psycopg.Connection
-    name : str
-        Of the release.
-    file : pathlib.Path
-        ``.parquet`` (GeoParquet 1.1), ``.gpkg``, ``.fgb`` or ``.csv``; replaced if it is there.
-    where, params
-        See `published.opened`.
-    progress : callable, optional
-
-    Returns
-    -------
-    int
-        The number of rows.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such release that the login may read, the condition is refused, or the suffix is another.
-    DataError
-        If the file cannot be written; nothing of it is left.
+    Arguments, errors and the number returned are those of `dbanon.database.Database.export`.
     """
     writer = _WRITERS.get(file.suffix.lower())
     if writer is None:
@@ -89,14 +68,9 @@ def write_text(file: Path, text: str) -> None:
 def frame(
     connection: Connection, name: str, *, where: str | None = None, params: published.Params | None = None
 ) -> "geopandas.GeoDataFrame":
-    """Read a release, or those of its rows that meet a condition, as a frame; arguments as for `write`.
+    """Read a release, or those of its rows that meet a condition, as a frame.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such release that the login may read, or the condition is refused.
-    DbanonError
-        If geopandas is not installed.
+    Arguments and errors are those of `dbanon.database.Database.read`; and a `DbanonError` if geopandas is not there.
     """
     try:
         import geopandas

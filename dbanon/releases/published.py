@@ -56,30 +56,16 @@ _GONE = {"42P01", "42501", "3F000"}
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a release, in the order of their keys.
+    """Rows of a release, in the order of their keys."""
 
-    Attributes
-    ----------
-    name : str
-        Of the release.
-    promise : str
-        What it says of itself: the comment of its view.
-    geometry_type : {"Polygon", "MultiPolygon"}
-    crs : pyproj.CRS
-        Of `region`.
-    schema : pyarrow.Schema
-        The columns of the view but `period`, of which `valid_from` and `valid_to` are the ends. `region` is WKB or WKT;
-        what Arrow has no type for, such as JSON, is text.
-    batches : iterator of pyarrow.RecordBatch
-        Some megabytes each; to be read within the block.
-    """
-
-    name: str
-    promise: str
-    geometry_type: str
-    crs: "pyproj.CRS"
+    name: str  # of the release
+    promise: str  # what it says of itself: the comment of its view
+    geometry_type: str  # {"Polygon", "MultiPolygon"}
+    crs: "pyproj.CRS"  # of `region`
+    # The columns of the view but `period`, of which `valid_from` and `valid_to` are the ends. `region` is WKB or WKT;
+    # what Arrow has no type for, such as JSON, is text.
     schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
+    batches: Iterator[pa.RecordBatch]  # some megabytes each; to be read within the block
 
 
 @contextmanager
@@ -95,8 +81,6 @@ def opened(
 
     Parameters
     ----------
-    connection : psycopg.Connection
-    name : str
     where : str, optional
         A condition in SQL on the release's columns; it runs as part of a query of the login itself, where names of
         PostGIS and of the schema ``published`` need no schema.
@@ -166,10 +150,7 @@ def become_analyst(connection: Connection, name: str) -> None:
 def lock(connection: Connection, name: str) -> sql.Identifier:
     """Keep a release from being replaced or withdrawn until the transaction ends; returns its view.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such release that the login may read.
+    Raises `ParameterError` if there is no such release that the login may read.
     """
     view = sql.Identifier("published", name)
     readable = {row[0] for row in connection.execute(sql.SQL(_READABLE)).fetchall()}

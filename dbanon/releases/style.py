@@ -74,10 +74,7 @@ class Range(NamedTuple):
 def ranges(crowds: Sequence[tuple[int, int]]) -> list[Range]:
     """Divide the crowds of a release into at most five classes of about as many rows each, after one for exact rows.
 
-    Parameters
-    ----------
-    crowds : sequence of (crowd, rows)
-        In ascending order of crowd.
+    `crowds`: in ascending order of crowd.
     """
     hidden = [(crowd, rows) for crowd, rows in crowds if crowd > 1]
     found = [Range(1, 1)] if len(hidden) < len(crowds) else []

@@ -21,13 +21,7 @@ _PATIENCE_S = 2.0  # for the server to take a request to cancel
 
 
 class Beside:
-    """Further sessions of a snapshot, which must stay open.
-
-    Parameters
-    ----------
-    snapshot : arrow.Snapshot
-    url : str
-    """
+    """Further sessions of a snapshot, which must stay open."""
 
     def __init__(self, snapshot: arrow.Snapshot, url: str) -> None:
         self._snapshot, self._url = snapshot, url

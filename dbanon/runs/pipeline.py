@@ -54,7 +54,6 @@ def work(
         For the bulk reads, which use another driver.
     holder : psycopg.Connection
         Holds the run's lock; releases it at the end.
-    claim : queue.Claim
     watch : Watch
         Not yet entered.
     tasks : Tasks

@@ -35,10 +35,7 @@ class Claim:
 def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
     """Queue a run and return its id; committed at once on an autocommit connection.
 
-    Raises
-    ------
-    ParameterError
-        For a dataset, method, algorithm or parameter there is not, or a value outside its limits.
+    Raises `ParameterError` for a dataset, method, algorithm or parameter there is not, or a value outside its limits.
     """
     arguments = [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm, asked.seed]
     return cast("int", one(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))

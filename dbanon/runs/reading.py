@@ -110,10 +110,7 @@ def _bounds(source: "_Dataset", key: str, column: str, relation: str) -> tuple[I
 def _quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> QuasiIdentifiers:
     """Read the set of quasi-identifier times that the parameter `qid_set` names.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such set.
+    Raises `ParameterError` if there is no such set.
     """
     name = str(params.get("qid_set", "default"))
     asked = f"set_name = {sql.Literal(name).as_string()}"
@@ -302,14 +299,8 @@ def no_run(run_id: int) -> ParameterError:
 class Reader:
     """Reads all that one piece of work needs from one snapshot: whatever commits meanwhile is not seen, nor half of it.
 
-    Parameters
-    ----------
-    snapshot : arrow.Snapshot
-    beside : Beside
-        Further sessions that see the same.
+    `beside`: further sessions that see the same.
 
-    Notes
-    -----
     Made by `open_reader`.
     """
 
@@ -321,10 +312,7 @@ class Reader:
     def dataset(self, dataset_id: int) -> DatasetRow:
         """Look up a dataset as the snapshot has it; `demand_unchanged` compares its revision with what is there later.
 
-        Raises
-        ------
-        ParameterError
-            If there is none.
+        Raises `ParameterError` if there is none.
         """
         return DatasetRow(**dataset(self._snapshot, dataset_id))
 
@@ -336,10 +324,7 @@ class Reader:
     def trajectories(self, dataset_id: int) -> Trajectories:
         """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
 
-        Raises
-        ------
-        ParameterError
-            If there is no such dataset.
+        Raises `ParameterError` if there is no such dataset.
         """
         if dataset_id not in self._read:
             self._read[dataset_id] = trajectories(self._snapshot, dataset_id)
@@ -350,7 +335,6 @@ class Reader:
 
         Parameters
         ----------
-        dataset_id : int
         names : iterable of str
             Among `requests`, `sites`, `quasi_identifiers` and `cells`.
         params : mapping
@@ -373,10 +357,7 @@ class Reader:
     def evidence(self, run_id: int) -> Evidence:
         """Read what an attack is given: the stored rows of a run, and its dataset.
 
-        Raises
-        ------
-        ParameterError
-            If there is no such run.
+        Raises `ParameterError` if there is no such run.
         """
         return evidence(self._snapshot, run_id, self._beside)
 
@@ -394,11 +375,8 @@ class Reader:
 def open_reader(url: str) -> Iterator[Reader]:
     """Open a snapshot of a database and read from it.
 
-    Parameters
-    ----------
-    url : str
-        A separate connection is opened. While it is open the server keeps what the snapshot sees, so close it before
-        a long computation.
+    `url`: a separate connection is opened. While it is open the server keeps what the snapshot sees, so close it before
+    a long computation.
     """
     with errors_translated(), connect(url) as connection, arrow.snapshot(connection) as snapshot:
         beside = Beside(snapshot, url)

@@ -56,13 +56,7 @@ class RunRow:
 
 
 def dataset_row(connection: Connection, name: str) -> DatasetRow:
-    """Look up a dataset by name.
-
-    Raises
-    ------
-    ParameterError
-        If there is none, naming those there are.
-    """
+    """Look up a dataset by name; raises `ParameterError` if there is none, naming those there are."""
     with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
         found = cursor.execute(
             "SELECT dataset_id, name, srid, grid_m, grid_s, revision FROM dbanon.dataset "
@@ -84,13 +78,7 @@ def demand_unchanged(connection: Connection, dataset: DatasetRow) -> None:
 
 
 def run_row(connection: Connection, run_id: int) -> RunRow:
-    """Look up a run.
-
-    Raises
-    ------
-    ParameterError
-        If there is none.
-    """
+    """Look up a run; raises `ParameterError` if there is none."""
     with connection.cursor(row_factory=class_row(RunRow)) as cursor:
         found = cursor.execute(
             "SELECT r.run_id, r.dataset_id, d.name AS dataset, r.dataset_revision, r.method, r.algorithm, r.params, "
@@ -133,10 +121,8 @@ class PlanItem:
 def plan_run(connection: Connection, method: str, asked: Planning) -> tuple[PlanItem, ...]:
     """Ask the database what a run would meet; nothing is written.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such dataset, method, algorithm or parameter, or a value is outside its limits.
+    Raises `ParameterError` if there is no such dataset, method, algorithm or parameter, or a value is outside its
+    limits.
     """
     rows = connection.execute(
         "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s)",
@@ -186,13 +172,7 @@ def last_verification(connection: Connection, run_id: int) -> int:
 
 
 def latest_verdict(connection: Connection, run_id: int) -> Verdict:
-    """Look up what the last attack on a run found.
-
-    Raises
-    ------
-    ParameterError
-        If there was none.
-    """
+    """Look up what the last attack on a run found; raises `ParameterError` if there was none."""
     found = connection.execute(
         "SELECT attack, passed, figures, clauses FROM dbanon.verification WHERE run_id = %s "
         "ORDER BY verification_id DESC LIMIT 1",
@@ -248,8 +228,6 @@ def stored_result(connection: Connection, run_id: int, *, after: int = 0) -> Run
 
     Parameters
     ----------
-    connection : psycopg.Connection
-    run_id : int
     after : int
         Id of the last verification that does not count.
 

@@ -29,22 +29,12 @@ class Watch:
     ----------
     connection : psycopg.Connection
         Holds the run's lock; used by nothing else meanwhile.
-    claim : queue.Claim
     progress : callable
         Called with what the work reports.
     stopping : threading.Event, optional
         Set when the worker shall stop.
     give_up : callable, optional
         Called in the thread if the work does not stop when interrupted.
-
-    Attributes
-    ----------
-    why : {"cancel", "lost", "stop"} or None
-        Why the work was interrupted.
-    error : psycopg.Error or None
-        How the lock was lost, where its connection was.
-    for_worker : bool
-        Whether a worker does the run, so that no user can press Ctrl-C.
     """
 
     def __init__(
@@ -56,9 +46,9 @@ class Watch:
         stopping: threading.Event | None = None,
         give_up: Callable[[], None] | None = None,
     ) -> None:
-        self.why: Why | None = None
-        self.error: psycopg.Error | None = None
-        self.for_worker = stopping is not None
+        self.why: Why | None = None  # why the work was interrupted
+        self.error: psycopg.Error | None = None  # how the lock was lost, where its connection was
+        self.for_worker = stopping is not None  # so no user can press Ctrl-C
         self._connection, self._claim, self._tell = connection, claim, progress
         self._stopping, self._give_up = stopping or threading.Event(), give_up
         self._stage: tuple[str | None, int, int | None] = (None, 0, None)

@@ -38,10 +38,7 @@ def write_cloaks(
 ) -> None:
     """Write what a run made, in the caller's transaction: regions, periods, records, members and hiding sets.
 
-    Raises
-    ------
-    StoreError
-        If they would take more than `LARGEST_RUN_BYTES`; nothing is written then.
+    Raises `StoreError` if they would take more than `LARGEST_RUN_BYTES`; nothing is written then.
     """
     _check_size(cloaks)
     with errors_translated():

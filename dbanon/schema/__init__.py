@@ -45,10 +45,7 @@ _REPOSITORY = _INSTALLED.parent
 def check(connection: psycopg.Connection) -> None:
     """Check that the schema is at the revision this program needs.
 
-    Raises
-    ------
-    SchemaMismatch
-        If the schema is missing, older or newer.
+    Raises `SchemaMismatch` if the schema is missing, older or newer.
     """
     revision = _revision(connection)
     if revision is None:

@@ -45,23 +45,13 @@ ORDER BY o.kind DESC, o.name
 
 @dataclass(frozen=True)
 class Thing:
-    """A view or function of the server's or of PostGIS's.
+    """A view or function of the server's or of PostGIS's."""
 
-    Attributes
-    ----------
-    kind, name, privilege : str
-        As in GRANT.
-    ours : bool
-        Whether the login may take and give the right.
-    grantees : list of str
-        The roles it is granted to; ``PUBLIC`` is one.
-    """
-
-    kind: str
+    kind: str  # kind, name, privilege: as in GRANT
     name: str
     privilege: str
-    ours: bool
-    grantees: list[str]
+    ours: bool  # whether the login may take and give the right
+    grantees: list[str]  # the roles it is granted to; ``PUBLIC`` is one
 
     @property
     def public(self) -> bool:
@@ -82,10 +72,7 @@ def is_restricted(connection: Connection) -> bool:
 def restrict(connection: Connection, names: Names) -> list[Thing]:
     """Take the rights from PUBLIC and give them to those who run the server and to dbanon's roles; record both.
 
-    Returns
-    -------
-    list of Thing
-        What stays open, because the login may not take it.
+    Returns what stays open, because the login may not take it.
     """
     instead = {"pg_monitor": "pg_monitor", "admin": names.admin, "operator": names.operator, "worker": names.worker}
     for thing in things(connection):
@@ -102,12 +89,8 @@ def restrict(connection: Connection, names: Names) -> list[Thing]:
 def give_back(connection: Connection, names: Names) -> None:
     """Give PUBLIC what was taken from it, and take it from the roles that were given it instead.
 
-    What is recorded is only looked up among `things`: the text is never run. What is gone is left out.
-
-    Raises
-    ------
-    StoreError
-        If the login may not give them back; nothing is changed then.
+    What is recorded is only looked up among `things`: the text is never run. What is gone is left out. Raises
+    `StoreError` if the login may not give them back; nothing is changed then.
     """
     known = {thing.name: thing for thing in things(connection)}
     recorded = connection.execute("SELECT object, grantee FROM dbanon.changed_right ORDER BY 1, 2").fetchall()

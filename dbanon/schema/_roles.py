@@ -181,11 +181,8 @@ def recorded(connection: Connection) -> tuple[Names, bool] | None:
 def choose(connection: Connection, prefix: str | None, *, share: bool) -> Names:
     """Decide on the names for this database, and make the roles that are missing.
 
-    Raises
-    ------
-    ParameterError
-        If the prefix cannot be one, or if its roles are not dbanon's, or would let in members who were given them for
-        another database.
+    Raises `ParameterError` if the prefix cannot be one, or if its roles are not dbanon's, or would let in members who
+    were given them for another database.
     """
     before = recorded(connection)
     names = Names(_checked(prefix)) if prefix is not None else before[0] if before else Names(DEFAULT_PREFIX)

@@ -47,21 +47,13 @@ WHERE n.nspname = ANY (%(schemas)s) AND NOT {_roles.TRUSTED}
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """What an uninstall deletes.
-
-    Attributes
-    ----------
-    datasets, trajectories, runs : int
-    releases : list of str
-        Live ones.
-    built_on_it : list of str
-        What others have made of dbanon's views and functions, or in its schemas, as the server describes it.
-    """
+    """What an uninstall deletes."""
 
     datasets: int = 0
     trajectories: int = 0
     runs: int = 0
-    releases: list[str] = field(default_factory=list)
+    releases: list[str] = field(default_factory=list)  # live ones
+    # What others have made of dbanon's views and functions, or in its schemas, as the server describes it.
     built_on_it: list[str] = field(default_factory=list)
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
-import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
@@ -32,9 +31,10 @@ from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, silent
 from dbanon.load import datasets
-from dbanon.options.generating import Generating, Plan
+from dbanon.options import fields
+from dbanon.options.generating import Generating, OfDataset, Plan
 from dbanon.postgres import binary_copy
-from dbanon.postgres.connection import errors_translated, one
+from dbanon.postgres.connection import Connection, errors_translated, one
 from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests, _utm
 from dbanon.synth._journeys import Int
 from dbanon.synth._requests import POIS
@@ -48,7 +48,6 @@ __all__ = [
     "write_demo",
 ]
 
-Connection = psycopg.Connection[Any]
 T = TypeVar("T")
 
 CSV_COLUMNS = {"subject": "subject", "time": "time", "x": "lon", "y": "lat"}
@@ -221,13 +220,9 @@ def into_database(connection: Connection, dataset: str, asked: Generating, progr
 
     Parameters
     ----------
-    connection : psycopg.Connection
-    dataset : str
     asked : Generating
         With ``append``, a grid other than the default must be the dataset's; the numbers of the subjects that are
         there go on, and its places stay. ``replace`` replaces requests and places too.
-    progress : callable
-        Called with a stage, what is done and the total or None.
 
     Raises
     ------
@@ -238,8 +233,8 @@ def into_database(connection: Connection, dataset: str, asked: Generating, progr
     """
     tally = _Tally()
     network, mode = read_network(asked), asked.mode
-    described = {name: getattr(asked, name) for name in ("mode", "grid_m", "grid_s", "population", "settle_s")}
-    described["dataset"] = dataset
+    described = {option.name: getattr(asked, option.name) for option in fields(OfDataset)}
+    described |= {"dataset": dataset, "mode": mode}
     with errors_translated(), connection.transaction():
         old = datasets.claim(connection, described)
         _check_srid(connection, network.srid, old if mode == "append" else None)
@@ -394,10 +389,8 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
     ----------
     directory : Path
         Made if it is not there.
-    plan : Plan
     replace : bool
         Replace files of these names, when both are complete.
-    progress : callable
 
     Raises
     ------
@@ -510,11 +503,6 @@ def _append_csv(file: Any, table: pa.Table) -> None:
 
 def write_demo(directory: Path, seed: int = 1) -> tuple[Path, Path]:
     """Write the demo's two files: half an hour of 300 subjects in the built-in city, one position a minute.
-
-    Parameters
-    ----------
-    directory : Path
-    seed : int
 
     Returns
     -------

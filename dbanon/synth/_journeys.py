@@ -35,22 +35,12 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectClass:
-    """A kind of moving object.
-
-    Attributes
-    ----------
-    name : str
-    top_mps : float
-        Highest speed, m/s.
-    share : float
-        Of all objects.
-    choices : int
-        It goes to the nearest of so many destinations drawn: pedestrians do not cross the whole city for a pharmacy.
-    """
+    """A kind of moving object."""
 
     name: str
-    top_mps: float
-    share: float
+    top_mps: float  # highest speed, m/s
+    share: float  # of all objects
+    # It goes to the nearest of so many destinations drawn: pedestrians do not cross the whole city for a pharmacy.
     choices: int
 
 
@@ -81,78 +71,39 @@ _DISTANCES_BYTES = 16 * 1024**2
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """The quickest way from every node to every destination, for each class of object.
+    """The quickest way from every node to every destination, for each class of object."""
 
-    Attributes
-    ----------
-    x, y : float64[n]
-        Nodes, metres.
-    first : int64[n + 1]
-        Edges that leave node v are first[v]..first[v + 1].
-    to : int32[2 e]
-        Where each edge leads.
-    seconds : float64[classes, 2 e]
-        To pass an edge at the highest speed allowed.
-    tree : int64[classes]
-        Which trees are those of a class: classes whose quickest paths are the same share them.
-    hop : uint8 or uint16[trees, d, n]
-        Which of the edges that leave a node is the next on the way to a destination.
-    destination : int32[d]
-        Nodes.
-    reach : float64[d]
-        Chance of a destination or one before it.
-    """
-
-    x: Float
-    y: Float
-    first: Int
-    to: NDArray[np.int32]
-    seconds: Float
-    tree: Int
-    hop: NDArray[Any]
-    destination: NDArray[np.int32]
-    reach: Float
+    x: Float  # [n]; x, y: nodes, metres
+    y: Float  # [n]
+    first: Int  # [n + 1]: edges that leave node v are first[v]..first[v + 1]
+    to: NDArray[np.int32]  # [2 e]: where each edge leads
+    seconds: Float  # [classes, 2 e]: to pass an edge at the highest speed allowed
+    tree: Int  # [classes]: which trees are those of a class: classes whose quickest paths are the same share them
+    # Which of the edges that leave a node is the next on the way to a destination.
+    hop: NDArray[Any]  # uint8 or uint16[trees, d, n]
+    destination: NDArray[np.int32]  # [d]: nodes
+    reach: Float  # [d]: chance of a destination or one before it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timetable:
-    """When positions are recorded, and how many objects are there throughout.
+    """When positions are recorded, and how many objects are there throughout."""
 
-    Attributes
-    ----------
-    start_s : int
-        Unix seconds of the first instant.
-    instants : int
-    step_s : int
-    whole_share : float
-        Chance that an object is there from the first instant to the last; the others appear late, leave early, or both.
-    """
-
-    start_s: int
+    start_s: int  # unix seconds of the first instant
     instants: int
     step_s: int
+    # Chance that an object is there from the first instant to the last; the others appear late, leave early, or both.
     whole_share: float = 0.8
 
 
 @dataclass(frozen=True, eq=False)
 class Fixes:
-    """Positions of generated objects, in the order of their numbers, and in time for each.
+    """Positions of generated objects, in the order of their numbers, and in time for each."""
 
-    Attributes
-    ----------
-    number : int64[objects]
-    kind : int8[objects]
-        Index into `OBJECT_CLASSES`.
-    offset : int64[objects + 1]
-        Fixes of object i are offset[i]..offset[i + 1]; at least one.
-    xym : float64[m, 3]
-        Metres, metres, unix seconds.
-    """
-
-    number: Int
-    kind: NDArray[np.int8]
-    offset: Int
-    xym: Float
+    number: Int  # [objects]
+    kind: NDArray[np.int8]  # [objects]: index into `OBJECT_CLASSES`
+    offset: Int  # [objects + 1]: fixes of object i are offset[i]..offset[i + 1]; at least one
+    xym: Float  # [m, 3]: metres, metres, unix seconds
 
 
 # ---- routes ----------------------------------------------------------------------------------------------------------
@@ -163,12 +114,10 @@ def routes(network: Network, attraction: Float, destinations: int, rng: np.rando
 
     Parameters
     ----------
-    network : Network
     attraction : float64[n]
         Chance of each node to be drawn; the sum is 1.
     destinations : int
         How many are drawn; one that is drawn again counts double. Fewer where `HOPS_BYTES` does not suffice.
-    rng : numpy.random.Generator
 
     Notes
     -----
@@ -264,11 +213,7 @@ def _mix(z: Any) -> Any:
 def hashed(seed: int, *parts: Int) -> Float:
     """Uniform numbers in [0, 1) that depend on the seed and whole numbers alone.
 
-    Parameters
-    ----------
-    seed : int
-    parts : int64[n]
-        As many as are needed to distinguish the numbers: an object's, a request's.
+    `parts` (int64[n]): as many as are needed to distinguish the numbers: an object's, a request's.
     """
     # Each part is hashed into the state of those before it, plus one, so that a part of 0 changes it too.
     state = _mix(np.full(len(parts[0]), seed, dtype=np.uint64) + _GOLDEN)
@@ -293,20 +238,8 @@ def _uniform(state: Any) -> Any:
 def walk(ways: Routes, timetable: Timetable, seed: int, numbers: Int) -> Fixes:
     """Let objects move, and record where they are.
 
-    Parameters
-    ----------
-    ways : Routes
-    timetable : Timetable
-    seed : int
-    numbers : int64[objects]
-        Numbers of the objects; each does the same whichever others are made with it.
+    `numbers` (int64[objects]): numbers of the objects; each does the same whichever others are made with it.
 
-    Returns
-    -------
-    Fixes
-
-    Notes
-    -----
     O(edges passed): a step along a way is a look at a table.
     """
     share = np.cumsum([kind.share for kind in OBJECT_CLASSES])

@@ -65,35 +65,18 @@ _EDGE_COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A street network in one piece; every edge may be used both ways.
+    """A street network in one piece; every edge may be used both ways."""
 
-    Attributes
-    ----------
-    name : str
-        Where it comes from.
-    x, y : float64[n]
-        Nodes, metres.
-    edge_from, edge_to : int32[e]
-        The two nodes of each edge.
-    length_m : float64[e]
-        Never below the distance of the two nodes, so that nothing moves faster on the map than it drives.
-    limit_mps : float64[e]
-        Highest speed on each edge.
-    srid : int
-        Reference system of x and y.
-    left_out : int
-        How many nodes of the files lie outside the largest connected part.
-    """
-
-    name: str
-    x: Float
-    y: Float
-    edge_from: Int
-    edge_to: Int
-    length_m: Float
-    limit_mps: Float
-    srid: int
-    left_out: int = 0
+    name: str  # where it comes from
+    x: Float  # [n]; x, y: nodes, metres
+    y: Float  # [n]
+    edge_from: Int  # int32[e]; edge_from, edge_to: the two nodes of each edge
+    edge_to: Int  # int32[e]
+    # Never below the distance of the two nodes, so that nothing moves faster on the map than it drives.
+    length_m: Float  # [e]
+    limit_mps: Float  # [e]: highest speed on each edge
+    srid: int  # reference system of x and y
+    left_out: int = 0  # how many nodes of the files lie outside the largest connected part
 
     @property
     def bounds(self) -> tuple[float, float, float, float]:
@@ -123,7 +106,6 @@ def city(
 
     Parameters
     ----------
-    rng : numpy.random.Generator
     blocks : int
         Blocks along each side; there are ``(blocks + 1) ** 2`` crossings.
     block_m : float

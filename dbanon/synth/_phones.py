@@ -44,7 +44,6 @@ def phone_records(
         Every object at every instant at which it is there.
     network : Network
         Towers cover its bounding box.
-    seed : int
     stations : float64[s, 2]
         Base stations of the network, which are its towers unless there are none.
     start_s, step_s, instants : int

@@ -28,19 +28,11 @@ _POIS, _STATIONS = 2, 3  # the network is drawn with the seed alone, destination
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Points of interest and base stations of a network; fewer than asked for where there is no room for them.
+    """Points of interest and base stations of a network; fewer than asked for where there is no room for them."""
 
-    Attributes
-    ----------
-    pois : float64[p, 2]
-    category : int64[p]
-        Index into `CATEGORIES`.
-    stations : float64[s, 2]
-    """
-
-    pois: Float
-    category: Int
-    stations: Float
+    pois: Float  # [p, 2]
+    category: Int  # [p]: index into `CATEGORIES`
+    stations: Float  # [s, 2]
 
     @classmethod
     def of(cls, network: Network, districts: Districts, seed: int, *, pois: int, stations: int) -> Self:

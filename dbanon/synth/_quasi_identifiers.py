@@ -42,7 +42,6 @@ def quasi_identifiers(
     ----------
     fixes : Fixes
         Every object at every instant at which it is there, one after the other.
-    seed : int
     kind : str
         One of `dbanon.options.generating.Links`.
     size : int

@@ -37,18 +37,10 @@ _RARE, _COUNT, _FIX, _SECOND, _CHOICE = range(2**62, 2**62 + 5)  # no object has
 
 @dataclass(frozen=True, eq=False)
 class Districts:
-    """Where the districts of a network are, in its bounding box from -1 to 1 each way.
+    """Where the districts of a network are, in its bounding box from -1 to 1 each way."""
 
-    Attributes
-    ----------
-    extent : tuple of float
-        Middle and half sides of the bounding box, metres.
-    places : float64[districts - 1, 2]
-        Their middles, each at a node; the suburbs have none.
-    """
-
-    extent: tuple[float, float, float, float]
-    places: Float
+    extent: tuple[float, float, float, float]  # middle and half sides of the bounding box, metres
+    places: Float  # [districts - 1, 2]: their middles, each at a node; the suburbs have none
 
     @classmethod
     def of(cls, network: Network) -> Self:
@@ -94,9 +86,6 @@ def requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean
 
     Parameters
     ----------
-    fixes : Fixes
-    districts : Districts
-    seed : int
     step_s : int
         A request is sent at a whole second less than `step_s` after one of its sender's fixes.
     mean : float
@@ -114,13 +103,7 @@ def requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean
 def rare_requests(fixes: Fixes, seed: int, *, step_s: int, objects: int) -> Sent:
     """Find those of the few who ask for one of `RARE_POIS` that are among these objects.
 
-    Parameters
-    ----------
-    fixes : Fixes
-    seed : int
-    step_s : int
-    objects : int
-        All that there will be, numbered from 0.
+    `objects`: all that there will be, numbered from 0.
     """
     nth = np.arange(len(RARE_POIS))
     sender = (hashed(seed, np.full(len(nth), _RARE), nth) * objects).astype(np.int64)

@@ -133,7 +133,7 @@ def the_table_is_queried(as_analyst: Callable[..., str]) -> None:
     url = "sys.argv[1].replace('postgresql://', 'postgresql+psycopg://')"
     change = f"import sys; exec(sys.stdin.read().replace('postgresql+psycopg://anna@server/geo', {url}))"
     *minutes, frame = as_analyst(sys.executable, "-W", "error", "-c", change, text=program).splitlines()
-    assert [line[:16] for line in minutes] == [f"2026-01-05 08:0{n}" for n in range(3)]
+    assert [line[:16] for line in minutes] == [f"2026-01-05 08:0{n}" for n in (5, 6, 7)]
     assert frame == "32632 247"
 
 

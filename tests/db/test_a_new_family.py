@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -81,6 +82,13 @@ def test_a_family_is_short():
     assert max(len(line) for text in texts for line in text.splitlines()) <= 120
     code = [ast.parse(text) for text in texts]
     assert sum(isinstance(node, ast.stmt) for tree in code for node in ast.walk(tree)) <= MOST_STATEMENTS
+
+
+@pytest.mark.parametrize("path", [path for path in blocks() if path.endswith(".py")])
+def test_its_code_passes_lint(path):
+    check = [sys.executable, "-m", "ruff", "check", "--no-cache", "--stdin-filename", path, "-"]
+    told = subprocess.run(check, cwd=PAGE.parents[2], input=blocks()[path], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
 
 
 def test_what_attacks_share_is_listed():

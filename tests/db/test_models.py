@@ -1,5 +1,6 @@
 """Releases as tables of SQLAlchemy, made and queried with an analyst's login."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -163,10 +164,11 @@ def test_the_orm_maps_a_release_by_its_key(engine: Engine) -> None:
 
 @pytest.mark.parametrize("name", ["absent", "gone", "audited", "releases", "TEN", 'ten"; SELECT 1 --', "", UNUSUAL])
 def test_what_is_no_release_of_this_login_is_refused(engine: Engine, name: str) -> None:
-    with refusal(ParameterError, "ten") as caught:
+    with pytest.raises(ParameterError) as caught:
         models.release(engine, name)
-    assert "'audited'" not in str(caught.value).partition("Choose")[2]
-    assert "'gone'" not in str(caught.value).partition("Choose")[2]
+    said = str(caught.value)
+    assert repr(name) in said
+    assert set(re.findall(r"'(\w+)'", said.replace(repr(name), "", 1))) == {"ten", "by_hand"}
 
 
 def test_another_driver_and_a_server_that_refuses_are_named(published: Callable[[str], str]) -> None:

@@ -109,15 +109,32 @@ def test_a_run_and_a_publication_have_the_options_of_their_functions(
             assert default == (None if given is inspect.Parameter.empty else given), name
 
 
+EACH = ImportingTrajectories(
+    dataset="d", subject="s", time="t", geom="g", trip="ride", crs="EPSG:4326", srid=32610, grid_m=0.1, grid_s=60,
+    split_gap_s=1 / 3, tz="UTC", bbox=(1.5, -2.5, 3, 0.1), drop_outliers=True, subject_per_day=True,
+    population="p", settle_s=0, mode="append",
+)  # fmt: skip
+
+
 def test_each_option_reaches_the_server_as_it_was_given(connection: psycopg.Connection[Any]) -> None:
-    asked = ImportingTrajectories(
-        dataset="d", subject="s", time="t", geom="g", trip="ride", crs="EPSG:4326", srid=32610, grid_m=0.1, grid_s=60,
-        split_gap_s=1 / 3, tz="UTC", bbox=(1.5, -2.5, 3, 0.1), drop_outliers=True, subject_per_day=True,
-        population="p", settle_s=0, mode="append",
-    )  # fmt: skip
-    assert all(getattr(asked, one.name) != one.default for one in fields(ImportingTrajectories))
-    [told] = connection.execute(f"SELECT to_jsonb({ASKED})", {"asked": sent(vars(asked))}).fetchone()
-    assert told == json.loads(json.dumps(vars(asked)))
+    assert all(getattr(EACH, one.name) != one.default for one in fields(ImportingTrajectories))
+    [told] = connection.execute(f"SELECT to_jsonb({ASKED})", {"asked": sent(vars(EACH))}).fetchone()
+    assert told == json.loads(json.dumps(vars(EACH)))
+
+
+def test_each_argument_of_the_public_function_becomes_part_of_the_record(connection: psycopg.Connection[Any]) -> None:
+    arguments = ", ".join(f'"{one.name}" => %({one.name})s' for one in fields(ImportingTrajectories))
+    with connection.transaction(force_rollback=True):  # what it calls only notes what it is given
+        connection.execute("CREATE SCHEMA seen; CREATE TABLE seen.asked (what jsonb)")
+        [made] = connection.execute(
+            "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'import_fixes'"
+        ).fetchone()
+        head, _, _ = made.partition("AS $")
+        connection.execute(f"{head} AS $$ BEGIN INSERT INTO seen.asked VALUES (to_jsonb(asked)); END $$")
+        given = vars(EACH) | {"bbox": [float(side) for side in EACH.bbox or ()]}
+        connection.execute(f"SELECT FROM dbanon.import_trajectories('dbanon.load', {arguments})", given)
+        [told] = connection.execute("SELECT what FROM seen.asked").fetchone()
+    assert told == json.loads(json.dumps(vars(EACH)))
 
 
 @pytest.mark.parametrize(

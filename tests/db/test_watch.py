@@ -9,13 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon.base.progress import silent
+from dbanon.base.progress import Display, silent
 from dbanon.database import open_database
 from dbanon.options.publishing import Submitting
 from dbanon.postgres.connection import connect
 from dbanon.runs import pipeline, queue, stored, watch
 from dbanon.runs.watch import Watch
 from tests.looks import counted_looks, look_on
+from tests.unit.test_progress import Terminal
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +98,13 @@ def test_a_run_whose_verdict_has_just_been_recorded_is_not_taken_for_lost(
         done = opened.run("tp-aware", dataset="ten", params={"k": 5})
         assert done.status == "verified"
         assert opened.verify(done.run_id).status == "verified"
+
+
+def test_a_bar_ends_with_what_is_taken_and_with_the_database(database: str, holder: psycopg.Connection) -> None:
+    with open_database(database) as opened:
+        bar = opened.progress = Display(Terminal())
+        bar("waiting", 0, None)
+        assert opened.take(holder, "worker") is None
+        assert bar._bar is None
+        bar("waiting", 0, None)
+    assert bar._bar is None

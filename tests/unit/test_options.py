@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -24,6 +25,7 @@ class Going(Where):
     speed: Annotated[float, Option("Metres in a second; see --mode.")] = 1.5
     by: Annotated[Sequence[str] | None, Option("Ways.", metavar="WAY", typed=list[str])] = None
     stops: Annotated[Sequence[str] | None, Option(typed=str, parse=lambda text: text.split(","), name="--halts")] = None
+    shoes: Annotated[Literal["old", "new"] | None, Option("On which feet.", typed=str | None)] = None
     mode: Annotated[Literal["walk", "run", "ride"], Option(flags={"run": "Run there.", "ride": "Ride there."})] = "walk"
 
 
@@ -48,13 +50,40 @@ def test_a_verb_gets_the_record_of_its_keywords() -> None:
     ("given", "about"), [({}, "'place'"), ({"place": "home", "sped": 1}, "'sped'"), ({"going": 1}, "'place'")]
 )
 def test_a_missing_or_unknown_keyword_is_named(given: dict[str, Any], about: str) -> None:
-    with pytest.raises(TypeError, match=about):
+    with pytest.raises(TypeError, match=rf"Person\.go\(\): .*{about}"):
         Person().go(1, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "about"),
+    [
+        ({"place": 5}, "place must be str. Got int "),
+        ({"place": None}, "place must be str. Got NoneType "),
+        ({"speed": "2"}, "speed must be float. Got str "),
+        ({"speed": True}, "speed must be float. Got bool "),
+        ({"speed": None}, "speed must be float. Got NoneType "),
+        ({"by": "ab"}, r"by must be collections.abc.Sequence\[str\] . None. Got str "),
+        ({"by": [5]}, "Got list "),
+        ({"mode": 1}, "Got int "),
+        ({"shoes": 1}, r"shoes must be Optional\[.*\]. Got int "),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_is_refused(given: dict[str, Any], about: str) -> None:
+    with pytest.raises(ParameterError, match=about):
+        Person().go(1, **({"place": "home"} | given))
+
+
+def test_a_value_of_a_type_is_taken_whoever_made_it() -> None:
+    narrow: Any = np.float32(2)
+    _, taken = Person().go(1, place="home", speed=narrow, by=("a",), mode="run")
+    assert (taken.speed, taken.by) == (2, ("a",))
+    assert Person().go(1, place="home", speed=2, by=[], shoes="new")[1].speed == 2
 
 
 def test_the_signature_shows_each_keyword_its_type_and_default() -> None:
     shown = inspect.signature(Person.go).parameters
-    assert list(shown) == ["self", "how_often", "place", "speed", "by", "stops", "mode"]
+    assert list(shown) == ["self", "how_often", "place", "speed", "by", "stops", "shoes", "mode"]
     assert (shown["speed"].annotation, shown["speed"].default) == (float, 1.5)
     assert shown["place"].default is inspect.Parameter.empty
     assert {one.kind for one in list(shown.values())[2:]} == {inspect.Parameter.KEYWORD_ONLY}
@@ -68,7 +97,7 @@ def test_the_docstring_has_the_words_of_each_keyword_as_python_calls_it() -> Non
 
 
 def test_the_fields_of_a_base_come_first() -> None:
-    assert [one.name for one in fields(Going)] == ["place", "speed", "by", "stops", "mode"]
+    assert [one.name for one in fields(Going)] == ["place", "speed", "by", "stops", "shoes", "mode"]
 
 
 def run(arguments: list[str]) -> Any:

@@ -38,6 +38,21 @@ def shown(stream: io.StringIO, **options: bool) -> str:
     return stream.getvalue()
 
 
+@pytest.mark.parametrize("stream", [None, object()])
+def test_it_is_nothing_where_there_is_no_console(monkeypatch: pytest.MonkeyPatch, stream: object) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert Verbs(Display()).work(3) == 3
+
+
+def test_a_bar_leaves_what_the_program_prints_where_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    with Display(terminal) as display:
+        display("working", 0, None)
+        print("a result")
+    assert capsys.readouterr().out == "a result\n"
+    assert "a result" not in terminal.getvalue()
+
+
 def test_it_is_a_bar_on_a_terminal() -> None:
     assert "working" in shown(Terminal())
 

@@ -1,10 +1,11 @@
 """The generator as a whole, without a database: plans, requests by district, files, and that a seed says it all."""
 
+import ast
 import csv
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,13 @@ def test_a_plan_that_cannot_be_is_one_sentence(options: dict, facts: tuple) -> N
 @pytest.mark.parametrize("start", ["1767600000", 1_767_600_000, "2026-01-05T08:00:00Z", "2026-01-05 09:00+01:00"])
 def test_a_start_may_be_unix_seconds_or_a_time_with_a_zone(start: str | int) -> None:
     assert Plan(start=start).start_s == 1_767_600_000
+
+
+def test_benchmarks_ask_for_what_the_generator_has() -> None:
+    calls = [node for file in (ROOT / "benchmarks").glob("*.py") for node in ast.walk(ast.parse(file.read_text()))]
+    plans = [call for call in calls if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Plan"]
+    asked = {option.arg for plan in plans for option in plan.keywords if option.arg}
+    assert {"objects", "start"} <= asked <= {field.name for field in fields(Plan)}
 
 
 def test_the_source_of_a_load_names_all_that_rows_depend_on() -> None:

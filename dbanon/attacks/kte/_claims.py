@@ -32,37 +32,19 @@ _LATEST, _FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells,
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The run's parameters, made sense of with the data.
-
-    Attributes
-    ----------
-    k : int
-    grid_s, grid_m
-        Sides of a slot and of a cell, multiples of the dataset's.
-    leak : int
-        Slots of an epoch; 0 where groups are published.
-    window : int
-        Epochs of a window of tau + leak; 0 where groups are published.
-    reuse : str
-        ``never`` or ``apart``.
-    """
+    """The run's parameters, made sense of with the data."""
 
     k: int
-    grid_s: int
+    grid_s: int  # grid_s, grid_m: sides of a slot and of a cell, multiples of the dataset's
     grid_m: float
-    leak: int
-    window: int
-    reuse: str
+    leak: int  # slots of an epoch; 0 where groups are published
+    window: int  # epochs of a window of tau + leak; 0 where groups are published
+    reuse: str  # ``never`` or ``apart``
 
     @property
     def hides(self) -> bool:
         """Whether each subject has a record, hidden in sets that overlap."""
         return self.window > 0
-
-    @property
-    def tau(self) -> int:
-        """Slots that the adversary knows."""
-        return (self.window - 1) * self.leak
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +59,8 @@ class Stated:
 def read_rules(evidence: Evidence) -> Rules:
     """Make sense of the parameters and the data they go with.
 
-    Raises
-    ------
-    UndecidableError
-        If a parameter is missing or absurd, or the data lie too far away to be counted in slots and cells.
+    Raises `UndecidableError` if a parameter is missing or absurd, or the data lie too far away to be counted in slots
+    and cells.
     """
     params, data = evidence.params, evidence.trajectories
     grid_s, grid_m = integer(params, "grid_s", 1), _grid_m(params, data.grid_m)
@@ -113,13 +93,7 @@ def _demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
-    """Make sense of what the run says it left out.
-
-    Raises
-    ------
-    UndecidableError
-        If it is not what the method writes.
-    """
+    """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
     must(isinstance(suppressed, Mapping) and suppressed.keys() == {"samples", "subjects", "by_hour"}, _MALFORMED)
     samples, subjects = (reasons(suppressed, what, _MALFORMED) for what in ("samples", "subjects"))
     hours = read_hours(suppressed)

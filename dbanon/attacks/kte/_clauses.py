@@ -71,7 +71,7 @@ CLAUSES = (
         must="Where nothing of a subject is published in a stretch of tau, the records of at least k = {k} subjects "
         "must say nothing",
         broken_by="subjects and windows",
-        plain="A person without rows for some time is one of at least k people without rows then.",
+        plain="A person without rows for tau_s is one of at least k people without rows then.",
         test="singling out",
         algorithms=(HIDE,),
     ),

@@ -7,41 +7,27 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
-from dbanon.base.trajectory import Int, Trajectories
-
-Bool = NDArray[np.bool_]
+from dbanon.base.trajectory import Bool, Int, Trajectories
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Samples:
-    """What the data say, once a slot and cell of a subject.
+    """What the data say, once a slot and cell of a subject."""
 
-    Attributes
-    ----------
-    subject : int64[s]
-        Codes, ascending.
-    offset : int64[s + 1]
-        Samples of subject i are ``[offset[i], offset[i + 1])``, by slot, x and y.
-    slot, x, y : int64[m]
-    fixes : int64[m]
-        How many fixes each sample is.
-    """
-
-    subject: Int
-    offset: Int
-    slot: Int
-    x: Int
-    y: Int
-    fixes: Int
+    subject: Int  # [s]: codes, ascending
+    offset: Int  # [s + 1]: samples of subject i are ``[offset[i], offset[i + 1])``, by slot, x and y
+    slot: Int  # [m]
+    x: Int  # [m]
+    y: Int  # [m]
+    fixes: Int  # [m]: how many fixes each sample is
 
     @property
     def owner(self) -> Int:
@@ -51,30 +37,16 @@ class Samples:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """The stored rows that have a period, sorted by record and time.
+    """The stored rows that have a period, sorted by record and time."""
 
-    Attributes
-    ----------
-    record_id : int64[R]
-        Ascending.
-    offset : int64[R + 1]
-    record : int64[c]
-        Index into `record_id`.
-    first, last : int64[c]
-        Slots, both inside.
-    box : int64[c, 4]
-        x0, y0, x1, y1 of cells, all inside.
-    off_time, off_grid, unordered : int
-        Rows whose period is not whole slots (where there are epochs, of one), whose region is no rectangle of cells,
-        and that do not come one after the other.
-    """
-
-    record_id: Int
-    offset: Int
-    record: Int
-    first: Int
-    last: Int
-    box: Int
+    record_id: Int  # [R]: ascending
+    offset: Int  # [R + 1]
+    record: Int  # [c]: index into `record_id`
+    first: Int  # [c]; first, last: slots, both inside
+    last: Int  # [c]
+    box: Int  # [c, 4]: x0, y0, x1, y1 of cells, all inside
+    # off_time, off_grid, unordered: rows whose period is not whole slots (where there are epochs, of one), whose region
+    # is no rectangle of cells, and that do not come one after the other.
     off_time: int
     off_grid: int
     unordered: int
@@ -96,28 +68,14 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Members:
-    """Whose records they are; of a group's records, one for each member, the first stands for all.
+    """Whose records they are; of a group's records, one for each member, the first stands for all."""
 
-    Attributes
-    ----------
-    record, subject : int64[p]
-        Distinct pairs of indices, by record.
-    crowd : int64[R]
-        Distinct subjects of each record.
-    shared : int64[]
-        By every record id that has rows, ascending: crowd of the record that stands for it.
-    faults : int
-        Memberships, records and trajectories that are not as they should be.
-    unlike : int
-        Records of a group that are not like its first, that are lacking or too many.
-    """
-
-    record: Int
-    subject: Int
-    crowd: Int
-    shared: Int
-    faults: int
-    unlike: int
+    record: Int  # [p]; record, subject: distinct pairs of indices, by record
+    subject: Int  # [p]
+    crowd: Int  # [R]: distinct subjects of each record
+    shared: Int  # []: by every record id that has rows, ascending: crowd of the record that stands for it
+    faults: int  # memberships, records and trajectories that are not as they should be
+    unlike: int  # records of a group that are not like its first, that are lacking or too many
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -24,45 +24,27 @@ _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Picks:
-    """Who is in whose hiding sets, each once, by `at` and owner.
+    """Who is in whose hiding sets, each once, by `at` and owner."""
 
-    Attributes
-    ----------
-    owner, other : int64[p]
-        Subjects.
-    window : int64[p]
-    at : int64[p]
-        Index into `Speaking` of the other in the window.
-    faults : int
-        Sets and others in them that are not as they should be, and pairs of `Speaking` without a set.
-    """
-
-    owner: Int
-    other: Int
-    window: Int
-    at: Int
-    faults: int
+    owner: Int  # [p]; owner, other: subjects
+    other: Int  # [p]
+    window: Int  # [p]
+    at: Int  # [p]: index into `Speaking` of the other in the window
+    faults: int  # sets and others in them that are not as they should be, and pairs of `Speaking` without a set
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Picked:
-    """What the picks come to.
+    """What the picks come to."""
 
-    Attributes
-    ----------
-    number, fitting : int64[q]
-        How many others picked each pair of `Speaking`, and of how many of these the record fits it.
-    reused, followed : int
-        Picks that break the run's rule on partners, and those that break the promise of the leak.
-    chance, chance_epochs : int
-        Pairs of `Speaking` that all who picked them fit in the epoch before the window, or in that after it, too; and
-        the most epochs, before and after together, in which they do so without a gap.
-    """
-
-    number: Int
-    fitting: Int
+    # number, fitting: how many others picked each pair of `Speaking`, and of how many of these the record fits it.
+    number: Int  # [q]
+    fitting: Int  # [q]
+    # reused, followed: picks that break the run's rule on partners, and those that break the promise of the leak.
     reused: int
     followed: int
+    # chance, chance_epochs: pairs of `Speaking` that all who picked them fit in the epoch before the window, or in that
+    # after it, too; and the most epochs, before and after together, in which they do so without a gap.
     chance: int
     chance_epochs: int
 

@@ -16,11 +16,11 @@ import numba
 import numpy as np
 
 from dbanon.attacks.kte._claims import Rules
-from dbanon.attacks.kte._rows import Bool, Cover, Members, Rows, Samples
+from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import find
 from dbanon.attacks.shared.replay import runs
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 _MOST_WINDOWS = 10_000_000
 _MOST_SLOTS = 1 << 20
@@ -30,53 +30,26 @@ _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Timetable:
-    """The windows: each `window` epochs of `leak` slots, the first from the epoch `first` on.
+    """The windows: each `window` epochs of `leak` slots, the first from the epoch `first` on."""
 
-    Attributes
-    ----------
-    first : int
-        The first epoch of the first window, counted from 1970.
-    epochs : int
-        To the last one of the last window.
-    count : int
-        Number of windows, at least 1.
-    window, leak : int
-    """
-
-    first: int
-    epochs: int
-    count: int
+    first: int  # the first epoch of the first window, counted from 1970
+    epochs: int  # to the last one of the last window
+    count: int  # number of windows, at least 1
     window: int
     leak: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
-    """What the adversary works with: arrays for the kernels, one record a subject.
-
-    Attributes
-    ----------
-    known : Samples
-    covered : bool[m]
-        Whether a sample is published.
-    stored : Rows
-    record : int64[s]
-        Index of the record of each subject; -1 where it has none.
-    by_first : int64[c]
-        Rows by their first slot.
-    longest : int
-        Slots of the longest row.
-    rivals : bool[R]
-        Whether it is known whose record it is: only these are counted.
-    """
+    """What the adversary works with: arrays for the kernels, one record a subject."""
 
     known: Samples
-    covered: Bool
+    covered: Bool  # [m]: whether a sample is published
     stored: Rows
-    record: Int
-    by_first: Int
-    longest: int
-    rivals: Bool
+    record: Int  # [s]: index of the record of each subject; -1 where it has none
+    by_first: Int  # [c]: rows by their first slot
+    longest: int  # slots of the longest row
+    rivals: Bool  # [R]: whether it is known whose record it is: only these are counted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,26 +68,17 @@ class Speaking:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hidden:
-    """What the adversary finds in all windows.
+    """What the adversary finds in all windows."""
 
-    Attributes
-    ----------
-    exposed : bool[p]
-        Whether each pair of `Speaking` has a stretch in which something is published and fewer than k subjects' records
-        fit.
-    silent : int
-        Pairs with a stretch of which nothing is published and fewer than k subjects' records say nothing.
-    searched, slid : int
-        Pairs that the records of those who picked the subject did not decide, and those that the window did not.
-    fewest_silent : int
-        The least number of records that say nothing in a window in which any does; 0 if none does.
-    """
-
-    exposed: Bool
-    silent: int
+    # Whether each pair of `Speaking` has a stretch in which something is published and fewer than k subjects' records
+    # fit.
+    exposed: Bool  # [p]
+    silent: int  # pairs with a stretch of which nothing is published and fewer than k subjects' records say nothing
+    # searched, slid: pairs that the records of those who picked the subject did not decide, and those that the window
+    # did not.
     searched: int
     slid: int
-    fewest_silent: int
+    fewest_silent: int  # the least number of records that say nothing in a window in which any does; 0 if none does
 
 
 def timetable(known: Samples, rules: Rules) -> Timetable:
@@ -185,14 +149,7 @@ def fits(of: Scene, subject: Int, record: Int, epoch: Int, length: int, times: T
 def hidden(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) -> Hidden:
     """Find the stretches of tau in which fewer than k subjects' records fit what is known of a subject.
 
-    Parameters
-    ----------
-    of : Scene
-    speaks : Speaking
-    fitting : int64[p]
-        How many other subjects' records are known to fit, of each pair of `speaks`.
-    times : Timetable
-    k : int
+    `fitting` (int64[p]): how many other subjects' records are known to fit, of each pair of `speaks`.
     """
     # With the subject's own record, k - 1 others that fit are enough: only where fewer are known, all are searched.
     doubtful = np.flatnonzero(fitting < k - 1)

@@ -19,10 +19,11 @@ from dbanon.attacks.mob._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.mob._graph import Remaining, below_at_speed, remaining
 from dbanon.attacks.mob._known import misstated, own_instants, read_sets
 from dbanon.attacks.mob._queries import distortion
-from dbanon.attacks.mob._rows import Bool, Classes, Truth, classes, positions, shown, truth
+from dbanon.attacks.mob._rows import Classes, Truth, classes, positions, shown, truth
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence, read
 from dbanon.attacks.shared.frame import Attack, Counts
+from dbanon.base.trajectory import Bool
 
 __all__ = ["attack", "read"]
 

@@ -74,10 +74,7 @@ def considered(evidence: ObjectEvidence) -> ObjectEvidence:
 def read_rules(evidence: ObjectEvidence) -> Rules:
     """Make sense of the parameters and the considered data they go with.
 
-    Raises
-    ------
-    UndecidableError
-        If a parameter is missing or absurd, or the data are too large or too far apart.
+    Raises `UndecidableError` if a parameter is missing or absurd, or the data are too large or too far apart.
     """
     params, data = evidence.params, evidence.trajectories
     times = timetable(params, data, _WINDOW)
@@ -109,13 +106,7 @@ def _demand_bounded(data: Trajectories, times: Timetable) -> None:
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
-    """Make sense of what the run says it left out.
-
-    Raises
-    ------
-    UndecidableError
-        If it is not what the method writes.
-    """
+    """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
     names = {"subjects", "quasi_identifiers", "by_hour"}
     must(isinstance(suppressed, Mapping) and suppressed.keys() <= names, _MALFORMED)
     return Stated(

@@ -8,7 +8,7 @@ CLAUSES = (
         name="period",
         must="Every row must have the slot of one instant as its period, after that of the row before",
         broken_by="rows",
-        plain="Every row is about one instant, the same for all, so time distinguishes no person.",
+        plain="Every row lasts the slot of one instant, so no odd second distinguishes one person's row.",
         test="singling out",
     ),
     region("one rectangle of whole cells of the dataset's grid"),
@@ -25,7 +25,7 @@ CLAUSES = (
         must="Every row must stand for one subject, and the crowd of a cloaked one be the subjects with its region "
         "then",
         broken_by="rows",
-        plain="Every row states truly how many people have its region at the instant.",
+        plain="Every row that hides people states truly how many have its region at the instant.",
         test="singling out",
     ),
     Condition(
@@ -47,7 +47,8 @@ CLAUSES = (
         must="Every published subject must have one row at each instant at which it is present, or only its cloaked "
         "ones where the run publishes no others, those at its own instants among them",
         broken_by="rows, there or missing",
-        plain="No row of a published person is missing, so none is identified by a gap.",
+        plain="A row of a published person is missing only where the person was absent, or where the run publishes no "
+        "exact rows.",
         test="singling out",
     ),
     LEFT_OUT,

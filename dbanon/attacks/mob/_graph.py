@@ -17,49 +17,31 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from dbanon.attacks.mob._rows import Bool, _kernel, parts
+from dbanon.attacks.mob._rows import _kernel, parts
 from dbanon.attacks.mob._search import PAIRS, Scene, holds, search
 from dbanon.attacks.shared.keys import distinct
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 _ROUNDS = 6  # in which those who may decide it are searched for, before all are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Remaining:
-    """What is left of the attack graph.
+    """What is left of the attack graph."""
 
-    Attributes
-    ----------
-    person, owner : int64[e]
-        The edges that remain, of persons with own instants, themselves included.
-    number : int64[n]
-        How many remain of each published person.
-    edges : int
-        How many were found.
-    searched : int
-        Of how many persons all edges were looked for, up to a cap.
-    """
-
-    person: Int
-    owner: Int
-    number: Int
-    edges: int
-    searched: int
+    person: Int  # [e]; person, owner: the edges that remain, of persons with own instants, themselves included
+    owner: Int  # [e]
+    number: Int  # [n]: how many remain of each published person
+    edges: int  # how many were found
+    searched: int  # of how many persons all edges were looked for, up to a cap
 
 
 def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
     """Find edges until all persons keep k of them, or all have been looked for.
 
-    Parameters
-    ----------
-    scene : Scene
-    person, owner : int64[p]
-        Pairs that may be edges, and the same the other way round: those of the stored hiding sets.
-    k : int
+    `person`, `owner` (int64[p]): pairs that may be edges, and the same the other way round: those of the stored hiding
+    sets.
 
-    Notes
-    -----
     The sets of a run that keeps its promise are decided by these alone: each who hides a person fits its record too,
     even where the set of the one who hides it (`extreme-union`) is another.
     """

@@ -5,30 +5,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.attacks.mob._claims import EXACT, FEW, UNSEEN, Rules, Stated
-from dbanon.attacks.mob._rows import ABSENT, Bool, Own, Positions, Shown
+from dbanon.attacks.mob._rows import ABSENT, Own, Positions, Shown
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.claims import hours_misstated
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable
-from dbanon.base.trajectory import Int, QuasiIdentifiers
+from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sets:
-    """The stored hiding sets as pairs of subjects.
+    """The stored hiding sets as pairs of subjects."""
 
-    Attributes
-    ----------
-    owner, other : int64[p]
-        Who is hidden by whom, each pair once: rows of `Positions`.
-    faults : int
-        Sets, and others in them, that are not as they should be.
-    """
-
-    owner: Int
-    other: Int
-    faults: int
+    owner: Int  # [p]; owner, other: who is hidden by whom, each pair once: rows of `Positions`
+    other: Int  # [p]
+    faults: int  # sets, and others in them, that are not as they should be
 
 
 def own_instants(known: QuasiIdentifiers, at: Positions, times: Timetable) -> tuple[Own, dict[str, int]]:

@@ -33,7 +33,6 @@ def people_inside(at: Positions, instant: Int, cells: Int) -> Int:
 
     Parameters
     ----------
-    at : Positions
     instant : int64[j]
     cells : int64[j, 4]
         Least x, least y, greatest x, greatest y, counted from the positions' origin, all inside.

@@ -20,9 +20,8 @@ from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable, replay
 from dbanon.base import cores
-from dbanon.base.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Bool, Int, Trajectories
 
-Bool = NDArray[np.bool_]
 Table = NDArray[np.int32]
 
 ABSENT = -1  # instead of a cell, and instead of a region
@@ -34,20 +33,11 @@ _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Positions:
-    """Where every subject was at every instant.
+    """Where every subject was at every instant."""
 
-    Attributes
-    ----------
-    subject : int64[n]
-        Codes of all considered subjects, ascending.
-    x, y : int32[n, T]
-        Cells, counted from `origin`; `ABSENT` where the subject has no position.
-    origin : (int, int)
-    """
-
-    subject: Int
-    x: Table
-    y: Table
+    subject: Int  # [n]: codes of all considered subjects, ascending
+    x: Table  # [n, T]; x, y: cells, counted from `origin`; `ABSENT` where the subject has no position
+    y: Table  # [n, T]
     origin: tuple[int, int]
 
     @property
@@ -58,17 +48,10 @@ class Positions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Own:
-    """The own instants of each subject.
+    """The own instants of each subject."""
 
-    Attributes
-    ----------
-    offset : int64[n + 1]
-    instant : int32[q]
-        Those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending.
-    """
-
-    offset: Int
-    instant: Table
+    offset: Int  # [n + 1]
+    instant: Table  # [q]: those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending
 
     @property
     def some(self) -> Bool:
@@ -78,80 +61,43 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shown:
-    """What the records show.
+    """What the records show."""
 
-    Attributes
-    ----------
-    region : int32[n, T]
-        The region of the row of each subject's record at each instant; `ABSENT` where there is none.
-    box : int32[r, 4]
-        The cells of each region's envelope, counted from the positions' origin.
-    sound : bool[r]
-    cloaked, crowd, subjects : int[r]
-    published : bool[n]
-        Whose records there are.
-    owner : int64[R]
-        Whose record each of `key` is; -1 where it is not known whose.
-    key : int64[R]
-        Record ids, ascending.
-    faults : int
-        Records and memberships that are not one record of one subject each.
-    off_time : int
-        Rows that do not stand for one instant, or not for a later one than the row before.
-    """
-
-    region: Table
-    box: Table
-    sound: Bool
-    cloaked: NDArray[np.int8]
-    crowd: NDArray[np.integer]
-    subjects: NDArray[np.integer]
-    published: Bool
-    owner: Int
-    key: Int
-    faults: int
-    off_time: int
+    # The region of the row of each subject's record at each instant; `ABSENT` where there is none.
+    region: Table  # [n, T]
+    box: Table  # [r, 4]: the cells of each region's envelope, counted from the positions' origin
+    sound: Bool  # [r]
+    cloaked: NDArray[np.int8]  # [r]
+    crowd: NDArray[np.integer]  # [r]
+    subjects: NDArray[np.integer]  # [r]
+    published: Bool  # [n]: whose records there are
+    owner: Int  # [R]: whose record each of `key` is; -1 where it is not known whose
+    key: Int  # [R]: record ids, ascending
+    faults: int  # records and memberships that are not one record of one subject each
+    off_time: int  # rows that do not stand for one instant, or not for a later one than the row before
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Truth:
-    """How many rows are not what they should be, how many are exact, and what is lost in them.
+    """How many rows are not what they should be, how many are exact, and what is lost in them."""
 
-    Attributes
-    ----------
-    incomplete, inexact, unmasked, uncounted : int
-        Rows that break the clauses `complete`, `exact`, `covers` and, in the subjects they stand for, `crowd`.
-    rows : int
-        All rows looked at.
-    exact : int
-        Those of them that say they are not cloaked.
-    loss : float
-        Sum of 1 - 1 / area in cells over those whose region is a rectangle on the grid.
-    """
-
+    # incomplete, inexact, unmasked, uncounted: rows that break the clauses `complete`, `exact`, `covers` and, in the
+    # subjects they stand for, `crowd`.
     incomplete: int
     inexact: int
     unmasked: int
     uncounted: int
-    rows: int
-    exact: int
-    loss: float
+    rows: int  # all rows looked at
+    exact: int  # those of them that say they are not cloaked
+    loss: float  # sum of 1 - 1 / area in cells over those whose region is a rectangle on the grid
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Classes:
-    """The distinct cloaked regions of each instant.
+    """The distinct cloaked regions of each instant."""
 
-    Attributes
-    ----------
-    size : int64[c]
-        How many subjects share each.
-    miscounted : int
-        Rows whose crowd is another number.
-    """
-
-    size: Int
-    miscounted: int
+    size: Int  # [c]: how many subjects share each
+    miscounted: int  # rows whose crowd is another number
 
 
 def parts(count: int, size: int, task: Callable[[int, int], Any]) -> Iterator[Any]:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.mob._rows import Bool, Own, Positions, Shown, _kernel, parts
+from dbanon.attacks.mob._rows import Own, Positions, Shown, _kernel, parts
 from dbanon.attacks.shared.replay import runs
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 PAIRS = 1 << 16  # looked at together
 
@@ -40,27 +40,14 @@ class Scene:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Index:
-    """The rows of an instant by region.
+    """The rows of an instant by region."""
 
-    Attributes
-    ----------
-    row : int64[m]
-        Subjects whose records have a row, by region: those of region g are ``row[first[g]:first[g + 1]]``.
-    first : int64[g + 1]
-    wide : int64[w]
-        Indices of the regions of several cells.
-    wide_box : int32[w, 4]
-    single : int64[s]
-        Indices of the regions of one cell, by `single_key`, that cell as a number.
-    single_key : int64[s]
-    """
-
-    row: Int
-    first: Int
-    wide: Int
-    wide_box: NDArray[np.int32]
-    single: Int
-    single_key: Int
+    row: Int  # [m]: subjects whose records have a row, by region: those of region g are ``row[first[g]:first[g + 1]]``
+    first: Int  # [g + 1]
+    wide: Int  # [w]: indices of the regions of several cells
+    wide_box: NDArray[np.int32]  # [w, 4]
+    single: Int  # [s]: indices of the regions of one cell, by `single_key`, that cell as a number
+    single_key: Int  # [s]
 
     def arrays(self) -> tuple[Any, ...]:
         """Give what kernels take."""

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks import Bool
 from dbanon.attacks.semantic._claims import Rules, read_rules, read_stated
 from dbanon.attacks.semantic._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.semantic._fixes import Fixes, fixes, misstated
@@ -28,7 +27,7 @@ from dbanon.attacks.semantic.evidence import RegionEvidence, read
 from dbanon.attacks.shared.claims import LATEST, must
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 __all__ = ["attack", "read"]
 

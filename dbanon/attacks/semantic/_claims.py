@@ -27,23 +27,13 @@ _MALFORMED = "What the run left out must be whole counts of fixes and of subject
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The run's parameters, made sense of with the data; `since` and `until` are slots, None: no bound.
+    """The run's parameters, made sense of with the data; `since` and `until` are slots, None: no bound."""
 
-    Attributes
-    ----------
-    k, l, t
-        The promise; t may be infinite.
-    least_cells : int
-        Of how many cells a record must be.
-    longest_s, largest_m2 : float
-        What is longer or larger is left out; infinite where nothing is.
-    """
-
-    k: int
+    k: int  # k, l, t: the promise; t may be infinite
     l: int  # noqa: E741 - the paper's name
     t: float
-    least_cells: int
-    longest_s: float
+    least_cells: int  # of how many cells a record must be
+    longest_s: float  # longest_s, largest_m2: what is longer or larger is left out; infinite where nothing is
     largest_m2: float
     since: int | None
     until: int | None
@@ -66,10 +56,7 @@ class Stated:
 def read_rules(evidence: RegionEvidence) -> Rules:
     """Make sense of the parameters and of the data they go with.
 
-    Raises
-    ------
-    UndecidableError
-        If a parameter is missing or absurd, or cells and fixes do not go together.
+    Raises `UndecidableError` if a parameter is missing or absurd, or cells and fixes do not go together.
     """
     demand_sane(evidence)
     params, data, cells = evidence.params, evidence.trajectories, evidence.cells
@@ -102,13 +89,7 @@ def _limit(params: Mapping[str, Any], name: str, *, endless: str | None) -> floa
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
-    """Make sense of what the run says it left out.
-
-    Raises
-    ------
-    UndecidableError
-        If it is not what the method writes.
-    """
+    """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
     must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"fixes", "subjects", "by_hour"}, _MALFORMED)
     fixes, subjects = (reasons(suppressed, what, _MALFORMED) for what in ("fixes", "subjects"))
     must({*fixes, *subjects} <= set(REASONS), _MALFORMED)

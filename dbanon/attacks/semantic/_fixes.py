@@ -5,14 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Bool
 from dbanon.attacks.semantic._claims import COARSE, FEW, REASONS, Rules, Stated
 from dbanon.attacks.semantic._groups import Groups
 from dbanon.attacks.semantic._regions import Regions
 from dbanon.attacks.semantic._units import Units, few
 from dbanon.attacks.shared.claims import hours_misstated
 from dbanon.attacks.shared.keys import distinct
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 PUBLISHED = len(REASONS)
 """The state of a fix that is not left out; the others are indices into `REASONS`."""
@@ -20,36 +19,18 @@ PUBLISHED = len(REASONS)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fixes:
-    """What becomes of the considered fixes.
+    """What becomes of the considered fixes."""
 
-    Attributes
-    ----------
-    state : int8[m]
-    unmasked : int
-        Published ones whose cell is not in their row's region.
-    missing : int
-        Those in no row though no threshold allows it.
-    empty : int
-        Pairs of a row and a member without a fix in it.
-    """
-
-    state: NDArray[np.int8]
-    unmasked: int
-    missing: int
-    empty: int
+    state: NDArray[np.int8]  # [m]
+    unmasked: int  # published ones whose cell is not in their row's region
+    missing: int  # those in no row though no threshold allows it
+    empty: int  # pairs of a row and a member without a fix in it
 
 
 def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules) -> Fixes:
     """Find the row of each fix.
 
-    Parameters
-    ----------
-    of : Units
-    grouped : Groups
-    found : Regions
-    region : int64[c]
-        The region of each row of `grouped`.
-    rules : Rules
+    `region` (int64[c]): the region of each row of `grouped`.
     """
     inside = np.flatnonzero(of.fix_cell >= 0)
     unit, slot, cell = of.fix_unit[inside], of.fix_slot[inside], of.fix_cell[inside]

@@ -14,51 +14,26 @@ from dbanon.base.trajectory import Int
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Groups:
-    """The groups of records, and the rows of one record of each, by group and time.
+    """The groups of records, and the rows of one record of each, by group and time."""
 
-    Attributes
-    ----------
-    first : int64[g]
-        Index of a record of each group.
-    unit, unit_group : int64[p]
-        Which units are members of which group, each pair once.
-    of_unit : tuple of int64[u]
-        The group of each unit, -1 where it is in none; once more for units that are in a second one, and so on.
-    crowd : int64[g]
-        Distinct subjects.
-    row : int64[c]
-        Index of the rows of one record of each group.
-    row_group, start, end : int64[c]
-        Their group, and their slots, half-open.
-    faults : int
-        Records, memberships and units that are not as they should be.
-    miscounted : int
-        Rows that do not say how many people their group has, or that they stand for one.
-    """
-
-    first: Int
-    unit: Int
-    unit_group: Int
-    of_unit: tuple[Int, ...]
-    crowd: Int
-    row: Int
-    row_group: Int
-    start: Int
-    end: Int
-    faults: int
-    miscounted: int
+    first: Int  # [g]: index of a record of each group
+    unit: Int  # [p]; unit, unit_group: which units are members of which group, each pair once
+    unit_group: Int  # [p]
+    # The group of each unit, -1 where it is in none; once more for units that are in a second one, and so on.
+    of_unit: tuple[Int, ...]  # tuple of int64[u]
+    crowd: Int  # [g]: distinct subjects
+    row: Int  # [c]: index of the rows of one record of each group
+    row_group: Int  # [c]; row_group, start, end: their group, and their slots, half-open
+    start: Int  # [c]
+    end: Int  # [c]
+    faults: int  # records, memberships and units that are not as they should be
+    miscounted: int  # rows that do not say how many people their group has, or that they stand for one
 
 
 def groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rules) -> Groups:
     """Put records that are alike together, and count what is not as it should be.
 
-    Parameters
-    ----------
-    evidence : RegionEvidence
-    of : Units
-    start, end : int64[c]
-        Slots of the rows.
-    rules : Rules
+    `start`, `end` (int64[c]): slots of the rows.
     """
     members, faults = _members(evidence, of)
     record, first = _classes(evidence, members, start, end)

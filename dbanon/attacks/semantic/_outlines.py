@@ -70,24 +70,13 @@ def made_of(
 
 @dataclass(frozen=True)
 class _City:
-    """The edges of all cells: an edge is two corners, and which way it is run.
+    """The edges of all cells: an edge is two corners, and which way it is run."""
 
-    Attributes
-    ----------
-    corners : complex128[v]
-        Sorted.
-    pairs : int64[e]
-        The edges, sorted: index of the lesser corner, times v, plus that of the greater.
-    low : int64[c + 1]
-        Where the edges of each cell begin.
-    edge : int64[m]
-        The edges of each cell: the index in `pairs` plus one, negative where it is run from the greater corner.
-    """
-
-    corners: NDArray[np.complex128]
-    pairs: Int
-    low: Int
-    edge: Int
+    corners: NDArray[np.complex128]  # [v]: sorted
+    pairs: Int  # [e]: the edges, sorted: index of the lesser corner, times v, plus that of the greater
+    low: Int  # [c + 1]: where the edges of each cell begin
+    # The edges of each cell: the index in `pairs` plus one, negative where it is run from the greater corner.
+    edge: Int  # [m]
 
     @classmethod
     def of(cls, outlines: NDArray[Any]) -> "_City":

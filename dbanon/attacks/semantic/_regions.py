@@ -11,11 +11,10 @@ from typing import Any
 import numba
 import numpy as np
 
-from dbanon.attacks import Bool
 from dbanon.attacks.semantic._claims import MM2, Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.keys import distinct, find
-from dbanon.base.trajectory import Cells, Float, Int
+from dbanon.base.trajectory import Bool, Cells, Float, Int
 
 _SLIVER_M2 = 1.0
 _MISFIT_M2 = 1.0  # by which a region's area may differ from that of its cells
@@ -27,29 +26,16 @@ _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Regions:
-    """What is found of each region.
+    """What is found of each region."""
 
-    Attributes
-    ----------
-    key : int64[h]
-        Region and cell of each cell that a region holds, sorted: region times the number of cells, plus the cell.
-    width : int
-        Number of cells.
-    sound : bool[r]
-        Whether it is a valid MultiPolygon of whole cells that hang together, and small enough to be published.
-    told : bool[r]
-        Whether its row says how many categories there are, and nothing else.
-    categories : int64[r]
-    kl : float64[r]
-        How far its points of interest are from the city's; infinite where there are none.
-    """
-
-    key: Int
-    width: int
-    sound: Bool
-    told: Bool
-    categories: Int
-    kl: Float
+    # Region and cell of each cell that a region holds, sorted: region times the number of cells, plus the cell.
+    key: Int  # [h]
+    width: int  # number of cells
+    # Whether it is a valid MultiPolygon of whole cells that hang together, and small enough to be published.
+    sound: Bool  # [r]
+    told: Bool  # [r]: whether its row says how many categories there are, and nothing else
+    categories: Int  # [r]
+    kl: Float  # [r]: how far its points of interest are from the city's; infinite where there are none
 
     def hold(self, region: Int, cell: Int) -> Bool:
         """Say whether each region holds a cell."""

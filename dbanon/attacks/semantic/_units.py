@@ -5,51 +5,33 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Bool
 from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import distinct
 from dbanon.attacks.shared.replay import slots
-from dbanon.base.trajectory import Cells, Int, Trajectories
+from dbanon.base.trajectory import Bool, Cells, Int, Trajectories
 
 _MOST_SLOTS = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Units:
-    """The considered fixes, by trajectory and time, and whose they are.
+    """The considered fixes, by trajectory and time, and whose they are."""
 
-    Attributes
-    ----------
-    subject : int64[u]
-        Of each unit.
-    cells : int64[u]
-        In how many distinct cells each unit has fixes.
-    trajectory_id, unit : int64[n]
-        The considered trajectories, ascending, and the unit of each.
-    fix : int64[m]
-        Index into the fixes of the dataset of each that is considered.
-    fix_unit, fix_cell : integers[m]
-    fix_slot : int64[m]
-    """
-
-    subject: Int
-    cells: Int
-    trajectory_id: Int
-    unit: Int
-    fix: Int
-    fix_unit: NDArray[np.int32]
-    fix_cell: NDArray[np.int32]
-    fix_slot: Int
+    subject: Int  # [u]: of each unit
+    cells: Int  # [u]: in how many distinct cells each unit has fixes
+    trajectory_id: Int  # [n]; trajectory_id, unit: the considered trajectories, ascending, and the unit of each
+    unit: Int  # [n]
+    fix: Int  # [m]: index into the fixes of the dataset of each that is considered
+    fix_unit: NDArray[np.int32]  # [m]
+    fix_cell: NDArray[np.int32]  # [m]
+    fix_slot: Int  # [m]
 
 
 def units(data: Trajectories, cells: Cells, rules: Rules) -> Units:
     """Find the considered fixes and the units they make.
 
-    Raises
-    ------
-    UndecidableError
-        If there is no fix, or the data span too long a time to be counted in slots.
+    Raises `UndecidableError` if there is no fix, or the data span too long a time to be counted in slots.
     """
     slot = slots(data.t, data.grid_s)
     kept = np.ones(len(slot), bool)

@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Bool, Evidence, Source
+from dbanon.attacks import Evidence, Source
 from dbanon.attacks.semantic._outlines import made_of
-from dbanon.base.trajectory import Cells, Float, Int
+from dbanon.base.trajectory import Bool, Cells, Float, Int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,7 +14,6 @@ Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Location
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
@@ -25,87 +24,44 @@ from dbanon.attacks.shared.claims import considered, hours_misstated
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 __all__ = ["attack", "read"]
 
 _NEARER = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
 
-Bool = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Rows:
-    """The stored rows.
+    """The stored rows."""
 
-    Attributes
-    ----------
-    owner : int64[c]
-        Index of the user (into `Snapshot.subject`) whose row it is; -1 where it is not known whose.
-    published : int64[p]
-        The users with a position who have a row, distinct.
-    cells : int64[c, 4]
-        Of the region; nowhere if it has none.
-    sound : bool[c]
-        Whether the region is one rectangle on the grid in the dataset's SRID.
-    cloaked : bool[c]
-        Whether the row says that it is no exact place.
-    faults : int
-        Rows and memberships that are not one row of one user each.
-    """
-
-    owner: Int
-    published: Int
-    cells: Int
-    sound: Bool
-    cloaked: Bool
-    faults: int
+    owner: Int  # [c]: index of the user (into `Snapshot.subject`) whose row it is; -1 where it is not known whose
+    published: Int  # [p]: the users with a position who have a row, distinct
+    cells: Int  # [c, 4]: of the region; nowhere if it has none
+    sound: Bool  # [c]: whether the region is one rectangle on the grid in the dataset's SRID
+    cloaked: Bool  # [c]: whether the row says that it is no exact place
+    faults: int  # rows and memberships that are not one row of one user each
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Regions:
-    """The distinct (region, period) of cloaked rows.
+    """The distinct (region, period) of cloaked rows."""
 
-    Attributes
-    ----------
-    of : int64[c]
-        The region of each row; -1 for rows that are not cloaked.
-    cells : int64[g, 4]
-    crowd : int64[g]
-        Distinct users published with it.
-    """
-
-    of: Int
-    cells: Int
-    crowd: Int
+    of: Int  # [c]: the region of each row; -1 for rows that are not cloaked
+    cells: Int  # [g, 4]
+    crowd: Int  # [g]: distinct users published with it
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sites:
-    """What the adversary finds at each site, and which rectangles hold it.
+    """What the adversary finds at each site, and which rectangles hold it."""
 
-    Attributes
-    ----------
-    seen : int64[m]
-        Rows at distance 0.
-    tied : int
-        Sites at which a row is exact, or no region is shared by k rows.
-    near : int
-        Exact rows nearer than the guard to a site, counted at each.
-    served : int
-        Sites that can be given a rectangle of their own.
-    idle : int
-        Cloaked rectangles that hold no site.
-    alone : int
-        Cloaked rectangles that are no larger than a site in them: all their users are at the site.
-    """
-
-    seen: Int
-    tied: int
-    near: int
-    served: int
-    idle: int
-    alone: int
+    seen: Int  # [m]: rows at distance 0
+    tied: int  # sites at which a row is exact, or no region is shared by k rows
+    near: int  # exact rows nearer than the guard to a site, counted at each
+    served: int  # sites that can be given a rectangle of their own
+    idle: int  # cloaked rectangles that hold no site
+    alone: int  # cloaked rectangles that are no larger than a site in them: all their users are at the site
 
 
 def _count(evidence: SiteEvidence) -> Counts:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.attacks.shared.claims import (
@@ -25,9 +24,7 @@ from dbanon.attacks.shared.claims import (
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import FURTHEST, of_bounds
 from dbanon.attacks.shared.replay import Timetable, replay, slots
-from dbanon.base.trajectory import Float, Int, Trajectories
-
-Bool = NDArray[np.bool_]
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 _MALFORMED = "What the run left out must be whole counts of subjects by reason and hour, and nothing else; it is not."
 ABSENT = "absent_at_instant"
@@ -46,37 +43,20 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Where every user is, and when that is.
+    """Where every user is, and when that is."""
 
-    Attributes
-    ----------
-    subject : int64[u]
-        Codes of the subjects seen in the hour of the snapshot or with a position in it, ascending.
-    there : bool[u]
-        Whether the user has a position.
-    cells : int64[u, 4]
-        Arbitrary where it has none.
-    supplier : int64[u]
-        Index of the trajectory (into ``Trajectories.trajectory_id``) that supplies the position.
-    start_s, end_s : int
-        The period, in unix seconds.
-    """
-
-    subject: Int
-    there: Bool
-    cells: Int
-    supplier: Int
-    start_s: int
+    subject: Int  # [u]: codes of the subjects seen in the hour of the snapshot or with a position in it, ascending
+    there: Bool  # [u]: whether the user has a position
+    cells: Int  # [u, 4]: arbitrary where it has none
+    supplier: Int  # [u]: index of the trajectory (into ``Trajectories.trajectory_id``) that supplies the position
+    start_s: int  # start_s, end_s: the period, in unix seconds
     end_s: int
 
 
 def read_rules(evidence: SiteEvidence) -> Rules:
     """Make sense of the parameters and the data they go with.
 
-    Raises
-    ------
-    UndecidableError
-        If a parameter is missing or absurd, or data and pairs do not go together.
+    Raises `UndecidableError` if a parameter is missing or absurd, or data and pairs do not go together.
     """
     demand_sane(evidence)
     _demand_places(evidence)
@@ -123,10 +103,7 @@ def _demand_pairs(evidence: SiteEvidence) -> None:
 def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:
     """Make sense of what the run says it left out: subjects by reason, and by hour.
 
-    Raises
-    ------
-    UndecidableError
-        If it is not what the method writes.
+    Raises `UndecidableError` if it is not what the method writes.
     """
     must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects", "by_hour"}, _MALFORMED)
     stated = reasons(suppressed, "subjects", _MALFORMED) if "subjects" in suppressed else {}

@@ -25,7 +25,7 @@ CLAUSES = (
         name="crowd",
         must="Every row must stand for one user, and the crowd of a cloaked one be the number of users with its region",
         broken_by="rows",
-        plain="Every row states truly how many people have its region.",
+        plain="Every row that hides people states truly how many have its region.",
         test="singling out",
     ),
     Condition(

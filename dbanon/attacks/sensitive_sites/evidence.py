@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Bool, Evidence, Source
+from dbanon.attacks import Evidence, Source
 from dbanon.attacks.shared.cloaked import read_cloaked
-from dbanon.base.trajectory import Float, Int, Sites
+from dbanon.base.trajectory import Bool, Float, Int, Sites
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.attacks import Bool, Evidence, Kind
+from dbanon.attacks import Evidence, Kind
 from dbanon.attacks.shared.replay import slots, within
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 _HOURS = "What the run left out by hour must be whole counts, each hour once; it is not."
 LATEST = 1e12  # times beyond this are no unix seconds, and no parameter is larger
@@ -177,10 +177,7 @@ Hours = Mapping[str, Mapping[str, int]]
 def read_hours(suppressed: Mapping[str, Any]) -> Hours:
     """Look up what a run says it left out by hour.
 
-    Raises
-    ------
-    UndecidableError
-        If it is no list of whole counts by distinct hours.
+    Raises `UndecidableError` if it is no list of whole counts by distinct hours.
     """
     listed = suppressed.get("by_hour", [])
     must(isinstance(listed, list | tuple), _HOURS)
@@ -208,7 +205,6 @@ def hours_misstated(stated: Hours, start_s: Int, found: Mapping[str, Int]) -> in
 
     Parameters
     ----------
-    stated : Hours
     start_s : int64[w]
         When each window begins.
     found : mapping of int64[w]

@@ -80,7 +80,7 @@ def region(shape: str) -> Condition:
         name="region",
         must=f"Every region must be {shape}, in the dataset's SRID",
         broken_by="rows",
-        plain="Every region has an ordinary outline on one grid, so no odd corner distinguishes one person's row.",
+        plain="Every region is made of whole cells, so no odd corner distinguishes one person's row.",
         test="singling out",
     )
 
@@ -129,10 +129,7 @@ class Attack(Generic[Kind]):
     def __call__(self, evidence: Kind) -> Verdict:
         """Decide; pure.
 
-        Raises
-        ------
-        DataError
-            If a clause was not counted, or something that is no clause: a defect of the attack.
+        Raises `DataError` if a clause was not counted, or something that is no clause: a defect of the attack.
         """
         try:
             broken, figures = self._counted(evidence)

@@ -17,7 +17,6 @@ def timetable(params: Mapping[str, Any], data: Trajectories, length: int) -> Tim
         The run's.
     data : Trajectories
         With a fix at least, and none at or after the run's `until`.
-    length : int
 
     Raises
     ------

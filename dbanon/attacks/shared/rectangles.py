@@ -4,16 +4,13 @@ What meets is counted by dominance, so time and memory do not depend on how much
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks.shared.replay import runs, slices
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Bool, Float, Int
 
 NOWHERE = 1 << 60  # the one cell of a rectangle that is none: it meets nothing that is somewhere
 FURTHEST = 1 << 52  # indices below are exact in a float64
 _PAIRS = 1 << 20  # looked at together
-
-Bool = NDArray[np.bool_]
 
 
 def of_bounds(bounds: Float, grid_m: float) -> Int:
@@ -42,8 +39,6 @@ def hold(outer: Int, inner: Int) -> Bool:
 def meeting(those: Int, others: Int) -> Int:
     """Count for each rectangle how many of the others share a cell with it: int64[n].
 
-    Notes
-    -----
     O((n + m) log m) time: begun in time on both axes, less those that ended before on one, plus those on both.
     """
     found = np.zeros(len(those), dtype=np.int64)

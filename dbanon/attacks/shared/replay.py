@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
-Bool = NDArray[np.bool_]
 T = TypeVar("T")
 
 ELEMENTS = 1 << 17
@@ -23,27 +21,13 @@ ELEMENTS = 1 << 17
 
 @dataclass(frozen=True, kw_only=True)
 class Timetable:
-    """The instants of a run and the windows they form.
+    """The instants of a run and the windows they form."""
 
-    Attributes
-    ----------
-    grid_s : int
-        Length of a slot in seconds.
-    first : int
-        The slot of the first instant.
-    step : int
-        Slots from one instant to the next.
-    count : int
-        Number of instants, at least 1.
-    length : int
-        Instants of a window, at most `count`; the last window may have fewer.
-    """
-
-    grid_s: int
-    first: int
-    step: int
-    count: int
-    length: int
+    grid_s: int  # length of a slot in seconds
+    first: int  # the slot of the first instant
+    step: int  # slots from one instant to the next
+    count: int  # number of instants, at least 1
+    length: int  # instants of a window, at most `count`; the last window may have fewer
 
     @property
     def windows(self) -> int:
@@ -76,30 +60,19 @@ class Timetable:
 
 @dataclass(frozen=True, kw_only=True)
 class Sighting:
-    """Some (subject, window) pairs, and where the subject is at each instant of the window.
+    """Some (subject, window) pairs, and where the subject is at each instant of the window."""
 
-    Attributes
-    ----------
-    subject, window : int64[p]
-        Distinct pairs; all pairs with a position at one instant or more come up once in a replay.
-    inside : bool[p, length]
-        Whether the window has this instant: all but the last window have all.
-    there : bool[p, length]
-        Whether the subject has a position.
-    x, y : float64[p, length]
-        The position; arbitrary where it has none.
-    before, after : int64[p, length]
-        Index of the trajectories (into ``Trajectories.trajectory_id``) that supply the position; equal where it is one.
-    """
-
-    subject: Int
-    window: Int
-    inside: Bool
-    there: Bool
-    x: Float
-    y: Float
-    before: Int
-    after: Int
+    # subject, window: distinct pairs; all pairs with a position at one instant or more come up once in a replay.
+    subject: Int  # [p]
+    window: Int  # [p]
+    inside: Bool  # [p, length]: whether the window has this instant: all but the last window have all
+    there: Bool  # [p, length]: whether the subject has a position
+    x: Float  # [p, length]; x, y: the position; arbitrary where it has none
+    y: Float  # [p, length]
+    # before, after: index of the trajectories (into ``Trajectories.trajectory_id``) that supply the position; equal
+    # where it is one.
+    before: Int  # [p, length]
+    after: Int  # [p, length]
 
     @property
     def seen(self) -> Bool:
@@ -139,8 +112,6 @@ def replay(data: Trajectories, timetable: Timetable, align: str, max_gap_s: int)
 
     Parameters
     ----------
-    data : Trajectories
-    timetable : Timetable
     align : {"last", "exact", "linear"}
     max_gap_s : int
         How long a fix counts (``last``), or how long a gap may be bridged (``linear``).

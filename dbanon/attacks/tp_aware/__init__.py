@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks.shared.claims import considered, hours_misstated
 from dbanon.attacks.shared.frame import Attack, Counts
@@ -30,8 +29,6 @@ __all__ = ["AHEAD", "attack", "prepare", "read"]
 
 AHEAD = ("request_evidence",)
 _TOLERANCE = 1e-6  # of a cell
-
-Bool = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)

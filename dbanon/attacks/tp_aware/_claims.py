@@ -52,10 +52,7 @@ class Stated:
 def read_rules(evidence: Evidence) -> Rules:
     """Make sense of the parameters and the data they go with.
 
-    Raises
-    ------
-    UndecidableError
-        If a parameter is missing or absurd, or there is nothing to attack.
+    Raises `UndecidableError` if a parameter is missing or absurd, or there is nothing to attack.
     """
     demand_sane(evidence)
     params, data = evidence.params, evidence.trajectories
@@ -80,13 +77,7 @@ def _cell_m(params: Mapping[str, Any], grid_m: float) -> float:
 
 
 def read_stated(suppressed: Mapping[str, Any], times: Timetable) -> Stated:
-    """Make sense of what the run says it left out.
-
-    Raises
-    ------
-    UndecidableError
-        If it is not what the method writes.
-    """
+    """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
     must(isinstance(suppressed, Mapping), _MALFORMED)
     windows: dict[int, tuple[int, int, int, int]] = {}
     listed = suppressed.get("windows")

@@ -9,7 +9,7 @@ CLAUSES = (
         must="The rows of every record must follow one another without gap or overlap from the first to the last "
         "instant of one window, one an instant unless min_contents joins them",
         broken_by="records",
-        plain="The rows of a group fill one window of time, the same for all groups, so time distinguishes no group.",
+        plain="The rows of a group fill one window of time, so no group is distinguished by when it begins or ends.",
         test="singling out",
     ),
     region("one rectangle of whole cells of the run's grid"),
@@ -88,10 +88,10 @@ CLAUSES = (
     ),
     Condition(
         name="requests-complete",
-        must="Every request a member sent must be in its row, save where a record's members sent fewer contents in all "
-        "than min_contents",
+        must="Every request a member sent must be in its row, except where a record's members sent fewer contents in "
+        "all than min_contents",
         broken_by="requests",
-        plain="No request of a group is missing, so none is identified by absence.",
+        plain="All requests of a group are published, or none where they have fewer than min_contents contents.",
         test="inference",
     ),
 )

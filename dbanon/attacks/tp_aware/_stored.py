@@ -3,72 +3,41 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable, runs
 from dbanon.attacks.tp_aware._claims import Rules
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
-from dbanon.base.trajectory import Int
-
-Bool = NDArray[np.bool_]
+from dbanon.base.trajectory import Bool, Int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """Rows sorted by (record, seq), and the records they form.
+    """Rows sorted by (record, seq), and the records they form."""
 
-    Attributes
-    ----------
-    order : int64[c]
-        Sorts the evidence's rows.
-    key : int64[n]
-        Distinct record ids, ascending.
-    first : int64[n]
-        Index of the first sorted row.
-    window : int64[n]
-        The window the first row lies in; -1 where there is none.
-    sound : bool[n]
-        Whether the rows follow one another from the first to the last instant of that window.
-    covering : int64[]
-        The sorted row that covers each instant, record after record; of those that are not sound, each row once.
-    begin : int64[n]
-        Index into `covering` of the first instant of each record.
-    """
-
-    order: Int
-    key: Int
-    first: Int
-    window: Int
-    sound: Bool
-    covering: Int
-    begin: Int
+    order: Int  # [c]: sorts the evidence's rows
+    key: Int  # [n]: distinct record ids, ascending
+    first: Int  # [n]: index of the first sorted row
+    window: Int  # [n]: the window the first row lies in; -1 where there is none
+    sound: Bool  # [n]: whether the rows follow one another from the first to the last instant of that window
+    # The sorted row that covers each instant, record after record; of those that are not sound, each row once.
+    covering: Int  # []
+    begin: Int  # [n]: index into `covering` of the first instant of each record
 
 
 @dataclass(frozen=True, kw_only=True)
 class Members:
-    """Who is in which record, in distinct subjects.
+    """Who is in which record, in distinct subjects."""
 
-    Attributes
-    ----------
-    record, subject : int64[p]
-        Distinct pairs (index of the record, code of the subject) sorted by (subject, window) where the window is known.
-    key : int64[p]
-        ``subject * windows + window``; records without a known window are left out of `record`, `subject` and `key`.
-    crowd : int64[n]
-        Distinct subjects of each record.
-    listed : int64[q]
-        Sorted ``record * trajectories + trajectory`` of all known memberships.
-    faults : int
-        Memberships that are unknown, double, partial, or of no record, and records without any.
-    """
-
-    record: Int
-    subject: Int
-    key: Int
-    crowd: Int
-    listed: Int
-    faults: int
+    # record, subject: distinct pairs (index of the record, code of the subject) sorted by (subject, window) where the
+    # window is known.
+    record: Int  # [p]
+    subject: Int  # [p]
+    # ``subject * windows + window``; records without a known window are left out of `record`, `subject` and `key`.
+    key: Int  # [p]
+    crowd: Int  # [n]: distinct subjects of each record
+    listed: Int  # [q]: sorted ``record * trajectories + trajectory`` of all known memberships
+    faults: int  # memberships that are unknown, double, partial, or of no record, and records without any
 
     def of(self, key: Int) -> tuple[Int, Int]:
         """Find, for each key, the entries with it: index of the key, index of the entry."""
@@ -79,21 +48,13 @@ class Members:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """Published requests by row.
+    """Published requests by row."""
 
-    Attributes
-    ----------
-    record : int64[q]
-        Index of the record; -1 where there is none.
-    seq, content : int64[q]
-    row : int64[q]
-        Numbers the rows that have any, ascending; the requests of one row are in the order they are stored in.
-    """
-
-    record: Int
-    seq: Int
-    content: Int
-    row: Int
+    record: Int  # [q]: index of the record; -1 where there is none
+    seq: Int  # [q]
+    content: Int  # [q]
+    # Numbers the rows that have any, ascending; the requests of one row are in the order they are stored in.
+    row: Int  # [q]
 
 
 def records(evidence: RequestEvidence, rules: Rules) -> Records:

@@ -29,25 +29,13 @@ MODES = {"last": LAST, "exact": EXACT, "linear": LINEAR}
 
 @dataclass(frozen=True, kw_only=True)
 class Instants:
-    """The instants of one window, and how a position is found at each.
+    """The instants of one window, and how a position is found at each."""
 
-    Attributes
-    ----------
-    start : int
-        First instant, unix seconds, a multiple of the dataset's `grid_s`.
-    step_s, count : int
-        Seconds between instants, and how many there are.
-    mode : int
-        `LAST`, `EXACT` or `LINEAR`.
-    max_gap_s : int
-        Oldest fix that still gives a position (`LAST`), widest gap that is interpolated (`LINEAR`).
-    """
-
-    start: int
-    step_s: int
+    start: int  # first instant, unix seconds, a multiple of the dataset's `grid_s`
+    step_s: int  # step_s, count: seconds between instants, and how many there are
     count: int
-    mode: int
-    max_gap_s: int
+    mode: int  # `LAST`, `EXACT` or `LINEAR`
+    max_gap_s: int  # oldest fix that still gives a position (`LAST`), widest gap that is interpolated (`LINEAR`)
 
     @property
     def key(self) -> tuple[int, int, int, int, int]:
@@ -57,33 +45,18 @@ class Instants:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Timeline:
-    """The fixes of a dataset by subject.
+    """The fixes of a dataset by subject."""
 
-    Attributes
-    ----------
-    subject : int64[s]
-        Distinct subject codes, ascending.
-    begin, end : int64[s]
-        Fixes of subject i are ``[begin[i], end[i])``, by (time, trajectory id).
-    t, x, y : float64[m]
-        Unix seconds, metres.
-    trajectory : int32[m] or int32[s]
-        Index, in the dataset, of each fix's trajectory; where `single`, of each subject's.
-    single : bool
-        Every subject has exactly one trajectory.
-    grid_s : int
-        Length of the dataset's time slots.
-    """
-
-    subject: Int
-    begin: Int
-    end: Int
-    t: Float
-    x: Float
-    y: Float
-    trajectory: NDArray[np.int32]
-    single: bool
-    grid_s: int
+    subject: Int  # [s]: distinct subject codes, ascending
+    begin: Int  # [s]; begin, end: fixes of subject i are ``[begin[i], end[i])``, by (time, trajectory id)
+    end: Int  # [s]
+    t: Float  # [m]; t, x, y: unix seconds, metres
+    x: Float  # [m]
+    y: Float  # [m]
+    # Index, in the dataset, of each fix's trajectory; where `single`, of each subject's.
+    trajectory: NDArray[np.int32]  # [m] or int32[s]
+    single: bool  # every subject has exactly one trajectory
+    grid_s: int  # length of the dataset's time slots
 
     def __post_init__(self) -> None:
         freeze(self)  # also because kernels are compiled once for arrays that may be written to, once for others

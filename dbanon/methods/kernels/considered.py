@@ -22,10 +22,7 @@ def considered(
 
     Parameters and errors are those of `kept`.
 
-    Returns
-    -------
-    Trajectories
-        Without those of which nothing is left; codes of subjects stay.
+    Trajectories of which nothing is left go; codes of subjects stay.
     """
     fixes = kept(method, data, since, until, start=start, before_s=before_s)
     return data if since is None and start is None and until is None else select_fixes(data, fixes)
@@ -46,7 +43,6 @@ def kept(
     ----------
     method : str
         For the error.
-    data : Trajectories
     since, until : int, optional
         Unix seconds, multiples of the data's `grid_s`; the slot that begins at `until` is not kept.
     start : int, optional

@@ -37,7 +37,6 @@ def instants(method: str, data: Trajectories, params: Parameters) -> align.Insta
         For the error.
     data : Trajectories
         With a fix at least.
-    params : Parameters
 
     Raises
     ------

@@ -15,7 +15,6 @@ def run_order(data: Trajectories, rng: np.random.Generator) -> Int:
 
     Parameters
     ----------
-    data : Trajectories
     rng : numpy.random.Generator
         The run's, from which nothing has been drawn: the key of the hash is its first 32 bytes.
 

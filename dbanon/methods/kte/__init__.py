@@ -126,12 +126,8 @@ def anonymise(
 
     Parameters
     ----------
-    data : Trajectories
-    params : Parameters
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
-    algorithm : str
-        A name from ``METHODS["kte"].algorithms``.
 
     Returns
     -------

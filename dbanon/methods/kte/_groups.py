@@ -32,11 +32,8 @@ def group(samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, impr
 
     Parameters
     ----------
-    samples : Samples
-    k : int
     rank : int64[codes]
         Place of each subject, by its code, in the run's order: it decides between equals.
-    rng : numpy.random.Generator
     improve : bool
         Exchange subjects between groups after they are formed greedily.
 

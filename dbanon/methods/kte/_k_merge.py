@@ -48,7 +48,6 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
 
     Parameters
     ----------
-    samples : Samples
     offset : int64[g + 1]
         Inputs of task i are those from ``offset[i]`` to ``offset[i + 1]``, at least one.
     begin, end : int64[j]
@@ -118,7 +117,6 @@ def pair_costs(samples: Samples, begin_a: Int, end_a: Int, begin_b: Int, end_b: 
 
     Parameters
     ----------
-    samples : Samples
     begin_a, end_a, begin_b, end_b : int64[p]
         Pair i is the samples from ``begin_a[i]`` to ``end_a[i]`` and those from ``begin_b[i]`` to ``end_b[i]``, at
         least one each.

@@ -23,12 +23,10 @@ def improve(table: Pairs, near: Int, mate: Int, rng: np.random.Generator) -> Non
 
     Parameters
     ----------
-    table : Pairs
     near : int64[n, c]
         Others who are cheap to merge with each, the cheapest first.
     mate : int64[n]
         The partner of each, -1 for none.
-    rng : numpy.random.Generator
 
     Notes
     -----

@@ -23,7 +23,6 @@ def signatures(samples: Samples, order: Int) -> Float:
 
     Parameters
     ----------
-    samples : Samples
     order : int64[n]
         Positions of the subjects to describe.
 
@@ -61,7 +60,6 @@ def nearest(signature: Float, number: int) -> Int:
     ----------
     signature : float64[n, 3, bins]
         In the order that decides between equals.
-    number : int
 
     Returns
     -------

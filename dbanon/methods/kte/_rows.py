@@ -19,27 +19,13 @@ from dbanon.methods.kte._samples import Merged, Samples, samples
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Published:
-    """What an algorithm publishes.
+    """What an algorithm publishes."""
 
-    Attributes
-    ----------
-    group : int64[s]
-        Index of the group of each subject, who may be one alone; -1 for those without.
-    merged : Merged
-        By group.
-    crowd : int64[g]
-    records : int64[g]
-        How many records, all alike, each group has.
-    suppressed : mapping
-        As `Cloaks.suppressed`.
-    hiding : Hiding, optional
-    """
-
-    group: Int
-    merged: Merged
-    crowd: Int
-    records: Int
-    suppressed: Mapping[str, Any]
+    group: Int  # [s]: index of the group of each subject, who may be one alone; -1 for those without
+    merged: Merged  # by group
+    crowd: Int  # [g]
+    records: Int  # [g]: how many records, all alike, each group has
+    suppressed: Mapping[str, Any]  # as `Cloaks.suppressed`
     hiding: Hiding | None = None
 
 

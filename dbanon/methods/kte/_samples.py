@@ -12,27 +12,13 @@ LATEST, FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells: a
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Samples:
-    """The samples of subjects: each slot and cell once, whatever trajectories they were in.
+    """The samples of subjects: each slot and cell once, whatever trajectories they were in."""
 
-    Attributes
-    ----------
-    subject : int64[s]
-        Codes of the subjects, ascending.
-    offset : int64[s + 1]
-        Samples of subject i are ``[offset[i], offset[i + 1])``, at least one, by slot, x and y.
-    slot : int64[m]
-        Whole `grid_s` since 1970.
-    x, y : int64[m]
-        Indices of cells of `grid_m`.
-    grid_s : int
-    grid_m : float
-    """
-
-    subject: Int
-    offset: Int
-    slot: Int
-    x: Int
-    y: Int
+    subject: Int  # [s]: codes of the subjects, ascending
+    offset: Int  # [s + 1]: samples of subject i are ``[offset[i], offset[i + 1])``, at least one, by slot, x and y
+    slot: Int  # [m]: whole `grid_s` since 1970
+    x: Int  # [m]; x, y: indices of cells of `grid_m`
+    y: Int  # [m]
     grid_s: int
     grid_m: float
 
@@ -42,22 +28,12 @@ class Samples:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Merged:
-    """Generalised samples of records, in order of time; those of one record do not overlap.
+    """Generalised samples of records, in order of time; those of one record do not overlap."""
 
-    Attributes
-    ----------
-    offset : int64[g + 1]
-        Those of record i are ``[offset[i], offset[i + 1])``.
-    first, last : int64[c]
-        The first and the last slot, both inside.
-    box : int64[c, 4]
-        x0, y0, x1, y1 of cells, all inside.
-    """
-
-    offset: Int
-    first: Int
-    last: Int
-    box: Int
+    offset: Int  # [g + 1]: those of record i are ``[offset[i], offset[i + 1])``
+    first: Int  # [c]; first, last: the first and the last slot, both inside
+    last: Int  # [c]
+    box: Int  # [c, 4]: x0, y0, x1, y1 of cells, all inside
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -66,10 +42,7 @@ class Merged:
 def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
     """Snap every fix to its slot and cell.
 
-    Raises
-    ------
-    DataError
-        If fixes lie too far away to be counted in cells or slots.
+    Raises `DataError` if fixes lie too far away to be counted in cells or slots.
     """
     subject = np.repeat(data.subject, np.diff(data.offset))
     columns = [np.floor(values / side) for values, side in ((data.t, grid_s), (data.x, grid_m), (data.y, grid_m))]

@@ -147,12 +147,8 @@ def anonymise(
 
     Parameters
     ----------
-    data : Trajectories
-    params : Parameters
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
-    algorithm : str
-        A name from ``METHODS["mob"].algorithms``.
     quasi_identifiers : QuasiIdentifiers
         At which times the adversary knows where each subject was.
 

@@ -28,23 +28,12 @@ _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Classes:
-    """The equivalence classes of all instants, by instant, then rectangle.
+    """The equivalence classes of all instants, by instant, then rectangle."""
 
-    Attributes
-    ----------
-    of : int32[n, T]
-        Class of each object at each instant; -1 where it is published as it is, or absent.
-    box : int32[c, 4]
-        Least x, least y, greatest x, greatest y of each: cells of `Positions`, all inside.
-    instant : int32[c]
-    size : int32[c]
-        Number of objects.
-    """
-
-    of: NDArray[np.int32]
-    box: NDArray[np.int32]
-    instant: NDArray[np.int32]
-    size: NDArray[np.int32]
+    of: NDArray[np.int32]  # [n, T]: class of each object at each instant; -1 where it is published as it is, or absent
+    box: NDArray[np.int32]  # [c, 4]: least x, least y, greatest x, greatest y of each: cells of `Positions`, all inside
+    instant: NDArray[np.int32]  # [c]
+    size: NDArray[np.int32]  # [c]: number of objects
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -57,8 +46,6 @@ def classes(positions: Positions, sets: Sets) -> Classes:
     paper's Figure 6. A set counts with all its members at every instant of its owner's ``sets.when``. Classes with the
     same rectangle at the same instant are made one, for readers cannot distinguish them.
 
-    Notes
-    -----
     Takes O(n T + m T) steps at most, and little more than the pairs of an object in a set and an instant of it; holds
     4 n T bytes, the result, and 8 n a thread.
     """

@@ -74,7 +74,6 @@ def nearest(positions: Positions, place: Int, who: Int, number: int, among: NDAr
 
     Parameters
     ----------
-    positions : Positions
     place : int64[n, T]
         Along the Hilbert curve, not negative; arbitrary where a subject is absent.
     who : int64[w]

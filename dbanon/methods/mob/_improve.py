@@ -80,10 +80,8 @@ def improved(positions: Positions, place: Int, k: int, plain: Sets) -> Sets:
 
     Parameters
     ----------
-    positions : Positions
     place : int64[n, T]
         Along the Hilbert curve.
-    k : int
     plain : Sets
         Of `symmetric`. The same objects are published.
 

@@ -24,10 +24,8 @@ def linked(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], wh
 
     Parameters
     ----------
-    positions : Positions
     place : int64[n, T]
         Along the Hilbert curve.
-    k : int
     kept : bool[n]
         Who may be a partner. Those who are not in `who` want none.
     who : int64[w]
@@ -54,8 +52,6 @@ def pruned(positions: Positions, k: int, kept: NDArray[np.bool_], owner: Int, ot
 
     Parameters
     ----------
-    positions : Positions
-    k : int
     kept : bool[n]
     owner, other : int[m]
         Who is hidden by whom: links of two objects with own instants in both directions.

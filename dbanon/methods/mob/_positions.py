@@ -23,39 +23,19 @@ _BATCH = 1 << 22  # positions found at a time
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Positions:
-    """The aligned cells of subjects that have any, and their quasi-identifiers.
+    """The aligned cells of subjects that have any, and their quasi-identifiers."""
 
-    Attributes
-    ----------
-    subject : int64[n]
-        Codes of the subjects, ascending.
-    rank : int64[n]
-        Place of each in the run's order, distinct.
-    x, y : int32[n, T]
-        Cells, from (0, 0) for the least; 0 where a subject is absent.
-    there : uint64[n, W]
-        At which instants each is present: instant t is bit ``t % 64`` of word ``t // 64``.
-    own : uint64[n, W]
-        At which instants of these each has a quasi-identifier.
-    offset : int64[n + 1]
-    instant : int32[q]
-        The same as a list: those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending.
-    instants : Instants
-        The T instants.
-    origin : (int, int)
-        The least cell, in cells of the dataset's grid.
-    """
-
-    subject: Int
-    rank: Int
-    x: NDArray[np.int32]
-    y: NDArray[np.int32]
-    there: Words
-    own: Words
-    offset: Int
-    instant: NDArray[np.int32]
-    instants: align.Instants
-    origin: tuple[int, int]
+    subject: Int  # [n]: codes of the subjects, ascending
+    rank: Int  # [n]: place of each in the run's order, distinct
+    x: NDArray[np.int32]  # [n, T]; x, y: cells, from (0, 0) for the least; 0 where a subject is absent
+    y: NDArray[np.int32]  # [n, T]
+    there: Words  # [n, W]: at which instants each is present: instant t is bit ``t % 64`` of word ``t // 64``
+    own: Words  # [n, W]: at which instants of these each has a quasi-identifier
+    offset: Int  # [n + 1]
+    # The same as a list: those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending.
+    instant: NDArray[np.int32]  # [q]
+    instants: align.Instants  # the T instants
+    origin: tuple[int, int]  # the least cell, in cells of the dataset's grid
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -79,10 +59,8 @@ def find(
     ----------
     data : Trajectories
         What the run considers.
-    params : Parameters
     rank : int64
         Place of each subject in the run's order, by its code.
-    quasi_identifiers : QuasiIdentifiers
 
     Raises
     ------

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dbanon.base.cloaks import Cloaks, Hiding, Regions, by_hour
 from dbanon.base.errors import DataError, InfeasibleError
-from dbanon.base.trajectory import Int, QuasiIdentifiers, Trajectories
+from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import in_own_time
@@ -25,22 +25,12 @@ from dbanon.methods.mob._sets import Sets
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
-Bool = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
     """Who is hidden with whom, and what of the data that was found from.
 
-    Attributes
-    ----------
-    data : Trajectories
-        With the fixes before `since` that give positions.
-    params : Parameters
-    positions : Positions
-    dropped : Dropped
-    sets : Sets
-    classes : Classes
+    `data`: with the fixes before `since` that give positions.
     """
 
     data: Trajectories
@@ -180,7 +170,6 @@ def _regions(found: _Found, shown: Bool, who: Int, offset: Int) -> tuple[NDArray
     Returns
     -------
     region, instant : int32[c]
-    regions : Regions
     """
     positions, classes = found.positions, len(found.classes.size)
     instant, region = np.empty((2, int(offset[-1])), np.int32)

@@ -37,24 +37,15 @@ Draw = Callable[[Int, NDArray[np.bool_]], NDArray[np.int32]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sets:
-    """The hiding set of each object, in rows of `Positions`.
+    """The hiding set of each object, in rows of `Positions`."""
 
-    Attributes
-    ----------
-    offset : int64[n + 1]
-    other : int32[m]
-        Who hides object i: ``other[offset[i]:offset[i + 1]]``, i itself not among them, in the run's order. None of
-        objects without own instants and of suppressed ones.
-    when : uint64[n, W]
-        At which instants each is generalised with its set, T(O) in the paper, as bits like ``Positions.own``.
-    kept : bool[n]
-        Who is published.
-    """
-
-    offset: Int
-    other: NDArray[np.int32]
-    when: Words
-    kept: NDArray[np.bool_]
+    offset: Int  # [n + 1]
+    # Who hides object i: ``other[offset[i]:offset[i + 1]]``, i itself not among them, in the run's order. None of
+    # objects without own instants and of suppressed ones.
+    other: NDArray[np.int32]  # [m]
+    # At which instants each is generalised with its set, T(O) in the paper, as bits like ``Positions.own``.
+    when: Words  # [n, W]
+    kept: NDArray[np.bool_]  # [n]: who is published
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -66,15 +57,8 @@ def symmetric(positions: Positions, place: Int, k: int) -> Sets:
     Departs from the paper where it leaves things open: objects are visited in the run's order, partners are present
     both ways and distinct from those whom symmetry has brought before, and who has enough of these looks for no more.
 
-    Parameters
-    ----------
-    positions : Positions
-    place : int64[n, T]
-        Along the Hilbert curve.
-    k : int
+    `place` (int64[n, T]): along the Hilbert curve.
 
-    Notes
-    -----
     The k - 1 nearest of each object are enough, whatever symmetry has brought: of those, as many are new as are wanted.
     """
     left = Left(positions)
@@ -93,12 +77,7 @@ def extreme_union(positions: Positions, place: Int, k: int) -> Sets:
     Departs from the paper where objects are absent at instants: those who cannot be present with all taken before at
     all instants of the union are passed over.
 
-    Parameters
-    ----------
-    positions : Positions
-    place : int64[n, T]
-        Along the Hilbert curve.
-    k : int
+    `place` (int64[n, T]): along the Hilbert curve.
     """
     left = Left(positions)
     partners = left.draw(k, lambda who, kept: _together(positions, place, who, k, kept, left.order))
@@ -119,24 +98,13 @@ def prepare(positions: Positions, place: Int) -> None:
 
 
 class Left:
-    """Who is left to be published, while sets are drawn.
-
-    Attributes
-    ----------
-    positions : Positions
-    order : int64[n]
-        Rows of `positions` in the run's order.
-    asks : bool[n]
-        Who has own instants.
-    kept : bool[n]
-        Who is left.
-    """
+    """Who is left to be published, while sets are drawn."""
 
     def __init__(self, positions: Positions) -> None:
         self.positions = positions
-        self.order = np.argsort(positions.rank)
-        self.asks = np.diff(positions.offset) > 0
-        self.kept = np.ones(len(self.asks), bool)
+        self.order = np.argsort(positions.rank)  # [n]: rows of `positions` in the run's order
+        self.asks = np.diff(positions.offset) > 0  # [n]: who has own instants
+        self.kept = np.ones(len(self.asks), bool)  # [n]: who is left
 
     def draw(self, k: int, draw: Draw) -> NDArray[np.int32]:
         """Find partners of all who ask, and leave out who finds too few, until all are found among those left.

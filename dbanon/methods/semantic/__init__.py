@@ -133,13 +133,8 @@ def anonymise(
 
     Parameters
     ----------
-    data : Trajectories
-    params : Parameters
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
-    algorithm : str
-        A name from ``METHODS["semantic"].algorithms``.
-    cells : Cells
 
     Returns
     -------

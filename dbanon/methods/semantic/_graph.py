@@ -19,39 +19,20 @@ _MOST = 15_000  # tables of all pairs of cells take 16 bytes a pair: 3.6 GB
 
 
 class Graph(NamedTuple):
-    """Cells and what a region of them must hold.
+    """Cells and what a region of them must hold."""
 
-    Attributes
-    ----------
-    first : int64[c + 1]
-        The neighbours of cell i are ``near[first[i]:first[i + 1]]``, ascending.
-    near : int32[2e]
-    area : int64[c]
-        Square millimetres.
-    first_kind : int64[c + 1]
-        In cell i are ``many[a]`` points of interest of category ``kind[a]`` for a from ``first_kind[i]`` to
-        ``first_kind[i + 1]``.
-    kind, many : int32[]
-    log_share : float64[q]
-        Logarithm of each category's share of all of the city's; each category is somewhere.
-    logs : float64[n + 1]
-        Logarithm of every number of points of interest there can be.
-    least : int
-        Categories that a region must have (the paper's l).
-    most : float
-        How far its shares may be from the city's (the paper's t), rounding allowed for.
-    """
-
-    first: Int
-    near: NDArray[np.int32]
-    area: Int
-    first_kind: Int
-    kind: NDArray[np.int32]
-    many: NDArray[np.int32]
-    log_share: Float
-    logs: Float
-    least: int
-    most: float
+    first: Int  # [c + 1]: the neighbours of cell i are ``near[first[i]:first[i + 1]]``, ascending
+    near: NDArray[np.int32]  # [2e]
+    area: Int  # [c]: square millimetres
+    # In cell i are ``many[a]`` points of interest of category ``kind[a]`` for a from ``first_kind[i]`` to
+    # ``first_kind[i + 1]``.
+    first_kind: Int  # [c + 1]
+    kind: NDArray[np.int32]  # []
+    many: NDArray[np.int32]  # []
+    log_share: Float  # [q]: logarithm of each category's share of all of the city's; each category is somewhere
+    logs: Float  # [n + 1]: logarithm of every number of points of interest there can be
+    least: int  # categories that a region must have (the paper's l)
+    most: float  # how far its shares may be from the city's (the paper's t), rounding allowed for
 
 
 def graph(cells: Cells, params: Parameters) -> Graph:

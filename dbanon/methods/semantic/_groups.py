@@ -38,20 +38,11 @@ _MIN_PAIRS_PER_THREAD = 1 << 8
 
 @dataclass
 class Group:
-    """Units whose records are alike.
-
-    Attributes
-    ----------
-    units : list of int
-    people : frozenset of int
-        Their subjects.
-    track : Track, optional
-        Their common rows; None where they are still to be merged: `parts` then has both sides.
-    """
+    """Units whose records are alike."""
 
     units: list[int]
-    people: frozenset[int]
-    track: Track | None
+    people: frozenset[int]  # their subjects
+    track: Track | None  # their common rows; None where they are still to be merged: `parts` then has both sides
     parts: tuple["Group", "Group"] | None = None
 
     @property
@@ -67,9 +58,6 @@ def groups(units: Units, graph: Graph, scale: Scale, k: int, *, improve: Int | N
     ----------
     units : Units
         In the order of the run; of at least k subjects.
-    graph : Graph
-    scale : Scale
-    k : int
     improve : int64[n], optional
         Random numbers, one a unit, by which the rows of groups are shortened and shrunk at the end; see `_improve`.
 

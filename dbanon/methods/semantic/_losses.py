@@ -14,52 +14,29 @@ from dbanon.methods.semantic._regions import Pool, Work, _kernel
 
 
 class Scale(NamedTuple):
-    """How losses are weighed: what they are counted in, and where they are capped.
-
-    Attributes
-    ----------
-    weight_time : float
-    span : float
-        Slots that count as a full loss.
-    area : float
-        Square millimetres that count as a full loss.
-    """
+    """How losses are weighed: what they are counted in, and where they are capped."""
 
     weight_time: float
-    span: float
-    area: float
+    span: float  # slots that count as a full loss
+    area: float  # square millimetres that count as a full loss
 
 
 class Path(NamedTuple):
-    """The points of one trajectory, or the rows of a group, in order of time.
+    """The points of one trajectory, or the rows of a group, in order of time."""
 
-    Attributes
-    ----------
-    start, end : int64[p]
-        Slots, half-open.
-    region : int32[p]
-        Numbers of the pool.
-    """
-
-    start: Int
-    end: Int
-    region: NDArray[np.int32]
+    start: Int  # [p]; start, end: slots, half-open
+    end: Int  # [p]
+    region: NDArray[np.int32]  # [p]: numbers of the pool
 
 
 class Tables(NamedTuple):
-    """What is known of pairs of cells, square millimetres.
+    """What is known of pairs of cells, square millimetres."""
 
-    Attributes
-    ----------
-    apart : int64[c, c]
-        Area of the cheapest path from one cell to the other, both included: no region that holds both is smaller.
-    area : int64[c, c]
-        Area of their merge, from the first to the second; 0 where it was not asked for yet, and where it was found to
-        be above some area, this area with a minus.
-    """
-
-    apart: Int
-    area: Int
+    # Area of the cheapest path from one cell to the other, both included: no region that holds both is smaller.
+    apart: Int  # [c, c]
+    # Area of their merge, from the first to the second; 0 where it was not asked for yet, and where it was found to be
+    # above some area, this area with a minus.
+    area: Int  # [c, c]
 
 
 def scale(params: Parameters, grid_s: int) -> Scale:

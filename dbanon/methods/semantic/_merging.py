@@ -142,7 +142,6 @@ def reshape(graph: Graph, pool: Pool, work: Work, path: Path, fix_offset: Int, f
 
     Parameters
     ----------
-    path : Path
     fix_offset : int64[n + 1]
     fix_slot : int64[]
         Slots of the fixes of each member, ascending.

@@ -14,41 +14,19 @@ PUBLISHED, OUTSIDE, FEW_CELLS, COARSE = range(len(STATES))
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Units:
-    """What makes a record each: all trajectories of a subject or, where days are apart, all of one day.
+    """What makes a record each: all trajectories of a subject or, where days are apart, all of one day."""
 
-    Attributes
-    ----------
-    subject : int64[u]
-        By the order of the run.
-    offset : int64[u + 1]
-        Points of unit i are ``[offset[i], offset[i + 1])``, at least one.
-    start, end : int64[p]
-        Slots, half-open; both ascend within a unit.
-    region : int32[p]
-        The cell.
-    fix_offset : int64[u + 1]
-    fix_slot : int64[f]
-        The slots of all fixes in cells, ascending within a unit.
-    fix_cell : int32[f]
-    of_trajectory : int64[n]
-        The unit of each trajectory; -1 where there is none.
-    of_fix : int64[m]
-        The unit of each fix of the data; -1 where it is not published.
-    state : uint8[m]
-        Codes of `STATES`.
-    """
-
-    subject: Int
-    offset: Int
-    start: Int
-    end: Int
-    region: NDArray[np.int32]
-    fix_offset: Int
-    fix_slot: Int
-    fix_cell: NDArray[np.int32]
-    of_trajectory: Int
-    of_fix: Int
-    state: NDArray[np.uint8]
+    subject: Int  # [u]: by the order of the run
+    offset: Int  # [u + 1]: points of unit i are ``[offset[i], offset[i + 1])``, at least one
+    start: Int  # [p]; start, end: slots, half-open; both ascend within a unit
+    end: Int  # [p]
+    region: NDArray[np.int32]  # [p]: the cell
+    fix_offset: Int  # [u + 1]
+    fix_slot: Int  # [f]: the slots of all fixes in cells, ascending within a unit
+    fix_cell: NDArray[np.int32]  # [f]
+    of_trajectory: Int  # [n]: the unit of each trajectory; -1 where there is none
+    of_fix: Int  # [m]: the unit of each fix of the data; -1 where it is not published
+    state: NDArray[np.uint8]  # [m]: codes of `STATES`
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -62,7 +40,6 @@ def units(data: Trajectories, cell: Int, rank: Int, gap_s: int, min_cells: int) 
 
     Parameters
     ----------
-    data : Trajectories
     cell : int64[m]
         Of each fix; -1 outside all.
     rank : int64[s]

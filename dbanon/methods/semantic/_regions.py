@@ -22,36 +22,20 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Work(NamedTuple):
-    """Memory of one thread, by cell unless said otherwise.
+    """Memory of one thread, by cell unless said otherwise."""
 
-    Attributes
-    ----------
-    inside, edge : int64[c]
-        Marked with the current stamp where a cell is in the region, and on its border.
-    cells, border : int32[c]
-        The region's cells, and its neighbours.
-    distance, hops, before, heap : int[c]
-        Of Dijkstra's search.
-    pois : int64[q]
-        The region's points of interest by category.
-    stamp : int64[1]
-    seen : int64[c]
-        Marked with the current search where a search has been.
-    search : int64[1]
-    """
-
-    inside: Int
-    edge: Int
-    cells: NDArray[np.int32]
-    border: NDArray[np.int32]
-    distance: Int
-    hops: NDArray[np.int32]
-    before: NDArray[np.int32]
-    heap: NDArray[np.int32]
-    pois: Int
-    stamp: Int
-    seen: Int
-    search: Int
+    inside: Int  # [c]; inside, edge: marked with the current stamp where a cell is in the region, and on its border
+    edge: Int  # [c]
+    cells: NDArray[np.int32]  # [c]; cells, border: the region's cells, and its neighbours
+    border: NDArray[np.int32]  # [c]
+    distance: Int  # [c]; distance, hops, before, heap: of Dijkstra's search
+    hops: NDArray[np.int32]  # [c]
+    before: NDArray[np.int32]  # [c]
+    heap: NDArray[np.int32]  # [c]
+    pois: Int  # [q]: the region's points of interest by category
+    stamp: Int  # [1]
+    seen: Int  # [c]: marked with the current search where a search has been
+    search: Int  # [1]
 
 
 def work(graph: Graph) -> Work:
@@ -79,32 +63,15 @@ class PoolFullError(Exception):
 
 
 class Pool(NamedTuple):
-    """All regions that came up, and which two make which.
+    """All regions that came up, and which two make which."""
 
-    Attributes
-    ----------
-    offset : int64[r + 1]
-        Cells of region i are ``cell[offset[i]:offset[i + 1]]``, ascending.
-    cell : int32[]
-    area : int64[r]
-        Square millimetres.
-    slot : int32[s]
-        Hash table of regions: number + 1, 0 where free.
-    pair : int64[p]
-        Hash table of merges: the key of two regions, 0 where free.
-    made : int32[p]
-        What they make.
-    used : int64[2]
-        How many regions and how many entries of `pair` are used.
-    """
-
-    offset: Int
-    cell: NDArray[np.int32]
-    area: Int
-    slot: NDArray[np.int32]
-    pair: Int
-    made: NDArray[np.int32]
-    used: Int
+    offset: Int  # [r + 1]: cells of region i are ``cell[offset[i]:offset[i + 1]]``, ascending
+    cell: NDArray[np.int32]  # []
+    area: Int  # [r]: square millimetres
+    slot: NDArray[np.int32]  # [s]: hash table of regions: number + 1, 0 where free
+    pair: Int  # [p]: hash table of merges: the key of two regions, 0 where free
+    made: NDArray[np.int32]  # [p]: what they make
+    used: Int  # [2]: how many regions and how many entries of `pair` are used
 
 
 # ---- what is in a region ---------------------------------------------------------------------------------------------
@@ -114,9 +81,7 @@ class Pool(NamedTuple):
 def divergence(count: Int, graph: Graph) -> Any:
     """Kullback-Leibler divergence of the city's shares from a region's, in nats; infinite without points of interest.
 
-    Parameters
-    ----------
-    count : int64[q]
+    `count`: int64[q].
     """
     # The sum of X ln(X / Y) with X = m / n is that of m (ln m - ln Y), over n, less ln n: no logarithm is taken here.
     number, total = 0, 0.0
@@ -451,13 +416,7 @@ def ascending(work: Work, size: int) -> Any:
 
 @_kernel
 def intern(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
-    """Number the region at hand.
-
-    Raises
-    ------
-    PoolFullError
-        If the pool is full: take an `enlarged` one.
-    """
+    """Number the region at hand; raises `PoolFullError` if the pool is full: take an `enlarged` one."""
     cells = ascending(work, size)
     mask = len(pool.slot) - 1
     at = _hash(cells) & mask
@@ -484,10 +443,7 @@ def intern(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
 def merged(graph: Graph, pool: Pool, work: Work, one: int, other: int) -> Any:
     """Merge two regions by number (Algorithm 1), or grow one that is given twice; give the number of what they make.
 
-    Raises
-    ------
-    PoolFullError
-        If the pool is full.
+    Raises `PoolFullError` if the pool is full.
     """
     # In this order: of equally cheap paths another may be found from the second to the first.
     key = ((one + 1) << 31) | other

@@ -22,27 +22,14 @@ from dbanon.methods.semantic._points import COARSE, PUBLISHED, STATES, Units
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Rows:
-    """The rows of groups, each once.
+    """The rows of groups, each once."""
 
-    Attributes
-    ----------
-    offset : int64[g + 1]
-        Rows of group i are ``[offset[i], offset[i + 1])``.
-    start, end : int64[c]
-        Slots, half-open.
-    region : int64[c]
-        Index of the region.
-    cell_offset : int64[r + 1]
-        The cells of region i are ``cell[cell_offset[i]:cell_offset[i + 1]]``, ascending.
-    cell : int64[]
-    """
-
-    offset: Int
-    start: Int
-    end: Int
-    region: Int
-    cell_offset: Int
-    cell: Int
+    offset: Int  # [g + 1]: rows of group i are ``[offset[i], offset[i + 1])``
+    start: Int  # [c]; start, end: slots, half-open
+    end: Int  # [c]
+    region: Int  # [c]: index of the region
+    cell_offset: Int  # [r + 1]: the cells of region i are ``cell[cell_offset[i]:cell_offset[i + 1]]``, ascending
+    cell: Int  # []
 
 
 def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, cells: Cells) -> Cloaks:

@@ -20,21 +20,12 @@ _REGIONS, _CELLS, _PAIRS = 1 << 19, 1 << 25, 1 << 21  # of a pool that is new: a
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Track:
-    """The points of a trajectory or the rows of a group, in order of time.
+    """The points of a trajectory or the rows of a group, in order of time."""
 
-    Attributes
-    ----------
-    start, end : int64[p]
-        Slots, half-open.
-    offset : int64[p + 1]
-        The cells of point i are ``cell[offset[i]:offset[i + 1]]``, ascending.
-    cell : int32[]
-    """
-
-    start: Int
-    end: Int
-    offset: Int
-    cell: NDArray[np.int32]
+    start: Int  # [p]; start, end: slots, half-open
+    end: Int  # [p]
+    offset: Int  # [p + 1]: the cells of point i are ``cell[offset[i]:offset[i + 1]]``, ascending
+    cell: NDArray[np.int32]  # []
 
     def __len__(self) -> int:
         return len(self.start)
@@ -43,13 +34,7 @@ class Track:
 class Merger:
     """What one thread merges tracks with: a pool of regions, which is emptied when it is full.
 
-    Parameters
-    ----------
-    graph : Graph
-    tables : Tables
-    scale : Scale
-    nearly : bool
-        Whether losses may be computed without the regions of merges.
+    `nearly`: whether losses may be computed without the regions of merges.
     """
 
     def __init__(self, graph: Graph, tables: Tables, scale: Scale, *, nearly: bool) -> None:
@@ -68,10 +53,7 @@ class Merger:
     def merged(self, first: Track, second: Track, n_first: int, n_second: int, fixes: list[Int]) -> Track:
         """Merge two tracks, and reshape what they make.
 
-        Parameters
-        ----------
-        fixes : list of int64[]
-            Slots of the fixes of each member of both.
+        `fixes` (list of int64[]): slots of the fixes of each member of both.
         """
 
         def make(pool: Pool) -> Track:

@@ -124,12 +124,8 @@ def anonymise(
 
     Parameters
     ----------
-    data : Trajectories
-    params : Parameters
     rng : numpy.random.Generator
         `mk` draws which of two sites gets a group that fits both equally.
-    algorithm : str
-        A name from ``METHODS["sensitive-sites"].algorithms``.
     sites : Sites
         The sites, and the shapes of users.
 

@@ -40,7 +40,6 @@ def best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
     ----------
     users, sites : Boxes
         n and m, both in the order of the curve; n >= k m. The area of all of them times m is below 2^62.
-    k : int
 
     Returns
     -------

@@ -20,10 +20,7 @@ Int32 = NDArray[np.int32]
 class Boxes:
     """Rectangles of cells, column by column, read-only.
 
-    Attributes
-    ----------
-    x0, y0, x1, y1 : int32[n]
-        Least and greatest cell on each axis, both inside.
+    `x0`, `y0`, `x1`, `y1` (int32[n]): least and greatest cell on each axis, both inside.
     """
 
     x0: Int32

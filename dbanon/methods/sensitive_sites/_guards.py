@@ -35,7 +35,6 @@ def add(
 
     Parameters
     ----------
-    users, sites : Boxes
     site_rank : int64[m]
         Decides between sites equally near: the lowest.
     site : int32[n]

@@ -32,7 +32,6 @@ def improve(users: Boxes, sites: Boxes, members: Int) -> Int:
 
     Parameters
     ----------
-    users, sites : Boxes
     members : int64[m, k]
         Disjoint users of each site.
 

@@ -30,7 +30,6 @@ def partition(users: Boxes, k: int) -> Int:
     ----------
     users : Boxes
         In the order of the curve.
-    k : int
 
     Returns
     -------
@@ -58,7 +57,6 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
 
     Parameters
     ----------
-    users, sites : Boxes
     offset : int64[g + 1]
         Groups from `partition`, at least as many as sites.
     priority : int64[m]
@@ -121,10 +119,7 @@ class _Preferences:
 def windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
     """Give every site k consecutive users, disjoint, out of MK's groups: those it takes the least area with.
 
-    Returns
-    -------
-    int64[m] or None
-        Index of the first user of each; None where there are fewer groups than sites.
+    Returns int64[m] or None: index of the first user of each; None where there are fewer groups than sites.
     """
     offset = partition(users, k)
     if len(offset) <= len(sites):

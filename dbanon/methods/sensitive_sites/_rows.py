@@ -155,8 +155,6 @@ def disjoint(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: Int
 
     Parameters
     ----------
-    scene : Scene
-    params : Parameters
     site : int32[n]
         The site of each user, -1 for those without.
     plain : int32[n], optional
@@ -173,7 +171,7 @@ def disjoint(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: Int
     if before is not None:
         told["bk_ggc_percent"] = before.ggc_percent
     region, crowd = cells(scene.users), np.ones(len(site), np.int64)
-    # All of a site's users get the one rectangle of Definition 4, so a reader of the rows cannot distinguish them.
+    # All of a site's users get one rectangle (Definition 2), so a reader of the rows cannot distinguish them.
     region[hidden] = cells(box)[site[hidden]]
     crowd[hidden] = _crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
     return Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden, metrics=told)

@@ -17,60 +17,28 @@ LARGEST_SIDE = 2**30
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seen:
-    """Where users are in the snapshot.
+    """Where users are in the snapshot."""
 
-    Attributes
-    ----------
-    trajectory : int64[n]
-        Index, in the dataset, of the trajectory that supplies the position.
-    bounds : float64[n, 4]
-        Metres; without extent where a user is a point.
-    start, end : int
-        The snapshot's period, unix seconds.
-    absent : int
-        Subjects seen in the hour of the snapshot, without a position in it.
-    """
-
-    trajectory: Int
-    bounds: Float
-    start: int
+    trajectory: Int  # [n]: index, in the dataset, of the trajectory that supplies the position
+    bounds: Float  # [n, 4]: metres; without extent where a user is a point
+    start: int  # start, end: the snapshot's period, unix seconds
     end: int
-    absent: int
+    absent: int  # subjects seen in the hour of the snapshot, without a position in it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
-    """What the algorithms work on.
+    """What the algorithms work on."""
 
-    Attributes
-    ----------
-    users, sites : Boxes
-        In the order of the curve, cells relative to `root`.
-    trajectory : int64[n]
-        Index, in the dataset, of each user's trajectory.
-    by_rank : int64[n]
-        The users in the order of the run.
-    site_rank : int64[m]
-        Place of each site in the order of the sites' ids.
-    root : float64[2]
-        The least cell of all.
-    cell_m : float
-        Side of a cell.
-    domain : int
-        Cells in the bounding box of users and sites.
-    absent : int
-        As in `Seen`.
-    """
-
-    users: Boxes
+    users: Boxes  # users, sites: in the order of the curve, cells relative to `root`
     sites: Boxes
-    trajectory: Int
-    by_rank: Int
-    site_rank: Int
-    root: Float
-    cell_m: float
-    domain: int
-    absent: int
+    trajectory: Int  # [n]: index, in the dataset, of each user's trajectory
+    by_rank: Int  # [n]: the users in the order of the run
+    site_rank: Int  # [m]: place of each site in the order of the sites' ids
+    root: Float  # [2]: the least cell of all
+    cell_m: float  # side of a cell
+    domain: int  # cells in the bounding box of users and sites
+    absent: int  # as in `Seen`
 
 
 def around(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
@@ -88,10 +56,7 @@ def around(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
 def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Seen:
     """Find where users are: at an instant, or anywhere if each has one fix only.
 
-    Raises
-    ------
-    ParameterError
-        If a subject has several fixes and no instant is given, or it is no slot of the dataset.
+    Raises `ParameterError` if a subject has several fixes and no instant is given, or it is no slot of the dataset.
     """
     if at is None:
         return _only_fixes(data, sites)
@@ -146,15 +111,8 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int) -> Scene:
 
     Parameters
     ----------
-    data : Trajectories
-    sites : Sites
-    seen : Seen
     rank : int64[s]
         Place of each subject in the order of the run: nothing else decides between users who stand on one cell.
-
-    Returns
-    -------
-    Scene
 
     Raises
     ------

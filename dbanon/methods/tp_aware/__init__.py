@@ -147,12 +147,8 @@ def anonymise(
 
     Parameters
     ----------
-    data : Trajectories
-    params : Parameters
     rng : numpy.random.Generator
         Not used: the policy is deterministic, so that "the adversary knows it" is literally true.
-    algorithm : str
-        A name from ``METHODS["tp-aware"].algorithms``.
     tasks : Tasks
         Does the windows, each a task with the cells of its subjects; the results do not depend on who does them.
 
@@ -194,8 +190,6 @@ def attach(cloaks: Cloaks, data: Trajectories, params: Parameters, *, requests: 
         From `anonymise`.
     data : Trajectories
         The same data.
-    params : Parameters
-    requests : Requests
 
     Returns
     -------

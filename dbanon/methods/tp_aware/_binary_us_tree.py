@@ -81,7 +81,6 @@ def build(x: Any, y: Any, height: int, k: int) -> Any:
         Cells relative to the root's corner, in [0, 2^height); n >= k >= 2.
     height : int
         H: the root's side is 2^H cells, H <= 30.
-    k : int
 
     Returns
     -------
@@ -206,7 +205,6 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:
         From `build`, preorder.
     area : float64[N]
         From `areas`.
-    k : int
 
     Returns
     -------

@@ -50,7 +50,6 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
         Cells.
     order, offset : int32[n], int64[b + 1]
         Blocks, from `_blocks.cut`.
-    k : int
     who : int64[m]
 
     Returns

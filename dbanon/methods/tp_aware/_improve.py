@@ -42,7 +42,6 @@ def grouping(
         Cells, in [0, 2^30).
     order, offset : int32[n], int64[b + 1]
         Blocks of k or more, from `_blocks.cut`.
-    k : int
     members : int32[n]
         Gets the subjects, block by block and group by group; where each begins is what `begins` gives.
 

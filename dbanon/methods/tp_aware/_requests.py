@@ -7,15 +7,12 @@ from itertools import groupby, pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.trajectory import Int, Requests, Trajectories
+from dbanon.base.trajectory import Bool, Int, Requests, Trajectories
 from dbanon.methods.kernels.instants import in_own_time
 from dbanon.methods.parsing import LATEST_S
 from dbanon.methods.tp_aware import Parameters
-
-Bool = NDArray[np.bool_]
 
 _LISTED = 1 << 16  # rows whose sets are Python's lists, or texts, at once
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.progress import Progress, silent
-from dbanon.base.trajectory import Int, freeze
+from dbanon.base.trajectory import Bool, Int, freeze
 from dbanon.methods.kte import Parameters, _k_merge
 from dbanon.methods.kte._hide import _clusters, _epochs
 from dbanon.methods.kte._hide._draw import Drawing, Rules
-from dbanon.methods.kte._hide._epochs import Bool, Runs
+from dbanon.methods.kte._hide._epochs import Runs
 from dbanon.methods.kte._hide._improve import improve, inputs, ragged
 from dbanon.methods.kte._hide._windows import REASONS, Presence, close
 from dbanon.methods.kte._samples import Merged, Samples
@@ -32,40 +32,22 @@ class Hidden:
 
     All subjects are positions in the samples. A run is the samples of one subject in one epoch; runs are ordered by
     subject and epoch.
-
-    Attributes
-    ----------
-    run_subject, run_epoch : int64[r]
-        Epochs as whole `leak_s` since 1970.
-    run_begin, run_end : int64[r]
-        Samples of each run.
-    kept : bool[r]
-        Whether they are published.
-    reason : int8[r]
-        Index into `REASONS` of why not, or -1.
-    owner : int64[h]
-        Whose hiding set each is; sorted by owner and window.
-    start_s, end_s : int64[h]
-        Its window in unix seconds: `tau_s + leak_s`, or all epochs where they are fewer.
-    other_offset : int64[h + 1]
-    other : int64[]
-        The others of set i are ``other[other_offset[i]:other_offset[i + 1]]``: k - 1; in groups k - 1 to 2 k - 2.
-    merged : Merged
-        Ragged by subject; none for a subject of whom nothing is published. Each lies in one epoch.
     """
 
-    run_subject: Int
-    run_epoch: Int
-    run_begin: Int
-    run_end: Int
-    kept: Bool
-    reason: NDArray[np.int8]
-    owner: Int
-    start_s: Int
-    end_s: Int
-    other_offset: Int
-    other: Int
-    merged: Merged
+    run_subject: Int  # [r]; run_subject, run_epoch: epochs as whole `leak_s` since 1970
+    run_epoch: Int  # [r]
+    run_begin: Int  # [r]; run_begin, run_end: samples of each run
+    run_end: Int  # [r]
+    kept: Bool  # [r]: whether they are published
+    reason: NDArray[np.int8]  # [r]: index into `REASONS` of why not, or -1
+    owner: Int  # [h]: whose hiding set each is; sorted by owner and window
+    # start_s, end_s: its window in unix seconds: `tau_s + leak_s`, or all epochs where they are fewer.
+    start_s: Int  # [h]
+    end_s: Int  # [h]
+    other_offset: Int  # [h + 1]
+    # The others of set i are ``other[other_offset[i]:other_offset[i + 1]]``: k - 1; in groups k - 1 to 2 k - 2.
+    other: Int  # []
+    merged: Merged  # ragged by subject; none for a subject of whom nothing is published. Each lies in one epoch
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -86,18 +68,12 @@ def hide(
 
     Parameters
     ----------
-    samples : Samples
     params : Parameters
         `tau_s` is a multiple of `leak_s`, and that of the samples' `grid_s`.
     rank : int64[]
         By code of a subject: the order in which the choice between people is made where it is free.
     rng : numpy.random.Generator
         Starts the clustering, nothing else.
-    progress : callable
-
-    Returns
-    -------
-    Hidden
 
     Notes
     -----

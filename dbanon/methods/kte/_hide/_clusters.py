@@ -35,12 +35,10 @@ def cluster(
 
     Parameters
     ----------
-    runs : Runs
     rank : int64[s]
         By position in samples: the order in which people enter, so that nothing depends on their ids.
     rng : numpy.random.Generator
         Starts the eigenvectors and the k-means.
-    progress : callable
     """
     label = np.zeros(len(runs.subject), np.int64)
     order = np.lexsort((rank[runs.subject], runs.epoch))

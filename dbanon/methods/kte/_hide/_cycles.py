@@ -12,11 +12,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
-
-Bool = NDArray[np.bool_]
 
 
 def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple[NDArray[np.int32] | None, Bool]:
@@ -28,7 +26,6 @@ def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple
         Of merging owner and other.
     first, later : bool[n, n]
         Pairs allowed in the first cover and in all others; none with itself.
-    k : int
 
     Returns
     -------

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.progress import Progress
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Bool, Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide import _cycles
-from dbanon.methods.kte._hide._epochs import Bool, Runs
+from dbanon.methods.kte._hide._epochs import Runs
 from dbanon.methods.kte._hide._windows import Presence, parts
 
 PART = 300  # people of a part at most: the costs of all its pairs are computed
@@ -24,32 +24,20 @@ Failed = list[tuple[int, Int]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rules:
-    """What a drawing keeps to.
-
-    Attributes
-    ----------
-    k : int
-    apart : bool
-        Whether another may return a whole epoch after the window in which it was one. The first of a set never does,
-        nor was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.
-    join : bool
-        Whether people left over join other parts.
-    rank : int64[s]
-    """
+    """What a drawing keeps to."""
 
     k: int
+    # Whether another may return a whole epoch after the window in which it was one. The first of a set never does, nor
+    # was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.
     apart: bool
-    join: bool
-    rank: Int
+    join: bool  # whether people left over join other parts
+    rank: Int  # [s]
 
 
 class Drawing:
     """The hiding sets drawn so far.
 
-    Attributes
-    ----------
-    others : int32[s, w, d]
-        Of each subject in each window, or -1.
+    `others` (int32[s, w, d]): of each subject in each window, or -1.
     """
 
     def __init__(self, runs: Runs, rules: Rules, costs: dict[bytes, NDArray[np.float32]]) -> None:

@@ -15,38 +15,19 @@ from numpy.typing import NDArray
 from dbanon.base.trajectory import Float, Int, freeze
 from dbanon.methods.kte._samples import Samples
 
-Bool = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Runs:
-    """The samples of one subject in one epoch, for each that has any; by subject and epoch.
-
-    Attributes
-    ----------
-    samples : Samples
-    subject : int64[r]
-        Position of the subject in `samples`.
-    epoch : int64[r]
-        Number of the epoch.
-    begin, end : int64[r]
-        Its samples.
-    per : int
-        Slots of an epoch.
-    window : int
-        Epochs of a window: those of tau and one, or all where there are fewer.
-    started : int64[e]
-        Whole `leak_s` since 1970 at which each epoch begins.
-    """
+    """The samples of one subject in one epoch, for each that has any; by subject and epoch."""
 
     samples: Samples
-    subject: Int
-    epoch: Int
-    begin: Int
-    end: Int
-    per: int
-    window: int
-    started: Int
+    subject: Int  # [r]: position of the subject in `samples`
+    epoch: Int  # [r]: number of the epoch
+    begin: Int  # [r]; begin, end: its samples
+    end: Int  # [r]
+    per: int  # slots of an epoch
+    window: int  # epochs of a window: those of tau and one, or all where there are fewer
+    started: Int  # [e]: whole `leak_s` since 1970 at which each epoch begins
 
     def __post_init__(self) -> None:
         freeze(self)

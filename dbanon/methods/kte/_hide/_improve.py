@@ -38,14 +38,7 @@ class _Choice:
 def improve(runs: Runs, presence: Presence, others: NDArray[np.int32], rules: Rules, progress: Progress) -> None:
     """Exchange others between owners of a window, window by window, in place.
 
-    Parameters
-    ----------
-    runs : Runs
-    presence : Presence
-    others : int32[s, w, k - 1]
-        Are changed.
-    rules : Rules
-    progress : callable
+    `others` (int32[s, w, k - 1]) are changed.
     """
     steps = SWEEPS * runs.windows
     for step in range(steps):

@@ -18,18 +18,11 @@ KEPT = -1
 
 
 class Presence:
-    """Who still publishes samples in which epoch, and why others no longer do.
-
-    Attributes
-    ----------
-    kept : bool[s, e]
-    reason : int8[s, e]
-        Index into `REASONS`, or `KEPT`.
-    """
+    """Who still publishes samples in which epoch, and why others no longer do."""
 
     def __init__(self, runs: Runs) -> None:
-        self.kept = runs.at >= 0
-        self.reason = np.full(self.kept.shape, KEPT, np.int8)
+        self.kept = runs.at >= 0  # [s, e]
+        self.reason = np.full(self.kept.shape, KEPT, np.int8)  # [s, e]: index into `REASONS`, or `KEPT`
         self._window = runs.window
         self._number = np.where(self.kept, (runs.end - runs.begin)[runs.at], 0)
 
@@ -69,7 +62,6 @@ def close(presence: Presence, windows: int, k: int, rank: Int) -> None:
     ----------
     presence : Presence
         Is changed.
-    windows, k : int
     rank : int64[s]
         Whom to suppress among those with equally few samples.
     """
