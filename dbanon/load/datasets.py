@@ -17,13 +17,13 @@ from dbanon.postgres.connection import Connection, jsonb
 ASKED = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s)"
 """What a load was asked for, as the SQL functions take it; `sent` makes the parameter."""
 
-_INTEGERS = {one.name for one in fields(LoadingTrajectories) if one.type in (int, int | None)}
+_INTEGERS = {one.name for one in fields(LoadingTrajectories) if one.type in (int, int | None)} - {"grid_s"}
 
 
 def sent(asked: Mapping[str, Any]) -> Jsonb:
     """Make the parameter of `ASKED`; what that has no attribute for is left out there.
 
-    The server refuses an integer beyond its own before a function could say what must hold.
+    The server refuses an integer beyond its own before a function could say what must hold; it reads grid_s as a float.
     """
     return jsonb({name: _fitting(value) if name in _INTEGERS else value for name, value in asked.items()})
 
