@@ -249,7 +249,7 @@ class Source(Protocol):
         """
 
     def inputs(self, *names: str) -> dict[str, Any]:
-        """Read inputs of the run's dataset anew, as those given to the method: `dbanon.base.trajectory`."""
+        """Read inputs of the run's dataset again, as the classes that the method gets: `dbanon.base.trajectory`."""
 
 
 class Attacker(Protocol):

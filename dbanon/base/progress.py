@@ -57,10 +57,12 @@ class Display:
     def __call__(self, stage: str, done: int, total: int | None) -> None:
         """Show that `done` of `total` of a stage is done."""
         stream = self._stream or sys.stderr
-        drawn = _is_terminal(stream) or (_in_notebook() and importlib.util.find_spec("ipywidgets"))
+        notebook = _in_notebook()
+        drawn = _is_terminal(stream) or (notebook and importlib.util.find_spec("ipywidgets"))
+        lines = stream is not None and (self._lines or notebook)
         if self._bar is not None or drawn:
             self._draw(stream, stage, done, total)
-        elif (self._lines or _in_notebook()) and (stage != self._stage or time.monotonic() - self._said > 5):
+        elif lines and (stage != self._stage or time.monotonic() - self._said > 5):
             self._said = time.monotonic()
             amount = f" {done:,} of {total:,}" if total and done else f" {done:,}" if done else ""
             print(f"{visible(stage)}{amount} ...", file=stream, flush=True)

@@ -52,13 +52,14 @@ app.add_typer(load_app, name="load", epilog=GLOBAL)
 
 
 @dataclass
-class _Options:
+class _Everywhere:
     dsn: str | None = None
     json: bool = False
     debug: bool = False
 
 
-options = _Options()
+everywhere = _Everywhere()
+"""What was given of the options that every command has."""
 
 
 def _version(asked: bool) -> None:
@@ -82,7 +83,7 @@ def _everywhere(
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
 ) -> None:
-    options.dsn, options.json, options.debug = dsn, as_json, debug
+    everywhere.dsn, everywhere.json, everywhere.debug = dsn, as_json, debug
 
 
 def open_database() -> "Database":
@@ -90,7 +91,7 @@ def open_database() -> "Database":
     from dbanon.base.console import stderr_line
     from dbanon.base.progress import Display
 
-    opened = database.open_database(options.dsn, announce=stderr_line)
+    opened = database.open_database(everywhere.dsn, announce=stderr_line)
     opened.progress = Display(lines=True)
     return opened
 
@@ -99,7 +100,7 @@ def show(text: Callable[[], str], value: Callable[[], Any]) -> None:
     from dbanon.base import console
     from dbanon.cli import report
 
-    if options.json:
+    if everywhere.json:
         print(report.as_json(value()))
     else:
         console.out(text())

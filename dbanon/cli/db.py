@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbanon.cli._shared import GLOBAL, db_app, options, show
+from dbanon.cli._shared import GLOBAL, db_app, everywhere, show
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -30,7 +30,7 @@ def _resolved() -> "Target":
     from dbanon.postgres import server
     from dbanon.postgres.connection import errors_translated
 
-    target = server.resolve(options.dsn)
+    target = server.resolve(everywhere.dsn)
     if target.embedded:
         with errors_translated():
             schema.upgrade_new(target.url)
@@ -117,7 +117,7 @@ def db_upgrade(
     from dbanon.postgres import server
     from dbanon.postgres.connection import errors_translated
 
-    target = server.resolve(options.dsn)
+    target = server.resolve(everywhere.dsn)
     stderr_line(target.label)
     with errors_translated():
         revision = schema.upgrade(
@@ -144,7 +144,7 @@ def db_uninstall(
     from dbanon.base.errors import ParameterError, counted
     from dbanon.postgres import server
 
-    target = server.resolve(options.dsn)
+    target = server.resolve(everywhere.dsn)
     stderr_line(target.label)
 
     def confirm(found: schema.Inventory) -> bool:

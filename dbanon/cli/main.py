@@ -18,7 +18,7 @@ import typer
 from dbanon.base.console import stderr_line
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.cli import datasets, db, loading, reading, runs  # noqa: F401 - each adds its commands to the program
-from dbanon.cli._shared import app, options
+from dbanon.cli._shared import app, everywhere
 from dbanon.cli._stopping import Stopping
 
 
@@ -64,10 +64,10 @@ def _usage(error: typer.TyperException) -> str:
 
 def _fail(sentence: str, code: int) -> NoReturn:
     with suppress(OSError):  # the terminal may be closed
-        if options.debug:
+        if everywhere.debug:
             for line in traceback.format_exc().splitlines():
                 stderr_line(line)
-        if options.json:
+        if everywhere.json:
             print(json.dumps({"error": sentence, "exit_code": code}))
         stderr_line(f"dbanon: {sentence}")
     sys.exit(code)
@@ -76,7 +76,7 @@ def _fail(sentence: str, code: int) -> NoReturn:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit; `arguments` are those of ``sys.argv`` by default, without the program's name."""
     given = _hoist(sys.argv[1:] if arguments is None else arguments)
-    options.json, options.debug = "--json" in given, "--debug" in given
+    everywhere.json, everywhere.debug = "--json" in given, "--debug" in given
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # it logs what is reported as an error anyway
     stopping = Stopping()
     try:

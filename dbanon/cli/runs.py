@@ -7,7 +7,7 @@ import typer
 
 from dbanon.base.errors import counted
 from dbanon.cli._options import taking
-from dbanon.cli._shared import GLOBAL, Dataset, app, open_database, options, say, show
+from dbanon.cli._shared import GLOBAL, Dataset, app, everywhere, open_database, say, show
 from dbanon.options import publishing
 
 
@@ -104,7 +104,7 @@ def worker(
 
     if lock_dsn is not None:
         os.environ["DBANON_LOCK_DSN"] = lock_dsn
-    serve(options.dsn, jobs=jobs, grace_s=grace_s, say=stderr_line, scheduler=scheduler)
+    serve(everywhere.dsn, jobs=jobs, grace_s=grace_s, say=stderr_line, scheduler=scheduler)
 
 
 @app.command(epilog=GLOBAL)

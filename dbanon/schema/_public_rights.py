@@ -89,8 +89,8 @@ def restrict(connection: Connection, names: Names) -> list[Thing]:
 def give_back(connection: Connection, names: Names) -> None:
     """Give PUBLIC what was taken from it, and take it from the roles that were given it instead.
 
-    What is recorded is only looked up among `things`: the text is never run. What is gone is left out. Raises
-    `StoreError` if the login may not give them back; nothing is changed then.
+    The recorded names are looked up among `things`, and no recorded text is run. Names that are gone are left out.
+    Raises `StoreError` if the login may not give the rights back; nothing is changed then.
     """
     known = {thing.name: thing for thing in things(connection)}
     recorded = connection.execute("SELECT object, grantee FROM dbanon.changed_right ORDER BY 1, 2").fetchall()

@@ -4,9 +4,9 @@ Straight into PostGIS or into CSV files, in batches of bounded size, so that mem
 Same plan, same rows: what an object does depends on the seed and its number alone. No person in the data is real,
 and no place except the given streets.
 
-What can be asked for is in `dbanon.options.generating`, journeys in `_journeys`, street networks in `_network`,
-requests in `_requests`, phone
-records in `_phones`, quasi-identifiers in `_quasi_identifiers`, points of interest and stations in `_places`.
+The options are in `dbanon.options.generating`. `_journeys` makes journeys, `_network` reads street networks,
+`_requests` makes requests, `_phones` phone records, `_quasi_identifiers` quasi-identifiers, and `_places` points of
+interest and stations.
 """
 
 import time

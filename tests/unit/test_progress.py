@@ -120,3 +120,9 @@ def test_it_shows_what_a_terminal_would_obey() -> None:
         with Display(stream, lines=True) as display:
             display("reading a\x1b]0;b\x07\n.csv", 1, 2)
         assert r"reading a\x1b]0;b\x07\n.csv" in stream.getvalue()
+
+
+def test_lines_need_a_console(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    Verbs(Display(lines=True)).work(3)
+    assert capsys.readouterr().out == ""

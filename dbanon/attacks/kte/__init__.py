@@ -50,8 +50,8 @@ def read(evidence: Evidence, source: Source) -> Evidence:
 def _count(evidence: Evidence) -> Counts:
     """Count what breaks each clause.
 
-    O((fixes + rows) log) time, and of hiding sets the samples of each subject in each window, once a pick. What these
-    do not decide costs the rows of an epoch a subject and window, or, if a window does not either, a stretch.
+    O((fixes + rows) log) time. Hiding sets cost the samples of each subject and window, once for each pick. Where picks
+    do not decide, each subject and window costs the rows of an epoch; where windows do not, each stretch does.
     """
     evidence = considered(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)

@@ -33,7 +33,7 @@ _TOLERANCE = 1e-6  # of a cell
 
 @dataclass(frozen=True, kw_only=True)
 class _Watch:
-    """What a replay of the data finds: how many people; counts by window; and violations."""
+    """What a replay of the data finds: numbers of people, counts by window (`seen`, `present`), and violations."""
 
     subjects: int
     seen: Int

@@ -44,7 +44,7 @@ def requests(evidence: RequestEvidence, rules: Rules, records: Records, members:
     instant = rules.timetable.instant(evidence.request_t)
     request, record, place = _addressed(evidence.request_subject, instant, rules.timetable, records, members)
     content = evidence.request_content[request]
-    # A record with too few contents loses all of them, whoever sent them: the count is over the record.
+    # Contents are counted by record: where they are too few, the record loses the requests of all its members.
     few = np.zeros(len(request), dtype=bool)
     if rules.min_contents > 1:
         few = _contents.numbers(record, content)[record] < rules.min_contents

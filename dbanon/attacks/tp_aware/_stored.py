@@ -74,7 +74,7 @@ def records(evidence: RequestEvidence, rules: Rules) -> Records:
     right = (seq[order] == place + 1) & (start_s == due_s) & whole & ((span == 1) | (rules.min_contents > 1))
     filled = np.add.reduceat(np.where(whole, span, 0), first) == timetable.instants(window)
     sound = np.logical_and.reduceat(right, first) & (window >= 0) & filled
-    # A joined row covers several instants. Those of unsound records count one each, whatever their periods say.
+    # A joined row covers several instants. A row of an unsound record counts as one: its period may be false.
     instants = np.where(np.repeat(sound, rows), span, 1).astype(np.int64)
     return Records(
         order=order,
