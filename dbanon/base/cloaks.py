@@ -99,6 +99,29 @@ class Hiding:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Atoms:
+    """The sets of cells that a run's regions are made of, which tell nothing of the place within them.
+
+    Attributes
+    ----------
+    cell : int64[c]
+        Ids of all cells of the dataset, ascending.
+    atom : int64[c]
+        The number of the atom that each is in, from 0 on.
+    """
+
+    cell: Int
+    atom: Int
+
+    def __post_init__(self) -> None:
+        _demand(len(self.cell) == len(self.atom), "every cell must be in an atom")
+        _demand(
+            not (np.diff(self.cell) <= 0).any() and int(self.atom.min(initial=0)) >= 0, "atoms must be sets of cells"
+        )
+        freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Cloaks:
     """What a method writes: the rows of a run, who is in them, and what it left out.
 
@@ -123,6 +146,8 @@ class Cloaks:
         The stretch the record carries the trajectory for; None, or a start that is the end: the whole record.
     hiding : Hiding, optional
         Where people are hidden in sets that overlap.
+    atoms : Atoms, optional
+        Where regions are made of atoms.
     suppressed : mapping
         ``{"subjects": {reason: n}, ..., "by_hour": by_hour(...)}``: counts by reason, and those of subjects by hour.
     metrics : mapping
@@ -141,6 +166,7 @@ class Cloaks:
     member_start: Int | None = None
     member_end: Int | None = None
     hiding: Hiding | None = None
+    atoms: Atoms | None = None
 
     def __post_init__(self) -> None:
         c, m, records = len(self.region), len(self.member_record), len(self.offset) - 1

@@ -205,6 +205,8 @@ class Cells:
         Index of the cell that holds each fix of the `Trajectories` they go with, in their order; -1 outside all cells.
     overlap_m2 : float
         How much the cells cover more than once; less than a square metre counts as nothing.
+    atom : int64[c], optional
+        The atom that the last release of the same people gave each cell; None where there is no such release.
     """
 
     cell_id: Int
@@ -214,6 +216,7 @@ class Cells:
     neighbours: Int
     fix_cell: Int
     overlap_m2: float = 0.0
+    atom: Int | None = None
 
     def __post_init__(self) -> None:
         c = len(self.cell_id)
@@ -222,4 +225,6 @@ class Cells:
             raise DataError("Cells must come with areas, counts and pairs; this is a defect of the read.")
         if (np.diff(self.cell_id) <= 0).any():
             raise DataError("Cells must be sorted by distinct ids; got them unsorted or twice.")
+        if self.atom is not None and len(self.atom) != c:
+            raise DataError("Each cell must come with its atom or none; this is a defect of the read.")
         freeze(self)
