@@ -52,7 +52,7 @@ class Parameters:
     )
     min_cells: int = parameter(
         1,
-        "Least number of cells a record must have been in; others are left out. The paper asks for 3.",
+        "Least number of atoms a record must have been in; others are left out. The paper asks for 3 cells.",
         type="integer",
         minimum=1,
         maximum=1_000_000,
@@ -68,8 +68,27 @@ class Parameters:
         minimum=0,
         maximum=1_000_000_000,
     )
-    improve: bool = parameter(
-        True, "Whether to search for smaller regions, by means that are not in the paper.", type="switch"
+    atom_l: int | None = parameter(
+        None,
+        "Least number of categories in an atom, which is the least area that a region can tell; by default l.",
+        type="integer",
+        minimum=0,
+        maximum=10_000,
+    )
+    atom_t: float | None = parameter(
+        None,
+        "How far the mix of points of interest in an atom may be from the city's; inf for any; by default t. Atoms of "
+        "a larger one make smaller regions.",
+        type="number",
+        minimum=0,
+        maximum=1000,
+        infinite=True,
+    )
+    new_atoms: bool = parameter(
+        False,
+        "Whether to cut the city into atoms anew instead of taking those of the last release of the same people. "
+        "Old and new atoms together may tell where people were, and then publication needs a reason.",
+        type="switch",
     )
     since: int | None = since()
     until: int | None = until()
@@ -97,8 +116,8 @@ METHOD = Method(
     attack="dbanon.attacks.semantic",
     algorithms=(
         Algorithm(
-            name="merge",
-            summary="the pair of trajectories that loses least is merged first; GLOVE with l=0, t=inf, improve=off",
+            name="atoms",
+            summary="the pair of trajectories that loses least is merged first; GLOVE on cells with l=0, t=inf",
             stands_alone=True,
         ),
     ),
@@ -127,7 +146,7 @@ METHOD = Method(
 
 
 def anonymise(
-    data: Trajectories, params: Parameters, rng: np.random.Generator, *, algorithm: str = "merge", cells: Cells
+    data: Trajectories, params: Parameters, rng: np.random.Generator, *, algorithm: str = "atoms", cells: Cells
 ) -> Cloaks:
     """Merge trajectories of visited cells until k people have the same, in regions of mixed use.
 
@@ -150,11 +169,11 @@ def anonymise(
     """
     from dbanon.methods.semantic import _rows  # with Numba, which is slow to import
 
-    return _rows.publish(data, params, rng, cells)
+    return _rows.publish(data, params, rng, algorithm, cells)
 
 
-def prepare(params: Parameters, *, algorithm: str = "merge") -> None:
+def prepare(params: Parameters, *, algorithm: str = "atoms") -> None:
     """Compile all that `anonymise` calls, or load it from Numba's cache."""
     from dbanon.methods.semantic import _rows
 
-    _rows.prepare(params)
+    _rows.prepare(params, algorithm)

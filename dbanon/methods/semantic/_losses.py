@@ -4,13 +4,15 @@
 
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.trajectory import Int
-from dbanon.methods.semantic import Parameters, _regions
-from dbanon.methods.semantic._graph import MM2, Graph
-from dbanon.methods.semantic._regions import Pool, Work, _kernel
+from dbanon.methods.semantic import Parameters
+from dbanon.methods.semantic._graph import MM2
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 class Scale(NamedTuple):
@@ -21,22 +23,13 @@ class Scale(NamedTuple):
     area: float  # square millimetres that count as a full loss
 
 
-class Path(NamedTuple):
-    """The points of one trajectory, or the rows of a group, in order of time."""
+class Track(NamedTuple):
+    """The points of a trajectory or the rows of a group; starts ascend, and ends do."""
 
     start: Int  # [p]; start, end: slots, half-open
     end: Int  # [p]
-    region: NDArray[np.int32]  # [p]: numbers of the pool
-
-
-class Tables(NamedTuple):
-    """What is known of pairs of cells, square millimetres."""
-
-    # Area of the cheapest path from one cell to the other, both included: no region that holds both is smaller.
-    apart: Int  # [c, c]
-    # Area of their merge, from the first to the second; 0 where it was not asked for yet, and where it was found to be
-    # above some area, this area with a minus.
-    area: Int  # [c, c]
+    first: Int  # [p + 1]: the atoms of point i are ``atom[first[i]:first[i + 1]]``, ascending
+    atom: NDArray[np.int32]  # []
 
 
 def scale(params: Parameters, grid_s: int) -> Scale:
@@ -48,112 +41,20 @@ def scale(params: Parameters, grid_s: int) -> Scale:
     )
 
 
-def tables(graph: Graph, *, exact: bool) -> Tables:
-    """Make the tables of all pairs of cells.
-
-    Where the areas need not be exact, that of a merge is taken for what is known without one: it is not smaller than
-    the path between both cells, and seldom much smaller or larger than the smaller of the regions that both grow to
-    alone (an eighth is more than 2.8 times as large). The merge of two points is exact in either case.
-    """
-    count = len(graph.area)
-    made = Tables(apart=np.zeros((count, count), np.int64), area=np.zeros((count, count), np.int64))
-    work, alone = _regions.work(graph), np.empty(count, np.int64)
-    _measure(graph, work, made.apart)
-    if not exact:
-        _grow_each(graph, work, alone)
-        np.minimum(alone[:, None], alone[None], out=made.area)
-        np.maximum(made.area, made.apart, out=made.area)
-    return made
-
-
 @_kernel
-def _measure(graph: Graph, work: Work, apart: Int) -> None:
-    for cell in range(len(graph.area)):
-        _regions.spread(graph, work, cell, apart[cell])
-
-
-@_kernel
-def _grow_each(graph: Graph, work: Work, alone: Int) -> None:
-    for cell in range(len(graph.area)):
-        _regions.begin(graph, work)
-        size = _regions.add(graph, work, 0, cell)
-        size = _regions.grow(graph, work, size, _regions.ANY, False)
-        alone[cell] = _regions.area(graph, work, size)
-
-
-@_kernel
-def pair_area(graph: Graph, work: Work, tables: Tables, one: int, other: int, most: float, far: float) -> Any:
-    """Area of the merge of two cells, or anything above `most` where it is larger than that.
-
-    `far` is the largest `most` of any caller. Two threads that ask at once find the same, or bounds that are both true.
-    """
-    known = tables.area[one, other]
-    if known < 0 and -known <= most:
-        known = 0
-    if known == 0:
-        cells = np.array([one, other], np.int32)
-        size = _regions.connect(graph, work, cells[:1], cells[1:])
-        further = int(min(2 * most, far))  # it may be asked again, for more
-        size = _regions.grow(graph, work, size, further, False)
-        known = _regions.area(graph, work, size) if size else -further - 1
-        tables.area[one, other] = known
-    return abs(known)
-
-
-@_kernel
-def time_loss(scale: Scale, a0: int, a1: int, b0: int, b1: int, n_a: int, n_b: int) -> Any:
-    """Weighted loss in time of two periods that become one."""
-    # The loss in time of section III-B: the mean over the people of both sides, capped.
-    whole = max(a1, b1) - min(a0, b0)
-    lost = ((whole - (a1 - a0)) * n_a + (whole - (b1 - b0)) * n_b) / (n_a + n_b)
-    return scale.weight_time * min(lost / scale.span, 1.0)
-
-
-@_kernel
-def space_loss(scale: Scale, whole: int, one: int, other: int, n_a: int, n_b: int) -> Any:
-    """Weighted loss in space of two areas that become a larger one."""
-    # The loss in space of section III-B, likewise.
-    lost = ((whole - one) * float(n_a) + (whole - other) * float(n_b)) / (n_a + n_b)
-    return (1 - scale.weight_time) * min(lost / scale.area, 1.0)
-
-
-@_kernel
-def least_area(graph: Graph, pool: Pool, tables: Tables, one: int, other: int) -> Any:
-    """An area that no merge of two regions is below."""
-    count = len(graph.area)
-    if one < count and other < count:
-        return tables.apart[one, other]
-    least = max(pool.area[one], pool.area[other])
-    if one >= count and other >= count:
-        return least
-    cell, region = (one, other) if one < count else (other, one)
-    nearest = np.iinfo(np.int64).max
-    for at in range(pool.offset[region], pool.offset[region + 1]):
-        other_cell = pool.cell[at]
-        if other_cell == cell:
-            return least
-        nearest = min(nearest, tables.apart[cell, other_cell] - graph.area[other_cell])
-    return pool.area[region] + nearest
-
-
-@_kernel
-def largest(scale: Scale, loss: float, one: int, other: int, n_one: int, n_other: int) -> Any:
-    """The area above which a merge of two areas loses more in space than a given loss, or all there is to lose."""
-    mean = (one * float(n_one) + other * float(n_other)) / (n_one + n_other)
-    share = loss / (1 - scale.weight_time) if scale.weight_time < 1 else 1.0
-    return (mean + min(share, 1.0) * scale.area) * (1 + 1e-9)
-
-
-@_kernel
-def cells_loss(
-    graph: Graph, work: Work, tables: Tables, scale: Scale, walked: Path, other: Path, step: int, limit: float
+def loss(
+    area: Int, scale: Scale, walked: Track, other: Track, n_walked: int, n_other: int, step: int, limit: float
 ) -> Any:
-    """C_ij of two single trajectories: the mean of what each point of the longer loses with the one that suits it best.
+    """C_ij of two tracks: the mean of what each point of the longer loses with the one that suits it best.
 
     Parameters
     ----------
-    walked, other : Path
-        Of cells; starts and ends ascend in both.
+    area : int64[a]
+        Of each atom, square millimetres.
+    walked, other : Track
+        The longer first; where both are as long, the second in the order of the run.
+    n_walked, n_other : int
+        People in each.
     step : int
         Every step-th point of `walked` is looked at: all with 1, else the mean is an estimate.
     limit : float
@@ -161,39 +62,59 @@ def cells_loss(
     """
     total, points = 0.0, 0
     count = (len(walked.start) + step - 1) // step
-    starts, ends, regions, areas = other.start, other.end, other.region, graph.area
+    mine, theirs = n_walked / (n_walked + n_other), n_other / (n_walked + n_other)
     for i in range((len(walked.start) - 1) % step // 2, len(walked.start), step):
         best = np.inf
-        start, end, cell = walked.start[i], walked.end[i], walked.region[i]
-        apart, known = tables.apart[cell], tables.area[cell]
-        middle = np.searchsorted(starts, start, side="right")
+        start, end = walked.start[i], walked.end[i]
+        own = _area(area, walked, i)
+        middle = np.searchsorted(other.start, start, side="right")
         # Outwards in time: near periods come first and lower `best`, which lets most of the others be passed over.
         for way in (-1, 1):
             j = middle - 1 if way < 0 else middle
-            while 0 <= j < len(starts):
-                # What `time_loss` and `space_loss` say: handing arrays on costs more than both.
-                whole = max(end, ends[j]) - min(start, starts[j])
-                lost = ((whole - (end - start)) + (whole - (ends[j] - starts[j]))) / 2
-                loss = scale.weight_time * min(lost / scale.span, 1.0)
-                if loss < best:
-                    there = regions[j]
-                    mine, theirs, size = float(areas[cell]), float(areas[there]), apart[there]
-                    lost = ((size - mine) + (size - theirs)) / 2
-                    # No region that holds both cells is smaller than the path between them: the merge is grown only
-                    # where this bound is below the best loss.
-                    least = loss + (1 - scale.weight_time) * min(lost / scale.area, 1.0)
-                    if least < best:
-                        size = known[there]
-                        if size <= 0:
-                            most = largest(scale, best - loss, areas[cell], areas[there], 1, 1)
-                            far = largest(scale, 1.0, areas[cell], areas[there], 1, 1)
-                            size = pair_area(graph, work, tables, cell, there, most, far)
-                        lost = ((size - mine) + (size - theirs)) / 2
-                        best = min(best, loss + (1 - scale.weight_time) * min(lost / scale.area, 1.0))
-                elif (ends[j] <= end) if way < 0 else (ends[j] >= end):
-                    break  # from here on, periods lie further and further away
+            while 0 <= j < len(other.start):
+                # The loss in time of section III-B: the mean over the people of both sides, capped.
+                whole = max(end, other.end[j]) - min(start, other.start[j])
+                lost = whole - mine * (end - start) - theirs * (other.end[j] - other.start[j])
+                lost = scale.weight_time * min(lost / scale.span, 1.0)
+                if lost < best:
+                    # The loss in space, likewise: the merged region is the union, which atoms need no path for.
+                    united, there = _union(area, walked, i, other, j)
+                    space = united - mine * own - theirs * there
+                    best = min(best, lost + (1 - scale.weight_time) * min(space / scale.area, 1.0))
+                elif (other.end[j] <= end) if way < 0 else (other.end[j] >= end):
+                    # From here on `whole` grows by more than the others' periods can: no loss in time is smaller.
+                    break
                 j += way
         total, points = total + best, points + 1
+        # Each point loses something: the mean is above the limit whatever the rest loses.
         if total > limit * count:
             return np.inf
     return total / points
+
+
+@_kernel
+def _area(area: Int, track: Track, point: int) -> Any:
+    total = np.int64(0)
+    for at in range(track.first[point], track.first[point + 1]):
+        total += area[track.atom[at]]
+    return total
+
+
+@_kernel
+def _union(area: Int, one: Track, i: int, other: Track, j: int) -> Any:
+    """Area of the atoms of two points together, and of those of the second."""
+    a, a_end = one.first[i], one.first[i + 1]
+    b, b_end = other.first[j], other.first[j + 1]
+    united, second = np.int64(0), np.int64(0)
+    while a < a_end or b < b_end:
+        # Kept true: atoms before `a` and `b` are counted, each once, for both lists ascend.
+        if b == b_end or (a < a_end and one.atom[a] < other.atom[b]):
+            united += area[one.atom[a]]
+            a += 1
+            continue
+        if a < a_end and one.atom[a] == other.atom[b]:
+            a += 1
+        united += area[other.atom[b]]
+        second += area[other.atom[b]]
+        b += 1
+    return united, second

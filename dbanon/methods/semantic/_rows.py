@@ -3,25 +3,28 @@
 # ruff: noqa: PLR0917 - what rows are made of
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.cloaks import Cloaks, Regions, by_hour
-from dbanon.base.errors import InfeasibleError
-from dbanon.base.trajectory import Cells, Float, Int, Trajectories
+from dbanon.base.cloaks import Atoms, Cloaks, Regions, by_hour
+from dbanon.base.errors import InfeasibleError, ParameterError
+from dbanon.base.trajectory import Cells, Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered, kept
 from dbanon.methods.kernels.order import run_order
-from dbanon.methods.semantic import Parameters, _graph, _groups, _losses, _points
+from dbanon.methods.semantic import Parameters, _atoms, _graph, _groups, _losses, _points
+from dbanon.methods.semantic._atoms import City
 from dbanon.methods.semantic._groups import Group
 from dbanon.methods.semantic._points import COARSE, PUBLISHED, STATES, Units
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Rows:
+class Rows:
     """The rows of groups, each once."""
 
     offset: Int  # [g + 1]: rows of group i are ``[offset[i], offset[i + 1])``
@@ -32,34 +35,71 @@ class _Rows:
     cell: Int  # []
 
 
-def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, cells: Cells) -> Cloaks:
-    """Merge trajectories of cells; see `dbanon.methods.semantic.anonymise`."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Made:
+    """What an algorithm makes."""
+
+    units: Units
+    groups: list[Group]
+    rows: Rows
+    atom: Int | None  # [c]: of each cell
+
+
+def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, cells: Cells) -> Cloaks:
+    """Merge trajectories of atoms; see `dbanon.methods.semantic.anonymise`."""
     rank = run_order(data, rng)
-    known = _graph.graph(cells, params)
     cell = cells.fix_cell[kept("semantic", data, params.since, params.until)]
     data = considered("semantic", data, params.since, params.until)
     align.demand_sane_times(data)
-    units = _points.units(data, cell, rank, params.gap_s, params.min_cells) if data.fixes else None
-    people = len(np.unique(units.subject)) if units else 0
-    if units is None or people < params.k:
-        raise InfeasibleError(
-            f"A run of semantic must have at least k = {params.k} subjects with fixes in {params.min_cells} or more "
-            f"cells. Got {people}; choose a lower k or min_cells, another since or until, or load cells where "
-            "trajectories are."
-        )
-    scale = _losses.scale(params, data.grid_s)
-    seeds = rng.integers(0, 1 << 62, len(units)) if params.improve else None
-    groups = _groups.groups(units, known, scale, params.k, improve=seeds)
-    rows = _fine(_flat(groups), cells, params, data.grid_s)
+    made = ALGORITHMS[algorithm](data, cell, rank, params, cells)
+    rows = _fine(made.rows, cells, params, data.grid_s)
     if not len(rows.start):
         raise InfeasibleError(
             "A run of semantic must leave some rows to publish. All are longer than suppress_span_s or larger than "
             "suppress_area_km2; raise them."
         )
-    return _cloaks(data, cells, params, units, groups, rows)
+    return _cloaks(data, cells, dataclasses.replace(made, rows=rows))
 
 
-def prepare(params: Parameters) -> None:
+def units_of(data: Trajectories, place: Int, rank: Int, params: Parameters) -> Units:
+    """Collapse fixes to stays; raises `InfeasibleError` if there are fewer than k people.
+
+    `place` (int64[m]): the atom of each fix; -1 outside all cells.
+    """
+    units = _points.units(data, place, rank, params.gap_s, params.min_cells) if data.fixes else None
+    people = len(np.unique(units.subject)) if units else 0
+    if units is None or people < params.k:
+        raise InfeasibleError(
+            f"A run of semantic must have at least k = {params.k} subjects with fixes in {params.min_cells} or more "
+            f"atoms. Got {people}; choose a lower k or min_cells, another since or until, or load cells where "
+            "trajectories are."
+        )
+    return units
+
+
+def _atoms_merged(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells) -> Made:
+    city = _atoms.city(cells, _graph.graph(cells, _of_atoms(params)), new=params.new_atoms)
+    units = units_of(data, np.where(cell >= 0, city.atom[cell], -1), rank, params)
+    groups = _groups.groups(units, city.area, _losses.scale(params, data.grid_s), params.k)
+    return Made(units=units, groups=groups, rows=_flat(groups, city, params), atom=city.atom)
+
+
+def _of_atoms(params: Parameters) -> Parameters:
+    """Give the parameters with the l and t that an atom must have."""
+    least = params.l if params.atom_l is None else params.atom_l
+    most = params.t if params.atom_t is None else params.atom_t
+    if least > params.l or most < params.t:
+        raise ParameterError(
+            "The atoms of a run of semantic must have at most l categories, and a divergence of at least t. "
+            f"Got atom_l = {least} and atom_t = {most:g} with l = {params.l} and t = {params.t:g}."
+        )
+    return dataclasses.replace(params, l=least, t=most)
+
+
+ALGORITHMS: dict[str, Callable[[Trajectories, Int, Int, Parameters, Cells], Made]] = {"atoms": _atoms_merged}
+
+
+def prepare(params: Parameters, algorithm: str) -> None:
     """Publish a dozen made-up people in a dozen cells: what is compiled is what a run needs, for its types."""
     side, people, fixes = 4, 7, 6
     number = np.arange(side * side)
@@ -88,38 +128,39 @@ def prepare(params: Parameters) -> None:
         params, k=min(params.k, 3), l=min(params.l, 2), since=None, until=None, min_cells=1, suppress_span_s=None,
         suppress_area_km2=None,
     )  # fmt: skip
-    publish(data, few, np.random.default_rng(0), cells)
+    publish(data, few, np.random.default_rng(0), algorithm, cells)
     units = _points.units(data, cells.fix_cell, np.arange(people), few.gap_s, 1)
-    _groups.prepare(units, _graph.graph(cells, few), _losses.scale(few, 1))
+    _groups.prepare(units, np.rint(cells.area_m2 * _graph.MM2).astype(np.int64), _losses.scale(few, 1))
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _flat(groups: list[Group]) -> _Rows:
+def _flat(groups: list[Group], city: City, params: Parameters) -> Rows:
     """Put the rows of all groups in one place, each distinct region once."""
-    tracks = [group.rows for group in groups]
+    tracks = [group.track for group in groups]
     number: dict[bytes, int] = {}
     region: list[int] = []
-    cells: list[NDArray[np.int32]] = []
+    visited: list[NDArray[np.int32]] = []
     for track in tracks:
-        for low, high in zip(track.offset[:-1].tolist(), track.offset[1:].tolist(), strict=True):
-            own = track.cell[low:high]
+        for low, high in pairwise(track.first.tolist()):
+            own = track.atom[low:high]
             at = number.setdefault(own.tobytes(), len(number))
-            if at == len(cells):
-                cells.append(own)
+            if at == len(visited):
+                visited.append(own)
             region.append(at)
-    return _Rows(
-        offset=np.concatenate([[0], np.cumsum([len(track) for track in tracks])]).astype(np.int64),
+    cells = [city.cells_of(_atoms.grown(city, own, params)) for own in visited]
+    return Rows(
+        offset=np.concatenate([[0], np.cumsum([len(track.start) for track in tracks])]).astype(np.int64),
         start=np.concatenate([track.start for track in tracks]),
         end=np.concatenate([track.end for track in tracks]),
         region=np.array(region, np.int64),
         cell_offset=np.concatenate([[0], np.cumsum([len(own) for own in cells])]).astype(np.int64),
-        cell=np.concatenate(cells).astype(np.int64),
+        cell=np.concatenate(cells),
     )
 
 
-def _fine(rows: _Rows, cells: Cells, params: Parameters, grid_s: int) -> _Rows:
+def _fine(rows: Rows, cells: Cells, params: Parameters, grid_s: int) -> Rows:
     """Leave out the rows that are longer or larger than the run allows."""
     span_s = (rows.end - rows.start) * grid_s
     own = np.rint(cells.area_m2 * _graph.MM2).astype(np.int64)  # whole numbers: the same sum in whatever order
@@ -148,7 +189,7 @@ def _group_of(units: Units, groups: list[Group]) -> Int:
     return own
 
 
-def _row_of(units: Units, group: Int, rows: _Rows, slot: Int) -> Int:
+def _row_of(units: Units, group: Int, rows: Rows, slot: Int) -> Int:
     """Find the row of its group that holds each fix: int64[m]; -1 where none does."""
     low = int(rows.start.min(initial=0))
     wide = int(max(rows.end.max(initial=0), slot.max(initial=0) + 1)) - low + 1
@@ -160,10 +201,9 @@ def _row_of(units: Units, group: Int, rows: _Rows, slot: Int) -> Int:
     return np.where(there, at, -1)
 
 
-def _cloaks(
-    data: Trajectories, cells: Cells, params: Parameters, units: Units, groups: list[Group], rows: _Rows
-) -> Cloaks:
+def _cloaks(data: Trajectories, cells: Cells, made: Made) -> Cloaks:
     """Make a record of each unit, with the rows of its group."""
+    units, groups, rows = made.units, made.groups, made.rows
     group = _group_of(units, groups)
     slot = np.floor(data.t / data.grid_s).astype(np.int64)
     state = units.state.copy()
@@ -200,7 +240,8 @@ def _cloaks(
         member_record=np.repeat(np.arange(1, len(of_record) + 1), members),
         member_trajectory=data.trajectory_id[order[_ranges(first[of_record], members)]],
         suppressed=_suppressed(data, slot, state),
-        metrics=_metrics(cells, params, data.grid_s, units, rows, row, state, len(published)),
+        metrics=_metrics(cells, data.grid_s, made, row, state, len(published)),
+        atoms=None if made.atom is None else Atoms(cell=cells.cell_id, atom=made.atom),
     )
 
 
@@ -243,55 +284,29 @@ def _reasons(state: NDArray[np.uint8], first: Int) -> NDArray[np.uint8]:
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _counts(rows: _Rows, cells: Cells) -> Int:
+def _counts(rows: Rows, cells: Cells) -> Int:
     """Count the points of interest of each region: int64[r, q]."""
     return np.asarray(np.add.reduceat(cells.pois[rows.cell], rows.cell_offset[:-1], axis=0))
 
 
-def divergences(count: Int, total: Int) -> Float:
-    """Kullback-Leibler divergence of the city's shares from those of regions, in nats; infinite without any point.
-
-    Parameters
-    ----------
-    count : int64[r, q]
-    total : int64[q]
-    """
-    number = count.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = count / number[:, None]
-        terms = np.where(count > 0, share * np.log(share / (total / total.sum())), 0.0)
-    return np.where(number > 0, terms.sum(axis=1), np.inf)
-
-
 def _metrics(
-    cells: Cells, params: Parameters, grid_s: int, units: Units, rows: _Rows, row: Int, state: NDArray[np.uint8],
-    groups: int,
-) -> dict[str, float]:  # fmt: skip
-    """Measure how fine rows are, and what they say of places, beside the points they are made of."""
-    count, total = _counts(rows, cells), cells.pois.sum(axis=0)
-    area = np.add.reduceat(cells.area_m2[rows.cell], rows.cell_offset[:-1])
-    span_s = (rows.end - rows.start) * grid_s
-    region, apart = rows.region[row], divergences(count, total)
-    raw = divergences(cells.pois, total)[units.region]
-    reveals = ((count > 0).sum(axis=1) < params.l) | (apart > params.t + 1e-9)
-    raw_reveals = ((cells.pois > 0).sum(axis=1)[units.region] < params.l) | (raw > params.t + 1e-9)
-    side = np.sqrt(area)[region]
+    cells: Cells, grid_s: int, made: Made, row: Int, state: NDArray[np.uint8], groups: int
+) -> dict[str, float]:
+    """Measure how fine rows are, and how far what lies in them is from the city."""
+    rows, region = made.rows, made.rows.region[row]
+    apart = _atoms.divergences(_counts(rows, cells), cells.pois.sum(axis=0))[region]
+    area = np.add.reduceat(cells.area_m2[rows.cell], rows.cell_offset[:-1])[region]
     return {
         "groups": groups,
         "rows": len(row),
-        "points": len(units.start),
+        "points": len(made.units.start),
+        **({} if made.atom is None else {"atoms": int(made.atom.max()) + 1}),
         "suppressed_percent": 100 * float((state != PUBLISHED).mean()),
-        **_spread("raw_kl", raw[np.isfinite(raw)]),
-        **_spread("kl", apart[region][np.isfinite(apart[region])]),
-        "raw_without_pois_percent": 100 * float(np.isinf(raw).mean()),
-        "without_pois_percent": 100 * float(np.isinf(apart[region]).mean()),
-        "raw_revealing_percent": 100 * float(raw_reveals.mean()),
-        "revealing_percent": 100 * float(reveals[region].mean()),
-        **_spread("raw_space_m", np.sqrt(cells.area_m2)[units.region]),
-        **_spread("space_m", side),
-        **_spread("raw_time_s", (units.end - units.start) * grid_s),
-        **_spread("time_s", span_s[row]),
-        "median_cloak_side_m": float(np.median(side)),
+        **_spread("kl", apart[np.isfinite(apart)]),
+        "without_pois_percent": 100 * float(np.isinf(apart).mean()),
+        **_spread("space_m", np.sqrt(area)),
+        **_spread("time_s", ((rows.end - rows.start) * grid_s)[row]),
+        "median_cloak_side_m": float(np.median(np.sqrt(area))),
     }
 
 

@@ -1,0 +1,96 @@
+"""What is known of the atoms of a city, and regions made of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbanon.base.trajectory import Cells, Float, Int
+from dbanon.methods.semantic import Parameters, _partition
+from dbanon.methods.semantic._graph import Graph
+
+_SLACK = 1e-9  # of comparisons with t
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class City:
+    """Atoms, from public data alone: nothing after this sees a cell."""
+
+    atom: Int  # [c]: of each cell
+    area: Int  # [a]: square millimetres
+    pois: Int  # [a, q]
+    offset: Int  # [a + 1]: the cells of atom i are ``cell[offset[i]:offset[i + 1]]``, ascending
+    cell: Int  # [c]
+    near: Int  # [e, 2]: atoms that share an edge, either way, sorted
+
+    def __len__(self) -> int:
+        return len(self.area)
+
+    def cells_of(self, atoms: Int) -> Int:
+        """Cells of a set of atoms, ascending."""
+        return np.sort(np.concatenate([self.cell[self.offset[one] : self.offset[one + 1]] for one in atoms]))
+
+
+def city(cells: Cells, graph: Graph, *, new: bool) -> City:
+    """Cut a city into atoms, or take those that were published of it.
+
+    Parameters
+    ----------
+    graph : Graph
+        Of the cells, with the l and t that an atom must have.
+    new : bool
+        Whether the city is cut anew.
+    """
+    # A cell may have been in an atom that has l or t no more, as points of interest change: such atoms are merged.
+    stored = None if new else cells.atom
+    atom = _partition.cut(graph) if stored is None else _partition.joined(graph, stored)
+    count = int(atom.max()) + 1
+    area, pois = np.zeros(count, np.int64), np.zeros((count, cells.pois.shape[1]), np.int64)
+    np.add.at(area, atom, graph.area)
+    np.add.at(pois, atom, cells.pois)
+    ends = atom[np.concatenate([cells.neighbours, cells.neighbours[:, ::-1]])]
+    order = np.argsort(atom, kind="stable")
+    return City(
+        atom=atom,
+        area=area,
+        pois=pois,
+        offset=np.searchsorted(atom[order], np.arange(count + 1)),
+        cell=order,
+        near=np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0),
+    )
+
+
+def grown(of: City, atoms: Int, params: Parameters) -> Int:
+    """Add atoms to a set until it has l and t: each time the neighbour that does most for l, then t, then is smallest.
+
+    A set whose atoms have l and t themselves has them, and stays. What is added depends on nothing but the set.
+    """
+    own = atoms
+    count, total = of.pois[own].sum(axis=0), of.pois.sum(axis=0)
+    while not _holds(count[None], total, params)[0]:
+        around = of.near[np.isin(of.near[:, 0], own), 1]
+        beside = np.setdiff1d(around if len(around) > 0 else np.arange(len(of)), own)
+        counts = count + of.pois[beside]
+        lacking = np.maximum(params.l - (counts > 0).sum(axis=1), 0)
+        apart = np.maximum(divergences(counts, total), params.t)
+        best = int(np.lexsort((of.area[beside], apart, lacking))[0])
+        own, count = np.append(own, beside[best]), counts[best]
+    return np.sort(own)
+
+
+def _holds(count: Int, total: Int, params: Parameters) -> Int:
+    return ((count > 0).sum(axis=1) >= params.l) & (divergences(count, total) <= params.t + _SLACK)
+
+
+def divergences(count: Int, total: Int) -> Float:
+    """Kullback-Leibler divergence of the city's shares from those of regions, in nats; infinite without any point.
+
+    Parameters
+    ----------
+    count : int64[r, q]
+    total : int64[q]
+    """
+    number = count.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = count / number[:, None]
+        terms = np.where(count > 0, share * np.log(share / (total / total.sum())), 0.0)
+    return np.where(number > 0, terms.sum(axis=1), np.inf)
