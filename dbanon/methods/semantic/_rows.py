@@ -3,6 +3,7 @@
 # ruff: noqa: PLR0917 - what rows are made of
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from dbanon.methods.semantic._points import COARSE, PUBLISHED, STATES, Units
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Rows:
+class Rows:
     """The rows of groups, each once."""
 
     offset: Int  # [g + 1]: rows of group i are ``[offset[i], offset[i + 1])``
@@ -30,6 +31,10 @@ class _Rows:
     region: Int  # [c]: index of the region
     cell_offset: Int  # [r + 1]: the cells of region i are ``cell[cell_offset[i]:cell_offset[i + 1]]``, ascending
     cell: Int  # []
+
+
+ALGORITHMS: dict[str, Callable[[Units, Cells, Parameters, float], tuple[list[Any], Rows]]] = {}
+"""What takes the place of `_groups`, by name: benchmarks/papers/semantic adds the paper's."""
 
 
 def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, cells: Cells) -> Cloaks:
@@ -49,14 +54,18 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, ce
         )
     scale = _losses.scale(params, data.grid_s)
     seeds = rng.integers(0, 1 << 62, len(units)) if params.improve else None
-    groups = _groups.groups(units, known, scale, params.k, improve=seeds)
-    rows = _fine(_flat(groups), cells, params, data.grid_s)
+    if "merge" in ALGORITHMS:
+        groups, rows = ALGORITHMS["merge"](units, cells, params, data.grid_s)
+    else:
+        groups = _groups.groups(units, known, scale, params.k, improve=seeds)
+        rows = _flat(groups)
+    rows = _fine(rows, cells, params, data.grid_s)
     if not len(rows.start):
         raise InfeasibleError(
             "A run of semantic must leave some rows to publish. All are longer than suppress_span_s or larger than "
             "suppress_area_km2; raise them."
         )
-    return _cloaks(data, cells, params, units, groups, rows)
+    return cloaks(data, cells, params, units, groups, rows)
 
 
 def prepare(params: Parameters) -> None:
@@ -96,7 +105,7 @@ def prepare(params: Parameters) -> None:
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _flat(groups: list[Group]) -> _Rows:
+def _flat(groups: list[Group]) -> Rows:
     """Put the rows of all groups in one place, each distinct region once."""
     tracks = [group.rows for group in groups]
     number: dict[bytes, int] = {}
@@ -109,7 +118,7 @@ def _flat(groups: list[Group]) -> _Rows:
             if at == len(cells):
                 cells.append(own)
             region.append(at)
-    return _Rows(
+    return Rows(
         offset=np.concatenate([[0], np.cumsum([len(track) for track in tracks])]).astype(np.int64),
         start=np.concatenate([track.start for track in tracks]),
         end=np.concatenate([track.end for track in tracks]),
@@ -119,7 +128,7 @@ def _flat(groups: list[Group]) -> _Rows:
     )
 
 
-def _fine(rows: _Rows, cells: Cells, params: Parameters, grid_s: int) -> _Rows:
+def _fine(rows: Rows, cells: Cells, params: Parameters, grid_s: int) -> Rows:
     """Leave out the rows that are longer or larger than the run allows."""
     span_s = (rows.end - rows.start) * grid_s
     own = np.rint(cells.area_m2 * _graph.MM2).astype(np.int64)  # whole numbers: the same sum in whatever order
@@ -148,7 +157,7 @@ def _group_of(units: Units, groups: list[Group]) -> Int:
     return own
 
 
-def _row_of(units: Units, group: Int, rows: _Rows, slot: Int) -> Int:
+def _row_of(units: Units, group: Int, rows: Rows, slot: Int) -> Int:
     """Find the row of its group that holds each fix: int64[m]; -1 where none does."""
     low = int(rows.start.min(initial=0))
     wide = int(max(rows.end.max(initial=0), slot.max(initial=0) + 1)) - low + 1
@@ -160,8 +169,8 @@ def _row_of(units: Units, group: Int, rows: _Rows, slot: Int) -> Int:
     return np.where(there, at, -1)
 
 
-def _cloaks(
-    data: Trajectories, cells: Cells, params: Parameters, units: Units, groups: list[Group], rows: _Rows
+def cloaks(
+    data: Trajectories, cells: Cells, params: Parameters, units: Units, groups: list[Group], rows: Rows
 ) -> Cloaks:
     """Make a record of each unit, with the rows of its group."""
     group = _group_of(units, groups)
@@ -243,7 +252,7 @@ def _reasons(state: NDArray[np.uint8], first: Int) -> NDArray[np.uint8]:
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _counts(rows: _Rows, cells: Cells) -> Int:
+def _counts(rows: Rows, cells: Cells) -> Int:
     """Count the points of interest of each region: int64[r, q]."""
     return np.asarray(np.add.reduceat(cells.pois[rows.cell], rows.cell_offset[:-1], axis=0))
 
@@ -264,7 +273,7 @@ def divergences(count: Int, total: Int) -> Float:
 
 
 def _metrics(
-    cells: Cells, params: Parameters, grid_s: int, units: Units, rows: _Rows, row: Int, state: NDArray[np.uint8],
+    cells: Cells, params: Parameters, grid_s: int, units: Units, rows: Rows, row: Int, state: NDArray[np.uint8],
     groups: int,
 ) -> dict[str, float]:  # fmt: skip
     """Measure how fine rows are, and what they say of places, beside the points they are made of."""
