@@ -8,8 +8,15 @@ Many are made to tie: equal areas, few slots, few points of interest, the same m
 import random
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
-from tests.unit.plain_semantic import Graph, Loss, Point, points
+
+class Loss(NamedTuple):
+    """Where the loss in time and in space is capped (theta^m), and the weight of time (omega_T)."""
+
+    span_slots: float
+    area_mm2: float
+    weight_time: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +36,8 @@ class Case:
     cells: list[list[int]]
 
     @property
-    def graph(self) -> Graph:
-        return Graph(self.neighbours, self.area, self.pois, self.l, self.t)
-
-    @property
     def edges(self) -> list[tuple[int, int]]:
         return [(i, j) for i in sorted(self.neighbours) for j in sorted(self.neighbours[i]) if i < j]
-
-    @property
-    def trajectories(self) -> list[list[Point]]:
-        return [points(slots, cells, self.gap_slots) for slots, cells in zip(self.slots, self.cells, strict=True)]
 
 
 def city_of(owner):

@@ -1,4 +1,4 @@
-"""The paper's algorithm in plain Python, to be read beside it: slow, and sharing nothing with `dbanon.methods`.
+"""The paper's algorithm in plain Python, to be read beside it: slow, and sharing nothing with `benchmarks.papers`.
 
 Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017: the loss of
 section III-B, Algorithms 1 and 2, the merge of two trajectories and its reshaping of section IV-B.
@@ -14,7 +14,9 @@ import heapq
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from math import inf, log
-from typing import NamedTuple
+
+from tests.unit import semantic_cases
+from tests.unit.semantic_cases import Case
 
 CLOSE = 1e-9  # by which a divergence may exceed t
 DECIMALS = 12  # to which divergences are compared with each other
@@ -43,14 +45,6 @@ class Point:
     start: int
     end: int
     region: frozenset
-
-
-class Loss(NamedTuple):
-    """Where the loss in time and in space is capped (theta^m), and the weight of time (omega_T)."""
-
-    span_slots: float
-    area_mm2: float
-    weight_time: float
 
 
 # ---- what is in a region (section III-A)
@@ -309,3 +303,22 @@ def points(slots, cells, gap_slots):
         else:
             runs.append([slot, slot, cell])
     return [Point(first, last + 1, frozenset([cell])) for first, last, cell in runs]
+
+
+# ---- the cases of the package, for it
+
+
+class PaperCase(Case):
+    """A case, with its graph and its trajectories."""
+
+    @property
+    def graph(self):
+        return Graph(self.neighbours, self.area, self.pois, self.l, self.t)
+
+    @property
+    def trajectories(self):
+        return [points(slots, cells, self.gap_slots) for slots, cells in zip(self.slots, self.cells, strict=True)]
+
+
+def case_at_random(seed):
+    return PaperCase(**vars(semantic_cases.case_at_random(seed)))

@@ -10,9 +10,20 @@ from math import inf, log
 
 import pytest
 
-from tests.unit import plain_semantic as plain
-from tests.unit.plain_semantic import Graph, Loss, Point, connect, cost, grow, kl, merge_regions, reshape, theta
-from tests.unit.semantic_cases import case_at_random, city_at_random, grid
+from tests.papers import plain_semantic as plain
+from tests.papers.plain_semantic import (
+    Graph,
+    Point,
+    case_at_random,
+    connect,
+    cost,
+    grow,
+    kl,
+    merge_regions,
+    reshape,
+    theta,
+)
+from tests.unit.semantic_cases import Loss, city_at_random, grid
 
 SEEDS = range(120)
 SHANGHAI = [275366, 8417, 5735, 255352, 10880, 268305]  # table II: entertainment, education, scenery, business, ...

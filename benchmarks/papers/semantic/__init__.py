@@ -1,0 +1,65 @@
+"""The paper's own algorithm, as one of the family semantic: regions that grow while trajectories are merged.
+
+Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017: the loss of
+section III-B, Algorithms 1 and 2, and the reshaping of section IV-B. docs/comparisons.md says what is left open there.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from benchmarks.papers.semantic import greedy, loss
+from benchmarks.papers.semantic.greedy import Group
+from dbanon.base.errors import DataError, counted
+from dbanon.base.trajectory import Cells, Int, Trajectories
+from dbanon.methods.semantic import Parameters, _graph, _rows
+from dbanon.methods.semantic._rows import Made, Rows
+
+_MOST = 15_000  # tables of all pairs of cells take 16 bytes a pair: 3.6 GB
+
+
+def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells) -> Made:
+    """Merge the pair of trajectories that loses least, again and again: Algorithm 2.
+
+    Raises
+    ------
+    DataError
+        If there are too many cells, or they make several parts that do not touch.
+    """
+    count, ends = len(cells.cell_id), cells.neighbours.T
+    if count > _MOST:
+        raise DataError(f"The paper's algorithm must have at most {_MOST} cells. Got {count}; load fewer.")
+    parts, _ = connected_components(coo_array((np.ones(ends.shape[1], np.int8), ends), shape=(count, count)))
+    if parts > 1:
+        raise DataError(
+            "For the paper's algorithm cells must be connected by shared edges. They make "
+            f"{counted(int(parts), 'separate part')}; load cells without gaps between them."
+        )
+    units = _rows.units_of(data, cell, rank, params)
+    found = greedy.groups(units, _graph.graph(cells, params), loss.scale(params, data.grid_s), params.k)
+    return Made(units=units, groups=found, rows=_flat(found), atom=None)
+
+
+def _flat(groups: list[Group]) -> Rows:
+    """Put the rows of all groups in one place, each distinct region once."""
+    number: dict[bytes, int] = {}
+    region: list[int] = []
+    cells: list[NDArray[np.int32]] = []
+    for track in (group.track for group in groups):
+        for own in np.split(track.cell, track.offset[1:-1]):
+            at = number.setdefault(own.tobytes(), len(number))
+            if at == len(cells):
+                cells.append(own)
+            region.append(at)
+    return Rows(
+        offset=np.concatenate([[0], np.cumsum([len(group.track) for group in groups])]).astype(np.int64),
+        start=np.concatenate([group.track.start for group in groups]),
+        end=np.concatenate([group.track.end for group in groups]),
+        region=np.array(region, np.int64),
+        cell_offset=np.concatenate([[0], np.cumsum([len(own) for own in cells])]).astype(np.int64),
+        cell=np.concatenate(cells).astype(np.int64),
+    )
+
+
+_rows.ALGORITHMS["merge"] = merge

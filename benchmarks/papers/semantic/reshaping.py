@@ -1,0 +1,270 @@
+"""Algorithm 2: two trajectories become one whose rows do not overlap and hold a fix of each member."""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.papers.semantic import growth
+from benchmarks.papers.semantic.growth import Pool, Work, kernel
+from benchmarks.papers.semantic.loss import Path, Scale, Tables, least_area, space_loss, time_loss
+from dbanon.base.trajectory import Float, Int
+from dbanon.methods.semantic._graph import Graph
+
+_NEARLY = 1 - 1e-12  # a lower bound of a loss may be rounded up
+
+
+@kernel
+def merge(
+    graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, walked: Path, other: Path, n_walked: int,
+    n_other: int,
+) -> Path:  # fmt: skip
+    """Merge each point of the longer trajectory with the point of the other that it loses least with.
+
+    Parameters
+    ----------
+    walked, other : Path
+        The longer first; where both are as long, the second in the order of the run.
+    n_walked, n_other : int
+        People in each.
+
+    Returns
+    -------
+    Path
+        In the order of `other`: periods may overlap.
+
+    Raises
+    ------
+    PoolFullError
+        If the pool is full.
+    """
+    points = len(other.start)
+    start, end, region = other.start.copy(), other.end.copy(), other.region.copy()
+    met = np.zeros(points, np.bool_)
+    least, loss = np.empty(points), np.empty(points)
+    for i in range(len(walked.start)):
+        # Section IV-B: the merged point takes the place of the other's, so later points find it as it is now.
+        j, _ = _best(
+            graph, pool, work, tables, scale, walked.start[i], walked.end[i], walked.region[i], start, end, region,
+            least, loss, n_walked, n_other, False,
+        )  # fmt: skip
+        region[j] = _union(graph, pool, work, walked.region[i], region[j])
+        start[j], end[j], met[j] = min(start[j], walked.start[i]), max(end[j], walked.end[i]), True
+    # What is left over goes to what was merged.
+    kept = np.flatnonzero(met)
+    for left in np.flatnonzero(~met):
+        i = int(left)
+        a, b, c = start[kept], end[kept], region[kept]
+        k, _ = _best(
+            graph, pool, work, tables, scale, start[i], end[i], region[i], a, b, c, least[: len(kept)],
+            loss[: len(kept)], n_other, n_walked, False,
+        )  # fmt: skip
+        j = kept[k]
+        region[j] = _union(graph, pool, work, region[i], region[j])
+        start[j], end[j] = min(start[j], start[i]), max(end[j], end[i])
+    return Path(start[kept], end[kept], region[kept])
+
+
+@kernel
+def loss(
+    graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, walked: Path, other: Path, n_walked: int,
+    n_other: int, nearly: Any,
+) -> Any:  # fmt: skip
+    """C_ij: the mean of what each point of the longer loses with that of the other which suits it best.
+
+    For single trajectories `cells_loss` finds the same, quicker. `nearly` takes a bound of a merge's area for the area:
+    it grows no region.
+    """
+    total, least, time = 0.0, np.empty(len(other.start)), np.empty(len(other.start))
+    for i in range(len(walked.start)):
+        _, lost = _best(
+            graph, pool, work, tables, scale, walked.start[i], walked.end[i], walked.region[i], other.start, other.end,
+            other.region, least, time, n_walked, n_other, nearly,
+        )  # fmt: skip
+        total += lost
+    return total / len(walked.start)
+
+
+@kernel
+def _best(
+    graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, start: int, end: int, region: int, starts: Int,
+    ends: Int, regions: NDArray[np.int32], least: Float, loss: Float, n_one: int, n_other: int, nearly: Any,
+) -> Any:  # fmt: skip
+    """Find the point that one loses least with, and how much; of equal ones the first.
+
+    Points come up by what they lose at least, so the regions of few are merged to see what they lose.
+    """
+    area = pool.area[region]
+    for j in range(len(starts)):
+        loss[j] = time_loss(scale, start, end, starts[j], ends[j], n_one, n_other)
+        theirs = pool.area[regions[j]]
+        least[j] = loss[j] + space_loss(scale, max(area, theirs), area, theirs, n_one, n_other)
+    best, found, sharper = np.inf, -1, np.zeros(len(starts), np.bool_)
+    while True:
+        j = int(np.argmin(least))
+        # Kept true: `least` is a lower bound of each loss not computed yet, infinite of the others.
+        if least[j] * _NEARLY > best:
+            return found, best
+        theirs = pool.area[regions[j]]
+        if not sharper[j]:
+            sharper[j] = True
+            bound = least_area(graph, pool, tables, region, regions[j])
+            least[j] = max(least[j], loss[j] + space_loss(scale, bound, area, theirs, n_one, n_other))
+            continue
+        if nearly:
+            return j, least[j]
+        whole = pool.area[_union(graph, pool, work, region, regions[j])]
+        lost = loss[j] + space_loss(scale, whole, area, theirs, n_one, n_other)
+        if lost < best or (lost == best and j < found):
+            best, found = lost, j
+        least[j] = np.inf
+
+
+@kernel
+def _union(graph: Graph, pool: Pool, work: Work, one: int, other: int) -> Any:
+    """Merge two regions; where one is a cell of the other, nothing but the other is to grow."""
+    if one < len(graph.area) and one != other:
+        cells = pool.cell[pool.offset[other] : pool.offset[other + 1]]
+        at = np.searchsorted(cells, one)
+        if at < len(cells) and cells[at] == one:
+            one = other
+    return growth.merged(graph, pool, work, one, other)
+
+
+# ---- reshaping -------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def reshape(graph: Graph, pool: Pool, work: Work, path: Path, fix_offset: Int, fix_slot: Int) -> Path:
+    """Cut what overlaps, then merge what does not hold a fix of each member with a neighbour.
+
+    Parameters
+    ----------
+    fix_offset : int64[n + 1]
+    fix_slot : int64[]
+        Slots of the fixes of each member, ascending.
+
+    Raises
+    ------
+    PoolFullError
+        If the pool is full.
+    """
+    # A cut that adds a piece leaves one before the overlap for good, which ends at one of 2 n bounds: 3 n at most.
+    room = 4 * len(path.start) + 4
+    pieces = Path(np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32))
+    count = 0
+    for i in range(len(path.start)):
+        count = _insert(pool, pieces, 0, count, path.start[i], path.end[i], path.region[i])
+    count = _cut(graph, pool, work, pieces, count)
+    count = _hold(graph, pool, work, pieces, count, fix_offset, fix_slot)
+    return Path(pieces.start[:count].copy(), pieces.end[:count].copy(), pieces.region[:count].copy())
+
+
+@kernel
+def _cut(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int) -> Any:
+    """Cut the first two pieces that overlap in before, overlap and after, or merge them, until none do.
+
+    The region of the overlap holds both others, so a cut never costs more (sum of period x area) than a merge, and as
+    much only where what is cut off is as large.
+    """
+    start, end, region = pieces
+    i = 0
+    while i + 1 < count:
+        # Kept true: pieces are in order of start, and those before i overlap none.
+        if start[i + 1] >= end[i]:
+            i += 1
+            continue
+        middle, early, late = start[i + 1], min(end[i], end[i + 1]), max(end[i], end[i + 1])
+        first, last = region[i], region[i] if end[i] > end[i + 1] else region[i + 1]
+        both = _union(graph, pool, work, region[i], region[i + 1])
+        cut_before = start[i] < middle and pool.area[first] < pool.area[both]
+        cut_after = early < late and pool.area[last] < pool.area[both]
+        begin = start[i]
+        for values in (start, end):
+            values[i : count - 2] = values[i + 2 : count]
+        region[i : count - 2] = region[i + 2 : count]
+        count -= 2
+        if cut_before or cut_after:
+            if begin < middle:
+                count = _insert(pool, pieces, i, count, begin, middle, first)
+            count = _insert(pool, pieces, i, count, middle, early, both)
+            if early < late:
+                count = _insert(pool, pieces, i, count, early, late, last)
+        else:
+            count = _insert(pool, pieces, i, count, begin, late, both)
+    return count
+
+
+@kernel
+def _hold(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int, fix_offset: Int, fix_slot: Int) -> Any:
+    """Merge the first piece without a fix of each member with the neighbour that costs less, until each has them."""
+    start, end, region = pieces
+    i = 0
+    # Each turn goes on or merges two pieces, so this ends. A single piece holds all fixes of the members.
+    while i < count:
+        if count == 1 or _has_all(start[i], end[i], fix_offset, fix_slot):
+            i += 1
+            continue
+        before = _cost(graph, pool, work, pieces, i - 1) if i else np.inf
+        after = _cost(graph, pool, work, pieces, i) if i + 1 < count else np.inf
+        i = i - 1 if before <= after else i
+        region[i] = _union(graph, pool, work, region[i], region[i + 1])
+        end[i] = end[i + 1]
+        for values in (start, end):
+            values[i + 1 : count - 1] = values[i + 2 : count]
+        region[i + 1 : count - 1] = region[i + 2 : count]
+        count -= 1
+    return count
+
+
+@kernel
+def _cost(graph: Graph, pool: Pool, work: Work, pieces: Path, i: int) -> Any:
+    """What it costs to merge a piece with the next: period x area."""
+    start, end, region = pieces
+    whole = pool.area[_union(graph, pool, work, region[i], region[i + 1])]
+    apart = (
+        float(end[i] - start[i]) * pool.area[region[i]] + float(end[i + 1] - start[i + 1]) * pool.area[region[i + 1]]
+    )
+    return float(end[i + 1] - start[i]) * whole - apart
+
+
+@kernel
+def _has_all(start: int, end: int, fix_offset: Int, fix_slot: Int) -> Any:
+    """Whether each member has a fix in a period."""
+    for m in range(len(fix_offset) - 1):
+        slots = fix_slot[fix_offset[m] : fix_offset[m + 1]]
+        at = np.searchsorted(slots, start)
+        if at == len(slots) or slots[at] >= end:
+            return False
+    return True
+
+
+@kernel
+def _insert(pool: Pool, pieces: Path, low: int, count: int, start: int, end: int, region: int) -> Any:
+    """Put a piece where it belongs from `low` on; give how many there are then."""
+    at = count
+    while at > low and _precedes(
+        pool, start, end, region, pieces.start[at - 1], pieces.end[at - 1], pieces.region[at - 1]
+    ):
+        pieces.start[at], pieces.end[at] = pieces.start[at - 1], pieces.end[at - 1]
+        pieces.region[at] = pieces.region[at - 1]
+        at -= 1
+    pieces.start[at], pieces.end[at], pieces.region[at] = start, end, region
+    return count + 1
+
+
+@kernel
+def _precedes(pool: Pool, start: int, end: int, region: int, start2: int, end2: int, region2: int) -> Any:
+    """Order of pieces: by start, end and cells."""
+    if start != start2:
+        return start < start2
+    if end != end2:
+        return end < end2
+    first, second = pool.offset[region], pool.offset[region2]
+    many, others = pool.offset[region + 1] - first, pool.offset[region2 + 1] - second
+    for i in range(min(many, others)):
+        if pool.cell[first + i] != pool.cell[second + i]:
+            return pool.cell[first + i] < pool.cell[second + i]
+    return many < others

@@ -1,0 +1,92 @@
+"""The kernels of the paper's semantic against the plain algorithm, on random cities and walks."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.papers.semantic import greedy, growth, merger
+from benchmarks.papers.semantic.loss import Scale
+from dbanon.base.trajectory import Cells, Trajectories
+from dbanon.methods.semantic import Parameters, _graph, _points
+from tests.papers import plain_semantic as plain
+from tests.papers.plain_semantic import PaperCase, case_at_random
+from tests.unit.semantic_cases import Case
+
+
+def cells_of(case: Case) -> Cells:
+    return Cells(
+        cell_id=np.arange(len(case.area)),
+        area_m2=np.array(case.area) / 1e6,
+        categories=tuple("abcd"[: len(case.pois[0])]),
+        pois=np.array(case.pois, np.int64),
+        neighbours=np.array(case.edges, np.int64).reshape(-1, 2),
+        fix_cell=np.concatenate(case.cells),
+    )
+
+
+def data_of(case: Case) -> Trajectories:
+    """One trajectory a unit, all of one subject on different days; two fixes of a slot are parts of it apart."""
+    slots = [np.array(slots, float) for slots in case.slots]
+    t = [slot + np.arange(len(slot)) / (2 * len(slot)) for slot in slots]
+    offset = np.concatenate([[0], np.cumsum([len(slot) for slot in slots])])
+    return Trajectories(
+        trajectory_id=np.arange(len(slots)), subject=np.array(case.subjects), offset=offset, t=np.concatenate(t),
+        x=np.zeros(offset[-1]), y=np.zeros(offset[-1]), srid=0, grid_m=1.0, grid_s=1, day=np.arange(len(slots)),
+    )  # fmt: skip
+
+
+def in_order(case: PaperCase) -> PaperCase:
+    """The units of a case by subject, as the order of a run has them."""
+    order = sorted(range(len(case.subjects)), key=lambda unit: (case.subjects[unit], unit))
+    taken = {name: [getattr(case, name)[unit] for unit in order] for name in ("subjects", "slots", "cells")}
+    return replace(case, **taken)
+
+
+def computed(case: PaperCase) -> list[tuple[list[int], list[plain.Point]]]:
+    """What the kernels make of a case, in the terms of the plain algorithm."""
+    graph = _graph.graph(cells_of(case), Parameters(k=case.k, l=case.l, t=case.t))
+    rank = np.arange(max(case.subjects) + 1)
+    units = _points.units(data_of(case), np.concatenate(case.cells), rank, case.gap_slots, 1)
+    scale = Scale(case.loss.weight_time, case.loss.span_slots, case.loss.area_mm2)
+    made = []
+    for group in greedy.groups(units, graph, scale, case.k):
+        track = group.track
+        regions = [frozenset(own.tolist()) for own in np.split(track.cell, track.offset[1:-1])]
+        rows = zip(track.start.tolist(), track.end.tolist(), regions, strict=True)
+        made.append((sorted(group.units), [plain.Point(*row) for row in rows]))
+    return made
+
+
+@pytest.mark.parametrize("low", range(0, 400, 100))
+def test_groups_and_rows_are_those_of_the_plain_algorithm(low):
+    for seed in range(low, low + 100):
+        case = in_order(case_at_random(seed))
+        due = plain.greedy(case.graph, case.loss, case.trajectories, case.subjects, case.slots, case.k)
+        assert computed(case) == due, seed
+
+
+def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped(monkeypatch):
+    monkeypatch.setattr(greedy, "ALL_PAIRS", 3)
+    monkeypatch.setattr(greedy, "CANDIDATES", 2)
+    for seed in range(60):
+        case = in_order(case_at_random(seed))
+        found = computed(case)
+        assert sorted(unit for units, _ in found for unit in units) == list(range(len(case.subjects)))
+        assert all(len({case.subjects[unit] for unit in units}) >= case.k for units, _ in found)
+
+
+def test_pools_that_get_full_change_nothing(monkeypatch):
+    new, rooms = growth.pool, []
+    cases = [in_order(case_at_random(seed)) for seed in range(40)]
+    due = [computed(case) for case in cases]
+
+    def small(graph, room):
+        rooms.append(room)
+        made = new(graph, room)
+        return made._replace(area=made.area[: len(graph.area) + room])
+
+    monkeypatch.setattr(merger, "REGIONS", 4)
+    monkeypatch.setattr(growth, "pool", small)
+    assert [computed(case) for case in cases] == due
+    assert max(rooms) > 4
