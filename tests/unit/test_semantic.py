@@ -1,0 +1,226 @@
+"""`semantic` on atoms: rows that lose least, groups of the paper's greedy, and nothing that depends on a cell."""
+
+import dataclasses
+import random
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+
+from dbanon.base.errors import InfeasibleError, ParameterError
+from dbanon.base.trajectory import Cells, Trajectories
+from dbanon.methods import METHODS
+from dbanon.methods.semantic import Parameters, _atoms, _graph, _groups, _optimum, _points
+from dbanon.methods.semantic._losses import Scale
+from tests.unit import plain_atoms as plain
+from tests.unit.semantic_cases import Case, Loss, case_at_random
+
+FAMILY = METHODS["semantic"]
+
+
+def cells_of(case: Case) -> Cells:
+    return Cells(
+        cell_id=10 + 3 * np.arange(len(case.area)),
+        area_m2=np.array(case.area) / 1e6,
+        categories=tuple("abcd"[: len(case.pois[0])]),
+        pois=np.array(case.pois, np.int64),
+        neighbours=np.array(case.edges, np.int64).reshape(-1, 2),
+        fix_cell=np.concatenate(case.cells),
+    )
+
+
+def data_of(case: Case) -> Trajectories:
+    """One trajectory a unit, all of one subject on different days; two fixes of a slot are parts of it apart."""
+    slots = [np.array(slots, float) for slots in case.slots]
+    t = [slot + np.arange(len(slot)) / (2 * len(slot)) for slot in slots]
+    offset = np.concatenate([[0], np.cumsum([len(slot) for slot in slots])])
+    return Trajectories(
+        trajectory_id=np.arange(len(slots)), subject=np.array(case.subjects), offset=offset, t=np.concatenate(t),
+        x=np.zeros(offset[-1]), y=np.zeros(offset[-1]), srid=0, grid_m=1.0, grid_s=1, day=np.arange(len(slots)),
+    )  # fmt: skip
+
+
+def in_order(case: Case) -> Case:
+    """The units of a case by subject, as the order of a run has them."""
+    order = sorted(range(len(case.subjects)), key=lambda unit: (case.subjects[unit], unit))
+    taken = {name: [getattr(case, name)[unit] for unit in order] for name in ("subjects", "slots", "cells")}
+    return replace(case, **taken)
+
+
+def params_of(case: Case, **more: object) -> Parameters:
+    return Parameters(
+        k=case.k, l=case.l, t=case.t, gap_s=case.gap_slots, weight_time=case.loss.weight_time,
+        full_loss_span_s=int(case.loss.span_slots) + 1, full_loss_area_km2=case.loss.area_mm2 / 1e12, **more,
+    )  # fmt: skip
+
+
+def parts(rng: random.Random, case: Case) -> list[list[tuple[int, int]]]:
+    """The fixes of each unit of a case: slot and place."""
+    return [list(zip(slots, cells, strict=True)) for slots, cells in zip(case.slots, case.cells, strict=True)]
+
+
+def optimal(area, loss: Loss, members):
+    fixes = [fix for own in members for fix in sorted(own, key=lambda fix: fix[0])]
+    return _optimum.rows(
+        np.array(area, np.int64),
+        Scale(loss.weight_time, loss.span_slots, loss.area_mm2),
+        np.concatenate([[0], np.cumsum([len(own) for own in members])]),
+        np.array([slot for slot, _ in fixes], np.int64),
+        np.array([atom for _, atom in fixes], np.int32),
+    )
+
+
+def rows_of(track):
+    atoms = [frozenset(own.tolist()) for own in np.split(track.atom, track.first[1:-1])]
+    return list(zip(track.start.tolist(), track.end.tolist(), atoms, strict=True))
+
+
+@pytest.mark.parametrize("low", range(0, 400, 100))
+def test_rows_are_the_cut_that_loses_least(low):
+    for seed in range(low, low + 100):
+        rng, case = random.Random(seed), case_at_random(seed, most_points=12)
+        members = parts(rng, case)[: rng.randint(1, 4)]
+        rows = rows_of(optimal(case.area, case.loss, members))
+        cost = sum(plain.row_cost(case.area, case.loss, members, start, end) for start, end, _ in rows)
+        assert cost == pytest.approx(plain.least_cost(case.area, case.loss, members), abs=1e-9), seed
+        assert all(end <= start for (_, end, _), (start, _, _) in zip(rows, rows[1:], strict=False))
+        held = [
+            [(slot, atom) for own in members for slot, atom in own if start <= slot < end] for start, end, _ in rows
+        ]
+        assert sum(map(len, held)) == sum(map(len, members))
+        for (start, end, atoms), fixes in zip(rows, held, strict=True):
+            assert atoms == {atom for _, atom in fixes}
+            assert (start, end) == (min(slot for slot, _ in fixes), max(slot for slot, _ in fixes) + 1)
+
+
+def test_rows_do_not_depend_on_the_order_of_members():
+    for seed in range(60):
+        case = case_at_random(seed)
+        members = parts(random.Random(seed), case)[:3]
+        assert rows_of(optimal(case.area, case.loss, members)) == rows_of(optimal(case.area, case.loss, members[::-1]))
+
+
+@pytest.mark.parametrize("low", range(0, 300, 100))
+def test_groups_are_those_of_the_plain_algorithm(low):
+    for seed in range(low, low + 100):
+        case = in_order(case_at_random(seed))
+        if case.k == 1:
+            continue
+        fixes = parts(random.Random(seed), case)
+        units = _points.units(
+            data_of(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
+        )
+        scale = Scale(case.loss.weight_time, case.loss.span_slots, case.loss.area_mm2)
+        found = _groups.groups(units, np.array(case.area, np.int64), scale, case.k)
+        tracks = [plain.stays(*both, case.gap_slots) for both in zip(case.slots, case.cells, strict=True)]
+
+        def merged(group, fixes=fixes, case=case):
+            return rows_of(optimal(case.area, case.loss, [fixes[unit] for unit in group]))
+
+        due = plain.greedy(case.area, case.loss, tracks, case.subjects, case.k, merged)
+        assert sorted(sorted(one.units) for one in found) == due, seed
+        for group in found:
+            assert rows_of(group.track) == merged(group.units), seed
+
+
+def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped(monkeypatch):
+    monkeypatch.setattr(_groups, "ALL_PAIRS", 3)
+    monkeypatch.setattr(_groups, "CANDIDATES", 2)
+    for seed in range(60):
+        case = in_order(case_at_random(seed))
+        units = _points.units(
+            data_of(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
+        )
+        scale = Scale(case.loss.weight_time, case.loss.span_slots, case.loss.area_mm2)
+        found = _groups.groups(units, np.array(case.area, np.int64), scale, case.k)
+        assert sorted(unit for one in found for unit in one.units) == list(range(len(case.subjects)))
+        assert all(len({case.subjects[unit] for unit in one.units}) >= case.k for one in found)
+
+
+# ---- the whole family ------------------------------------------------------------------------------------------------
+
+
+def made(case: Case, cells: Cells, **more: object):
+    return FAMILY.anonymise(data_of(case), "atoms", params_of(case, **more), np.random.default_rng(3), cells=cells)
+
+
+def test_fixes_that_move_within_their_atoms_change_nothing():
+    moved = 0
+    for seed in range(200):
+        case, rng = case_at_random(seed, most_cells=25), np.random.default_rng(seed)
+        cells = cells_of(case)
+        first = made(case, cells)
+        atom = first.atoms.atom
+        others = np.array([rng.choice(np.flatnonzero(atom == atom[cell])) for cell in cells.fix_cell])
+        moved += int((others != cells.fix_cell).sum())
+        second = made(case, replace(cells, fix_cell=others))
+        for field in dataclasses.fields(first):
+            one, other = getattr(first, field.name), getattr(second, field.name)
+            same = vars(one).keys() == vars(other).keys() if dataclasses.is_dataclass(one) else True
+            assert same
+            for a, b in (
+                zip(vars(one).values(), vars(other).values(), strict=True)
+                if dataclasses.is_dataclass(one)
+                else [(one, other)]
+            ):
+                assert np.array_equal(a, b), (seed, field.name)
+    assert moved > 1000
+
+
+def test_a_region_is_the_atoms_that_its_fixes_are_in():
+    for seed in range(100):
+        case = case_at_random(seed)
+        cells = cells_of(case)
+        cloaks = made(case, cells)
+        atom = cloaks.atoms.atom
+        for region in np.split(cloaks.regions.cell, cloaks.regions.cell_offset[1:-1]):
+            held = np.flatnonzero(np.isin(cells.cell_id, region))
+            assert np.array_equal(held, np.flatnonzero(np.isin(atom, atom[held])))
+        assert np.array_equal(cloaks.atoms.cell, cells.cell_id)
+
+
+def test_atoms_of_less_are_grown_to_what_is_asked_by_what_was_visited_alone():
+    grew = 0
+    for seed in range(200):
+        case = case_at_random(seed)
+        if case.l == 0 and case.t == inf:
+            continue
+        cells = cells_of(case)
+        cloaks = made(case, cells, atom_l=0, atom_t=inf)
+        total = cells.pois.sum(axis=0)
+        for region in np.split(cloaks.regions.cell, cloaks.regions.cell_offset[1:-1]):
+            count = cells.pois[np.isin(cells.cell_id, region)].sum(axis=0)
+            assert (count > 0).sum() >= case.l
+            assert _atoms.divergences(count[None], total)[0] <= case.t + 1e-9
+        city = _atoms.city(cells, _graph.graph(cells, Parameters(l=0, t=inf)), new=False)
+        assert len(city) == len(cells.cell_id)
+        for one in range(len(city)):
+            own = np.array([one])
+            grew += len(_atoms.grown(city, own, params_of(case))) > 1
+    assert grew > 100
+
+
+def test_atoms_that_were_published_are_taken_again_and_cut_anew_when_asked():
+    for seed in range(60):
+        case = case_at_random(seed)
+        cells = cells_of(case)
+        whole = np.zeros(len(cells.cell_id), np.int64)
+        assert not made(case, replace(cells, atom=whole)).atoms.atom.any()
+        fresh = made(case, cells).atoms.atom
+        assert np.array_equal(made(case, replace(cells, atom=whole), new_atoms=True).atoms.atom, fresh)
+        assert np.array_equal(made(case, replace(cells, atom=fresh)).atoms.atom, fresh)
+
+
+def test_atoms_must_not_promise_more_than_regions():
+    case = case_at_random(1)
+    with pytest.raises(ParameterError, match="atom_l = 4"):
+        made(replace(case, l=1, t=inf), cells_of(case), atom_l=4)
+    with pytest.raises(ParameterError, match="atom_t = 0.1 with l = 1 and t = 0.5"):
+        made(replace(case, l=1, t=0.5), cells_of(case), atom_t=0.1)
+
+
+def test_fewer_than_k_subjects_are_told_what_to_do():
+    case = case_at_random(1)
+    with pytest.raises(InfeasibleError, match="in 1 or more atoms"):
+        made(replace(case, k=100), cells_of(case))
