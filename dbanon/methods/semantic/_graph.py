@@ -4,10 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
-from dbanon.base.errors import DataError, InfeasibleError, counted
+from dbanon.base.errors import DataError, InfeasibleError
 from dbanon.base.trajectory import Cells, Float, Int
 from dbanon.methods.semantic import Parameters
 
@@ -15,7 +13,6 @@ MM2 = 1e6
 """Areas are whole square millimetres: sums are exact, whatever the order, and equal ones are equal."""
 
 _OVERLAP_M2 = 1.0
-_MOST = 15_000  # tables of all pairs of cells take 16 bytes a pair: 3.6 GB
 
 
 class Graph(NamedTuple):
@@ -41,7 +38,7 @@ def graph(cells: Cells, params: Parameters) -> Graph:
     Raises
     ------
     DataError
-        If there are no cells or too many, they overlap, or they make several parts that do not touch.
+        If there are no cells, or they overlap.
     InfeasibleError
         If the city as a whole has fewer categories than a region must have.
     """
@@ -50,11 +47,6 @@ def graph(cells: Cells, params: Parameters) -> Graph:
         raise DataError(
             "A run of semantic must have cells. The dataset has none; load them: `dbanon load stations` or "
             "`dbanon load cells`."
-        )
-    if count > _MOST:
-        raise DataError(
-            f"A run of semantic must have at most {_MOST} cells. Got {count}; load fewer and larger ones, such as one "
-            "for all antennas of a place."
         )
     if cells.overlap_m2 >= _OVERLAP_M2:
         raise DataError(
@@ -75,12 +67,6 @@ def graph(cells: Cells, params: Parameters) -> Graph:
             f"It has {present.sum()}; choose a lower l, or load points of more categories."
         )
     ends = cells.neighbours.T
-    parts, _ = connected_components(coo_array((np.ones(ends.shape[1], np.int8), ends), shape=(count, count)))
-    if parts > 1:
-        raise DataError(
-            f"The cells of a run of semantic must be connected by shared edges. They make "
-            f"{counted(int(parts), 'separate part')}; load cells without gaps between them."
-        )
     # Each border in either direction, as in figure 5(b).
     one, other = np.concatenate([ends, ends[::-1]], axis=1)
     order = np.lexsort((other, one))
