@@ -2,9 +2,10 @@
 
 The adversary takes each polygon for the cells that its edges, or else PostGIS, show it to be the union of, and has
 the points of interest of the cells counted anew: too few categories, or others than the city has, tell what people do
-there. It counts who shares each record: a person who is alone in a record is identified by any few points. What is
-published must be true as well: regions of whole cells that hold the fixes of all their members, no row without all of
-them, and all that is missing counted.
+there. The adversary plays the run again, too, and asks from which cells it makes these regions: what no region tells
+apart must not tell what people do either, and no region may depend on more. It counts who shares each record: a person
+who is alone in a record is identified by any few points. What is published must be true as well: regions of whole cells
+that hold the fixes of all their members, no row without all of them, and all that is missing counted.
 Invariant: a verdict passes only if every clause was decided and none is broken.
 
 References
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dbanon.attacks.semantic._atoms import Parts, classes, figures, loose, parts, torn, unlike
 from dbanon.attacks.semantic._claims import Rules, read_rules, read_stated
 from dbanon.attacks.semantic._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.semantic._fixes import Fixes, fixes, misstated
@@ -27,7 +29,7 @@ from dbanon.attacks.semantic.evidence import RegionEvidence, read
 from dbanon.attacks.shared.claims import LATEST, must
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct
-from dbanon.base.trajectory import Bool, Int
+from dbanon.base.trajectory import Bool, Cells, Int
 
 __all__ = ["attack", "read"]
 
@@ -40,6 +42,7 @@ class _Found:
     places: Regions
     grouped: Groups
     fate: Fixes
+    atoms: Parts  # what the run promises to who plays it again: stored atoms where regions are grown, or else classes
 
 
 def _count(evidence: RegionEvidence) -> Counts:
@@ -47,10 +50,14 @@ def _count(evidence: RegionEvidence) -> Counts:
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     data = evidence.trajectories
     start, end, timely = _times(evidence, rules)
-    of, places = units(data, evidence.cells, rules), regions(evidence, rules)
+    stored = evidence.atom if rules.asks_atoms else np.arange(len(evidence.atom))
+    of, places = units(data, evidence.cells, stored, rules), regions(evidence, rules)
     grouped = groups(evidence, of, start, end, rules)
-    fate = fixes(of, grouped, places, evidence.region[grouped.row].astype(np.int64), rules)
-    found = _Found(of=of, places=places, grouped=grouped, fate=fate)
+    region = evidence.region[grouped.row].astype(np.int64)
+    fate = fixes(of, grouped, places, region, rules)
+    told = parts(classes(places), places, evidence.cells, rules)
+    atoms, slack = _retraced(stored, told, region, places, fate, evidence.cells, rules)
+    found = _Found(of=of, places=places, grouped=grouped, fate=fate, atoms=atoms)
     broken = {
         "period": int((~timely).sum()),
         "region": int((~places.sound)[evidence.region].sum()),
@@ -58,14 +65,29 @@ def _count(evidence: RegionEvidence) -> Counts:
         "members": grouped.faults,
         "crowd": grouped.miscounted,
         "size": int((grouped.crowd < rules.k).sum()),
-        "covers": fate.unmasked,
+        "covers": int((~fate.covered).sum()),
         "complete": fate.missing,
         "left-out": misstated(data, of, fate.state, stated),
         "truth": fate.empty,
         "diversity": int((places.categories < rules.l)[evidence.region].sum()),
-        "closeness": int(far(places.kl, rules)[evidence.region].sum()),
+        "closeness": int(far(places.kl, rules.t)[evidence.region].sum()),
+        "classes": int(told.weak.sum()),
+        "tight": int(slack.sum()),
     }
     return broken, _figures(evidence, found, rules)
+
+
+def _retraced(
+    stored: Int, told: Parts, region: Int, places: Regions, fate: Fixes, cells: Cells, rules: Rules
+) -> tuple[Parts, Bool]:
+    """Give the atoms, and the rows whose region depends on more than in which of these fixes lie."""
+    if not rules.asks_atoms:
+        return told, loose(told, region, places, fate)
+    atoms = parts(np.unique(stored, return_inverse=True)[1].reshape(-1), places, cells, rules)
+    slack = torn(atoms, told, region, places)
+    if rules.grows:
+        return atoms, slack | unlike(atoms, region, fate)
+    return told, slack | loose(told, region, places, fate)
 
 
 attack = Attack(name="semantic", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN)
@@ -98,9 +120,9 @@ def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str,
     kl = places.kl[evidence.region]
     some = kl[np.isfinite(kl)]
     quarters = np.quantile(some, [0.25, 0.5, 0.75]) if len(some) else np.zeros(3)
-    of_cell = reveals((cells.pois > 0).sum(axis=1), divergence(cells.pois, cells.pois.sum(axis=0)), rules)
+    of_cell = reveals((cells.pois > 0).sum(axis=1), divergence(cells.pois, cells.pois.sum(axis=0)), rules.l, rules.t)
     raw = of_cell[of.fix_cell[of.fix_cell >= 0]]
-    shown = reveals(places.categories, places.kl, rules)[evidence.region]
+    shown = reveals(places.categories, places.kl, rules.l, rules.t)[evidence.region]
     return {
         "subjects": len(distinct(of.subject)),
         "published": len(distinct(of.subject[found.grouped.unit])),
@@ -118,4 +140,5 @@ def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str,
         "kl_three_quarters": float(quarters[2]),
         "raw_fixes_revealing_percent": 100 * float(raw.mean()) if len(raw) else 0.0,
         "revealing_percent": 100 * float(shown.mean()),
+        **figures(found.atoms, found.grouped, found.fate, cells, rules),
     }
