@@ -29,7 +29,7 @@ from dbanon.attacks.semantic.evidence import RegionEvidence, read
 from dbanon.attacks.shared.claims import LATEST, must
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct
-from dbanon.base.trajectory import Bool, Cells, Int
+from dbanon.base.trajectory import Bool, Int
 
 __all__ = ["attack", "read"]
 
@@ -41,8 +41,10 @@ class _Found:
     of: Units
     places: Regions
     grouped: Groups
+    region: Int  # [c]: of the rows of `grouped`
     fate: Fixes
-    atoms: Parts  # what the run promises to who plays it again: stored atoms where regions are grown, or else classes
+    told: Parts  # the classes
+    atoms: Parts  # as they are stored: one of all cells where none is
 
 
 def _count(evidence: RegionEvidence) -> Counts:
@@ -50,14 +52,13 @@ def _count(evidence: RegionEvidence) -> Counts:
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     data = evidence.trajectories
     start, end, timely = _times(evidence, rules)
-    stored = evidence.atom if rules.asks_atoms else np.arange(len(evidence.atom))
-    of, places = units(data, evidence.cells, stored, rules), regions(evidence, rules)
+    cells, stored = evidence.cells, np.unique(evidence.atom, return_inverse=True)[1].reshape(-1)
+    of, places = units(data, cells, stored, rules), regions(evidence, rules)
     grouped = groups(evidence, of, start, end, rules)
     region = evidence.region[grouped.row].astype(np.int64)
     fate = fixes(of, grouped, places, region, rules)
-    told = parts(classes(places), places, evidence.cells, rules)
-    atoms, slack = _retraced(stored, told, region, places, fate, evidence.cells, rules)
-    found = _Found(of=of, places=places, grouped=grouped, fate=fate, atoms=atoms)
+    told, atoms = (parts(sets, places, cells, rules) for sets in (classes(places), stored))
+    found = _Found(of=of, places=places, grouped=grouped, region=region, fate=fate, told=told, atoms=atoms)
     broken = {
         "period": int((~timely).sum()),
         "region": int((~places.sound)[evidence.region].sum()),
@@ -72,22 +73,16 @@ def _count(evidence: RegionEvidence) -> Counts:
         "diversity": int((places.categories < rules.l)[evidence.region].sum()),
         "closeness": int(far(places.kl, rules.t)[evidence.region].sum()),
         "classes": int(told.weak.sum()),
-        "tight": int(slack.sum()),
+        "tight": int(_free(found, rules).sum()),
     }
     return broken, _figures(evidence, found, rules)
 
 
-def _retraced(
-    stored: Int, told: Parts, region: Int, places: Regions, fate: Fixes, cells: Cells, rules: Rules
-) -> tuple[Parts, Bool]:
-    """Give the atoms, and the rows whose region depends on more than in which of these fixes lie."""
-    if not rules.asks_atoms:
-        return told, loose(told, region, places, fate)
-    atoms = parts(np.unique(stored, return_inverse=True)[1].reshape(-1), places, cells, rules)
-    slack = torn(atoms, told, region, places)
-    if rules.grows:
-        return atoms, slack | unlike(atoms, region, fate)
-    return told, slack | loose(told, region, places, fate)
+def _free(found: _Found, rules: Rules) -> Bool:
+    """Say which rows of `Groups` have regions that do not follow from the atoms of their fixes: bool[c]."""
+    rows = (found.region, found.places)
+    free = unlike(found.atoms, found.region, found.fate) if rules.grows else loose(found.told, *rows, found.fate)
+    return free | torn(found.atoms, found.told, *rows) if rules.asks_atoms else free
 
 
 attack = Attack(name="semantic", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN)
@@ -140,5 +135,5 @@ def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str,
         "kl_three_quarters": float(quarters[2]),
         "raw_fixes_revealing_percent": 100 * float(raw.mean()) if len(raw) else 0.0,
         "revealing_percent": 100 * float(shown.mean()),
-        **figures(found.atoms, found.grouped, found.fate, cells, rules),
+        **figures(found.atoms if rules.grows else found.told, found.grouped, found.fate, cells, rules),
     }

@@ -1,10 +1,8 @@
-"""What an adversary learns who plays the run again: which cells its regions tell apart, and why each region is as it is.
+"""What an adversary learns who plays the run again: which cells regions tell apart, and what a region depends on.
 
 Cells that no region tells apart form a class: nobody who reads the regions can say in which of them somebody was, by
 whatever rule the regions were made. Invariant: each cell is in one class, and each region is a union of classes.
 """
-
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
 import math
 from dataclasses import dataclass

@@ -95,6 +95,6 @@ LEFT_OPEN = {
     "reads in which atoms the other was.",
     "linkability": "A record shows its atoms one after the other; who follows one person from atom to atom at a top "
     "speed rules out cells.",
-    "inference": "Readers know which atoms somebody was in; in an atom, popular cells are likelier, and others at each "
-    "hour; places that were not loaded do not count.",
+    "inference": "Readers know which atoms somebody was in; in an atom, popular cells are likelier, at each hour "
+    "others, and places that were not loaded do not count.",
 }

@@ -66,7 +66,8 @@ def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules)
 
 
 def _covered(region: Int, cell: NDArray[np.int32], found: Regions) -> Bool:
-    """Say whether each region holds a cell: each pair is looked up once, and each fix only where one of these is false."""
+    """Say whether each region holds a cell."""
+    # Each pair is looked up once, and each fix only where one of these is false.
     key = distinct(region * found.width + cell)
     if found.hold(key // found.width, key % found.width).all():
         return np.ones(len(cell), bool)

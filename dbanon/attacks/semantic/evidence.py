@@ -1,4 +1,4 @@
-"""What the attack on generalised regions looks at beside the rows: the polygons, which cells they hold, and the atoms."""
+"""What the attack on generalised regions looks at beside the rows: polygons, the cells they hold, and atoms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
