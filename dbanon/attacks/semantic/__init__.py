@@ -81,7 +81,7 @@ def _count(evidence: RegionEvidence) -> Counts:
 def _free(found: _Found, rules: Rules) -> Bool:
     """Say which rows of `Groups` have regions that do not follow from the atoms of their fixes: bool[c]."""
     rows = (found.region, found.places)
-    free = unlike(found.atoms, found.region, found.fate) if rules.grows else loose(found.told, *rows, found.fate)
+    free = (unlike if rules.grows else loose)(found.atoms if rules.grows else found.told, *rows, found.fate)
     return free | torn(found.atoms, found.told, *rows) if rules.asks_atoms else free
 
 

@@ -6,6 +6,7 @@ whatever rule the regions were made. Invariant: each cell is in one class, and e
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numba
@@ -104,21 +105,19 @@ def torn(atoms: Parts, told: Parts, region: Int, found: Regions) -> Bool:
     return np.asarray(bad[region])
 
 
-def unlike(atoms: Parts, region: Int, fate: Fixes) -> Bool:
-    """Say which rows have another region than the first one with fixes in the same atoms: bool[c]."""
-    number, found = len(atoms.size), np.zeros(len(region), bool)
+def unlike(atoms: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
+    """Say which rows hold other cells than the first one with fixes in the same atoms: bool[c]."""
+    number, other = len(atoms.size), np.zeros(len(region), bool)
     key = distinct(fate.row * number + atoms.of[fate.cell])
-    row = key // number
-    head = np.flatnonzero(np.diff(row, prepend=-1))
-    # Sets of atoms are compared by sums of random numbers: equal sets have equal ones, so none that differs is missed.
-    seen = np.add.reduceat(np.random.default_rng(0).integers(1 << 62, size=number)[key % number], head)
-    row = row[head]
-    order = np.lexsort((region[row], seen))
-    row, new = row[order], np.diff(seen[order], prepend=seen[:1] - 1) != 0
-    new[:1] = True
-    first = region[row[new]][np.cumsum(new) - 1]
-    found[row] = region[row] != first
-    return found
+    row, atom = key // number, key % number
+    low = np.searchsorted(row, np.arange(len(region) + 1))
+    # Regions may differ in crowd alone.
+    met: dict[bytes, int] = {}
+    cells = np.array([met.setdefault(found.cell[i:j].tobytes(), len(met)) for i, j in pairwise(found.low)])[region]
+    first: dict[bytes, int] = {}
+    for at in np.flatnonzero(np.diff(low)):
+        other[at] = first.setdefault(atom[low[at] : low[at + 1]].tobytes(), cells[at]) != cells[at]
+    return other
 
 
 def _count(flag: Bool, found: Regions) -> Int:
