@@ -130,9 +130,14 @@ def test_figures_are_those_of_rows_and_data() -> None:
         max(honest().kl(honest().counted(row.cells)) for row in honest().rows)
     )
     assert (figures["atoms"], figures["replayed_percent"], figures["few_atoms"]) == (3, 0, 13)
-    # Of 11 fixes in cells, 4 are in the largest atom, which holds three of them in a third of its cells.
     assert figures["largest_atom_percent"] == pytest.approx(400 / 11)
+    # One visit to cell 0 and two to cell 1 are nearly the city's mix; three to cell 1 are not.
+    assert figures["popular_percent"] == 0
+    seen = honest()
+    _move(seen, 101, 0, 1)
+    assert attack(seen.evidence()).figures["popular_percent"] == pytest.approx(300 / 11)
     nothing = attack(alone().evidence()).figures
+    assert (nothing["atoms"], nothing["replayed_percent"], nothing["few_atoms"]) == (7, 100, 0)
     assert nothing["raw_fixes_revealing_percent"] == nothing["revealing_percent"] == 0
 
 
@@ -327,6 +332,7 @@ def test_what_would_tell_who_plays_the_run_again_is_caught_by_one_clause(
 @pytest.mark.parametrize("world", [scattered, grown])
 def test_regions_grown_from_the_cells_of_fixes_are_refused(world: Callable[[], Release]) -> None:
     run = world()
+    _move(run, 202, 2, 8)
     for group, place in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]:
         row, units = run.rows[[0, 1, 2, 6, 7][3 * group + place]], [(2 * group + 1, 0), (2 * group + 2, 0)]
         cells = run.there(units, row.start, row.end)
