@@ -79,7 +79,7 @@ def test_parts_in_holes_of_other_parts_are_whole_cells_too() -> None:
     own = sorted([*ring, 12])
     region = shapely.unary_union([cells[c] for c in own])
     assert (len(region.geoms), sum(len(part.interiors) for part in region.geoms)) == (2, 1)
-    filled, pierced = (region, ids[own].tolist() + [7]), (shapely.unary_union([cells[c] for c in ring]), own)
+    filled, pierced = (region, [*ids[own].tolist(), 7]), (shapely.unary_union([cells[c] for c in ring]), own)
     assert found(cells, ids, [(region, own), filled, pierced, (region, ring)]) == {1: own}
 
 
