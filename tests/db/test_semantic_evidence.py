@@ -14,19 +14,19 @@ from dbanon.attacks.semantic._outlines import made_of
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.runs import reading
 from tests.unit.semantic_evidence import GRID_S, Release
-from tests.unit.test_attack_semantic import MUTANTS, WORLDS, honest
+from tests.unit.test_attack_semantic import MUTANTS, WORLDS, grown, honest
 
 _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
     row_meaning, left_out, parameters)
 VALUES ('semantic', 's', 'g', 'MultiPolygon', 'dbanon.attacks.semantic',
-    '[{"name": "merge", "summary": "s"}]',
+    '[{"name": "atoms", "summary": "s"}]',
     '[{"name": "categories", "sql_type": "integer", "default": "0", "comment": "c"}]', 'p', 'a', 'r', 'l', '[]')
 ON CONFLICT DO NOTHING
 """
 _RUN = """
 INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, suppressed, status)
-SELECT dataset_id, revision, 'semantic', 'merge', %s, %s, 'running' FROM dbanon.dataset WHERE dataset_id = %s
+SELECT dataset_id, revision, 'semantic', 'atoms', %s, %s, 'running' FROM dbanon.dataset WHERE dataset_id = %s
 RETURNING run_id
 """
 # Of the region that was stored last.
@@ -294,7 +294,7 @@ def test_categories_are_a_whole_number(connection: psycopg.Connection, extra: st
 
 def test_only_those_who_compute_may_ask(connection: psycopg.Connection, login) -> None:
     run = new_run(connection, new_dataset(connection))
-    for call in ("polygon_evidence(%s)", "held_evidence(%s, '{1}')", "outline_evidence(%s)"):
+    for call in ("polygon_evidence(%s)", "held_evidence(%s, '{1}')", "outline_evidence(%s)", "atom_evidence(%s)"):
         query = f"SELECT * FROM dbanon_internal.{call}"
         for role in ("dbanon_operator", "dbanon_analyst"):
             with psycopg.connect(login(role)) as user, pytest.raises(errors.InsufficientPrivilege):
@@ -336,6 +336,9 @@ def written(connection: psycopg.Connection, small: Release) -> int:
     for record, path, _ in small.members:
         insert = "INSERT INTO dbanon.membership (run_id, record_id, trajectory_id) VALUES (%s, %s, %s)"
         connection.execute(insert, [run, record, path])
+    with connection.cursor() as cursor:
+        atoms = [(run, *of) for of in zip(ids, small.atoms, strict=True)]
+        cursor.executemany("INSERT INTO dbanon.atom (run_id, cell_id, atom) VALUES (%s, %s, %s)", atoms)
     return run
 
 
@@ -364,6 +367,7 @@ def test_what_is_read_back_is_what_was_written(connection: psycopg.Connection, r
     assert (evidence.cells.pois == expected.cells.pois).all()
     assert (evidence.cells.neighbours == expected.cells.neighbours).all()
     assert (evidence.cells.fix_cell == expected.cells.fix_cell).all()
+    assert (evidence.atom == expected.atom).all()
     assert not evidence.region_split.any()
 
 
@@ -375,6 +379,7 @@ def box(west: float, south: float, east: float, north: float) -> str:
 
 ISLAND = "ST_MakeEnvelope(550, 150, 551, 151, 32610)"
 NEEDLE = "ST_GeomFromText('POLYGON ((0 50, -30 50.005, 0 50.01, 0 50))', 32610)"
+LAST_ATOM = "ST_MakeEnvelope(0, 200, 300, 300, 32610)"
 # What a region is made, of nearly the same area and the same points in it: its outline alone gives it away.
 FORGED = {
     "a hair": f"ST_Union(region, {box(-13, 20.998, 1, 21.002)})",
@@ -402,6 +407,10 @@ TAMPERED = {
     "diversity": "DELETE FROM dbanon.poi WHERE category = 'a' AND ST_X(geom) < 200",
     "closeness": "UPDATE dbanon.poi SET category = 'b' WHERE category = 'a' AND ST_X(geom) BETWEEN 10.5 AND 200",
     "left-out": "UPDATE dbanon.trajectory SET path = ST_Translate(path, -900, 0) WHERE trajectory_id = 103",
+    "tight where a region has more atoms": f"UPDATE dbanon.cloak SET region = ST_Multi(ST_Union(region, {LAST_ATOM})) "
+    "WHERE ST_XMin(region) = 300",
+    "classes where a region has some cells of an atom": "UPDATE dbanon.cloak SET region = ST_Multi(ST_Difference("
+    f"ST_Union(region, {LAST_ATOM}), ST_MakeEnvelope(100, 200, 200, 300, 32610))) WHERE ST_XMin(region) = 300",
     **{
         f"region with {what}": f"UPDATE dbanon.cloak SET region = ST_Multi({region})" for what, region in FORGED.items()
     },
@@ -416,6 +425,15 @@ def test_rows_that_were_tampered_with_are_refused(connection: psycopg.Connection
     evidence = read(run)
     assert what.split(maxsplit=1)[0] in broken(evidence)
     assert evidence.region_split.all() or what.removeprefix("region with ") not in FORGED
+
+
+def test_atoms_that_are_not_stored_are_missed_where_they_count(connection: psycopg.Connection, read) -> None:
+    runs = [written(connection, world()) for world in (honest, grown)]
+    connection.execute(
+        "DELETE FROM dbanon.atom WHERE cell_id = ANY (SELECT max(cell_id) FROM dbanon.atom GROUP BY run_id)"
+    )
+    assert [read(run).atom.tolist().count(-1) for run in runs] == [1, 1]
+    assert [broken(read(run)) for run in runs] == [set(), {"decidable"}]
 
 
 def test_more_corners_on_an_outline_change_nothing(connection: psycopg.Connection, read) -> None:

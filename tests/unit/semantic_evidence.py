@@ -17,8 +17,8 @@ from dbanon.base.trajectory import Cells, Trajectories
 START, GRID_S = 36_000, 60
 PARAMS: dict[str, Any] = {
     "k": 2, "l": 2, "t": 0.2, "full_loss_span_s": 28_800, "full_loss_area_km2": 25.0, "weight_time": 0.5,
-    "gap_s": 1800, "min_cells": 1, "suppress_span_s": None, "suppress_area_km2": None, "improve": True,
-    "since": None, "until": None,
+    "gap_s": 1800, "min_cells": 1, "suppress_span_s": None, "suppress_area_km2": None, "atom_l": None,
+    "atom_t": None, "new_atoms": False, "since": None, "until": None,
 }  # fmt: skip
 Unit = tuple[int, int]
 """A subject and a day; 0 where days are not apart."""
@@ -51,11 +51,13 @@ class Release:
     """What a run has stored, and its data: lists that a test may change before it asks for the evidence.
 
     Cells are squares of 100 m, numbered from 0 along the rows of a grid `wide` of them wide; `pois` are their points
-    of interest by category. Fixes are ``(seconds, cell)``, the cell None outside all.
+    of interest by category, and `atoms` the atom that is stored for each. Fixes are ``(seconds, cell)``, the cell None
+    outside all.
     """
 
     wide: int
     pois: list[list[int]]
+    atoms: list[int]
     trips: dict[int, tuple[int, int, list[tuple[float, int | None]]]]
     params: dict[str, Any]
     days: bool = False
@@ -103,7 +105,29 @@ class Release:
         return sorted({self.unit(path) for path in self.considered()})
 
     def few(self, unit: Unit) -> bool:
-        return len({cell for _, _, cell in self.fixes(unit)} - {None}) < self.params["min_cells"]
+        there = {cell for _, _, cell in self.fixes(unit)} - {None}
+        return len(self.asked(there)) < self.params["min_cells"]
+
+    def asked(self, cells: Iterable[int]) -> frozenset[int]:
+        """Give the atoms of cells, whose ids need not be numbers from 0 on."""
+        return frozenset(self.atoms[cell] for cell in cells)
+
+    def promise(self, *, of_atoms: bool) -> tuple[int, float]:
+        """Give l and t of regions or of atoms."""
+        l, t = self.params["l"], self.params["t"]  # noqa: E741 - the paper's name
+        if of_atoms and self.params["atom_l"] is not None:
+            l = self.params["atom_l"]  # noqa: E741
+        if of_atoms and self.params["atom_t"] is not None:
+            t = self.params["atom_t"]
+        return l, math.inf if t == "inf" else t
+
+    def reveal(self, cells: Iterable[int], *, of_atoms: bool) -> bool:
+        """Say whether cells have too few categories, or are too far from the city."""
+        (least, t), counts = self.promise(of_atoms=of_atoms), self.counted(cells)
+        return sum(n > 0 for n in counts) < least or self.kl(counts) > t + 1e-9
+
+    def grown(self) -> bool:
+        return self.promise(of_atoms=True) != self.promise(of_atoms=False)
 
     def counted(self, cells: Iterable[int]) -> list[int]:
         held = sorted(cells)
@@ -117,20 +141,32 @@ class Release:
 
     # Publishing.
 
-    def publish(self, groups: Sequence[tuple[Sequence[Unit], Sequence[tuple[int, int, set[int]]]]]) -> "Release":
-        """Publish groups of units and their rows, ``(slot, slot, cells)`` from START on."""
+    def there(self, units: Iterable[Unit], start: float, end: float) -> set[int]:
+        """Give the cells in which units have fixes in a time."""
+        fixes = [fix for unit in units for fix in self.fixes(unit)]
+        return {cell for t, _, cell in fixes if start <= self.slot(t) * GRID_S < end} - {None}
+
+    def region(self, units: Iterable[Unit], start: float, end: float) -> frozenset[int]:
+        """Give the atoms in which units have fixes in a time, grown by the first others where regions promise more."""
+        own = set(self.asked(self.there(units, start, end)))
+        cells = {cell for cell, atom in enumerate(self.atoms) if atom in own}
+        while self.grown() and self.reveal(cells, of_atoms=False) and set(self.atoms) - own:
+            own.add(min(set(self.atoms) - own))
+            cells = {cell for cell, atom in enumerate(self.atoms) if atom in own}
+        return frozenset(cells)
+
+    def publish(self, groups: Sequence[tuple[Sequence[Unit], Sequence[tuple[int, int]]]]) -> "Release":
+        """Publish groups of units and their rows, ``(slot, slot)`` from START on, in regions of atoms."""
         record = 900
         for units, rows in groups:
             crowd = len({subject for subject, _ in units})
             for _ in units:
                 record -= 7
-                for first, last, cells in rows:
-                    self.rows.append(
-                        Row(
-                            record=record, start=START + first * GRID_S, end=START + last * GRID_S,
-                            cells=frozenset(cells), crowd=crowd, categories=sum(n > 0 for n in self.counted(cells)),
-                        )
-                    )  # fmt: skip
+                for start, end in [(START + first * GRID_S, START + last * GRID_S) for first, last in rows]:
+                    cells = self.region(units, start, end)
+                    categories = sum(n > 0 for n in self.counted(cells))
+                    row = Row(record=record, start=start, end=end, cells=cells, crowd=crowd, categories=categories)
+                    self.rows.append(row)
                 self.members += [(record, path, True) for unit in units for path in self.paths(unit)]
         self.suppressed = self.missing()
         return self
@@ -212,7 +248,7 @@ class Release:
             return np.array([getattr(row, name) for row in regions], kind)
 
         return RegionEvidence(
-            method="semantic", algorithm="merge", params=self.params, suppressed=self.suppressed, trajectories=data,
+            method="semantic", algorithm="atoms", params=self.params, suppressed=self.suppressed, trajectories=data,
             record_id=np.array([r for r, _ in records], np.int64),
             offset=np.cumsum([0, *(size for _, size in records)]), region=np.array(of, np.int32),
             period=np.arange(len(self.rows), dtype=np.int32),
@@ -234,7 +270,8 @@ class Release:
             hiding_record=np.full(self.hiding, self.rows[0].record if self.rows else 1, np.int64),
             hiding_start_s=np.full(self.hiding, np.nan), hiding_end_s=np.full(self.hiding, np.nan),
             hiding_offset=np.arange(self.hiding + 1), hiding_other=np.full(self.hiding, 1, np.int64),
-            region_split=column("split", bool), cells=cells, held_region=np.array([i for i, _ in held], np.int64),
+            region_split=column("split", bool), cells=cells,
+            atom=np.array(self.atoms, np.int64), held_region=np.array([i for i, _ in held], np.int64),
             held_cell=np.array([c for _, c in held], np.int64),
         )  # fmt: skip
 
@@ -254,30 +291,34 @@ class Release:
 def plainly_broken(run: Release) -> set[str]:  # noqa: C901 - one loop over all that is published
     """Name the clauses that a plain adversary says are broken: of regions only what their cells decide."""
     p, seen = run.params, run.considered()
-    t = math.inf if p["t"] == "inf" else p["t"]
+    least, t = run.promise(of_atoms=False)
+    asked = run.grown() or p["min_cells"] > 1
     span, area = p["suppress_span_s"] or math.inf, (p["suppress_area_km2"] or math.inf) * 1e6
     found, records = set(), {}
     for row in run.rows:
         records.setdefault(row.record, []).append(row)
-    pairs = set(run.neighbours())
+    shown = {cell: {row.cells for row in run.rows if cell in row.cells} for cell in range(len(run.pois))}
+    alike_cells = {frozenset(c for c in shown if shown[c] == shown[cell]) for cell in shown if shown[cell]}
+    if any(run.reveal(cells, of_atoms=True) for cells in alike_cells):
+        found.add("classes")
+    atoms = {frozenset(c for c, other in enumerate(run.atoms) if other == atom) for atom in run.atoms}
+    weak = {atom for atom in atoms if run.reveal(atom, of_atoms=True)}
+    regions: dict[frozenset[int], frozenset[int]] = {}
     for rows in records.values():
         last = -math.inf
         for row in rows:
             counts = run.counted(row.cells)
-            reached, cells = {min(row.cells)}, row.cells
-            while more := {b for a in reached for b in cells - reached if (min(a, b), max(a, b)) in pairs}:
-                reached |= more
             fair = row.start % GRID_S == row.end % GRID_S == 0 and last <= row.start < row.end
             fair &= row.end - row.start <= span
             fair &= p["since"] is None or row.start >= p["since"]
             fair &= p["until"] is None or row.end <= p["until"]
             if not fair:
                 found.add("period")
-            if reached != cells or len(cells) * run.area_m2 > area:
+            if len(row.cells) * run.area_m2 > area:
                 found.add("region")
             if row.categories != sum(n > 0 for n in counts):
                 found.add("columns")
-            if sum(n > 0 for n in counts) < p["l"]:
+            if sum(n > 0 for n in counts) < least:
                 found.add("diversity")
             if run.kl(counts) > t + 1e-9:
                 found.add("closeness")
@@ -300,6 +341,13 @@ def plainly_broken(run: Release) -> set[str]:  # noqa: C901 - one loop over all 
         if crowd < p["k"]:
             found.add("size")
         for row in records[group[0]]:
+            there = run.there([unit for unit in units if not run.few(unit)], row.start, row.end)
+            if not run.grown() and any(cells <= row.cells and not cells & there for cells in alike_cells):
+                found.add("tight")
+            if run.grown() and there and regions.setdefault(run.asked(there), row.cells) != row.cells:
+                found.add("tight")
+            if asked and any(atom & row.cells and (atom in weak or atom - row.cells) for atom in atoms):
+                found.add("tight")
             for unit in units:
                 own = [c for at, _, c in run.fixes(unit) if row.start <= run.slot(at) * GRID_S < row.end]
                 if not run.few(unit) and not set(own) - {None}:

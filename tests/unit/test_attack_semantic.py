@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dbanon.attacks.semantic import attack
-from tests.unit.semantic_evidence import GRID_S, PARAMS, START, Release, plainly_broken
+from tests.unit.semantic_evidence import GRID_S, PARAMS, START, Release, Row, plainly_broken
 
 
 def at(slot: float, cell: int | None) -> tuple[float, int | None]:
@@ -26,46 +26,54 @@ TRIPS = {
     105: (4, 0, [at(1, 13), at(70, 14)]),
     106: (5, 0, [at(3, None), at(80, None)]),
 }
+# One of cells 2 and 5, one of the second row of cells.
+ATOMS = [0, 0, 2, 1, 1, 2, *[3] * 6, 4, 4, 4, 5, 5, 5]
 PAIRS = [
-    ([(1, 0), (2, 0)], [(0, 3, {0, 1}), (5, 8, {3, 4})]),
-    ([(3, 0), (4, 0)], [(0, 71, {12, 13, 14})]),
+    ([(1, 0), (2, 0)], [(0, 3), (5, 8)]),
+    ([(3, 0), (4, 0)], [(0, 71)]),
 ]
 
 
+def world(**changes: object) -> Release:
+    """Make the data of `honest`, or others, without rows."""
+    of: dict[str, object] = {"pois": [list(p) for p in POIS], "atoms": list(ATOMS), "trips": dict(TRIPS)}
+    return Release(wide=6, **(of | {"params": dict(PARAMS)} | changes))
+
+
 def honest(**params: object) -> Release:
-    """Two groups of two, one person outside all cells, and fixes outside."""
-    return Release(wide=6, pois=[list(p) for p in POIS], trips=dict(TRIPS), params=PARAMS | params).publish(PAIRS)
+    """Two groups of two, one person outside all cells, and fixes outside: {0, 1} and {3, 4}, {12, 13, 14}."""
+    return world(params=PARAMS | params).publish(PAIRS)
 
 
 def apart(**params: object) -> Release:
     """The days of one person are units of their own: four people, five units, two of one person in a group of three."""
-    run = Release(wide=6, pois=[list(p) for p in POIS], trips=dict(TRIPS), params=PARAMS | params, days=True)
+    run = world(params=PARAMS | params, days=True)
     run.trips[107] = (1, 1, [at(7, 3)])
     run.trips[102] = (2, 0, [at(0, 1), at(2, None)])
     run.trips[101] = (1, 0, [at(0, 0), at(1, 1)])
-    pairs = [([(1, 0), (2, 0)], [(0, 3, {0, 1})]), ([(2, 1), (1, 1)], [(7, 8, {3, 4})]), PAIRS[1]]
-    return run.publish(pairs)
+    return run.publish([([(1, 0), (2, 0)], [(0, 3)]), ([(2, 1), (1, 1)], [(7, 8)]), PAIRS[1]])
 
 
 def alone(**params: object) -> Release:
     """With k = 1 and nothing promised of places, each is shown in its own cells."""
-    run = Release(wide=6, pois=[list(p) for p in POIS], trips=dict(TRIPS), params=PARAMS | {"k": 1, "l": 0, "t": "inf"})
-    run.params.update(params)
+    run = world(params=PARAMS | {"k": 1, "l": 0, "t": "inf"} | params, atoms=list(range(18)))
     return run.publish(
         [
-            ([(1, 0)], [(0, 1, {0}), (1, 2, {1}), (5, 6, {3})]),
-            ([(2, 0)], [(0, 1, {1}), (6, 7, {3, 4}), (7, 8, {4})]),
-            ([(3, 0)], [(0, 1, {12}), (9, 10, {13})]),
-            ([(4, 0)], [(1, 2, {13}), (70, 71, {14})]),
+            ([(1, 0)], [(0, 1), (1, 2), (5, 6)]),
+            ([(2, 0)], [(0, 1), (6, 7), (7, 8)]),
+            ([(3, 0)], [(0, 1), (9, 10)]),
+            ([(4, 0)], [(1, 2), (70, 71)]),
         ]
     )
 
 
 def few() -> Release:
-    run = honest(min_cells=2)
-    run.trips[108] = (6, 0, [at(0, 2), at(61, 2)])
-    run.suppressed = run.missing()
-    return run
+    """Of two cells, but one atom, is too few."""
+    run = world(params=PARAMS | {"min_cells": 2})
+    run.trips[104] = (3, 0, [at(0, 12), at(9, 0)])
+    run.trips[105] = (4, 0, [at(1, 13), at(70, 1)])
+    run.trips[108] = (6, 0, [at(0, 12), at(61, 13)])
+    return run.publish(PAIRS)
 
 
 def thinned() -> Release:
@@ -77,14 +85,29 @@ def thinned() -> Release:
 
 
 def windowed() -> Release:
-    run = Release(
-        wide=6, pois=POIS, trips=TRIPS, params=PARAMS | {"since": START + 5 * GRID_S, "until": START + 10 * GRID_S}
-    )
+    run = world(params=PARAMS | {"since": START + 5 * GRID_S, "until": START + 10 * GRID_S})
     run.trips = TRIPS | {105: (4, 0, [at(9, 14)]), 109: (9, 0, [at(20, 0)])}
-    return run.publish([([(1, 0), (2, 0)], [(5, 8, {3, 4})]), ([(3, 0), (4, 0)], [(9, 10, {13, 14})])])
+    return run.publish([([(1, 0), (2, 0)], [(5, 8)]), ([(3, 0), (4, 0)], [(9, 10)])])
 
 
-WORLDS = [honest, apart, alone, few, thinned, windowed]
+def scattered(**params: object) -> Release:
+    """Atoms of two cells each, beside one another; rows of one and of two, which lie apart, and of the same one."""
+    run = world(params=PARAMS | params, atoms=[i // 2 for i in range(18)])
+    run.trips = {
+        201: (1, 0, [at(0, 0), at(3, 8), at(30, 14), at(31, 1)]),
+        202: (2, 0, [at(1, 13), at(2, 1), at(4, 9), at(32, 14)]),
+        203: (3, 0, [at(0, 12), at(6, 9)]),
+        204: (4, 0, [at(1, 13), at(7, 8)]),
+    }
+    return run.publish([([(1, 0), (2, 0)], [(0, 3), (3, 5), (30, 33)]), ([(3, 0), (4, 0)], [(0, 2), (6, 8)])])
+
+
+def grown() -> Release:
+    """The same, of which regions promise more than atoms."""
+    return scattered(l=3, t=0.05, atom_l=2, atom_t=0.2)
+
+
+WORLDS = [honest, apart, alone, few, thinned, windowed, scattered, grown]
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -106,7 +129,15 @@ def test_figures_are_those_of_rows_and_data() -> None:
     assert figures["greatest_kl"] == pytest.approx(
         max(honest().kl(honest().counted(row.cells)) for row in honest().rows)
     )
+    assert (figures["atoms"], figures["replayed_percent"], figures["few_atoms"]) == (3, 0, 13)
+    assert figures["largest_atom_percent"] == pytest.approx(400 / 11)
+    # One visit to cell 0 and two to cell 1 are nearly the city's mix; three to cell 1 are not.
+    assert figures["popular_percent"] == 0
+    seen = honest()
+    _move(seen, 101, 0, 1)
+    assert attack(seen.evidence()).figures["popular_percent"] == pytest.approx(300 / 11)
     nothing = attack(alone().evidence()).figures
+    assert (nothing["atoms"], nothing["replayed_percent"], nothing["few_atoms"]) == (7, 100, 0)
     assert nothing["raw_fixes_revealing_percent"] == nothing["revealing_percent"] == 0
 
 
@@ -168,6 +199,12 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("decidable", lambda run: run.params.update(t=math.nan)),
     ("decidable", lambda run: run.params.pop("l")),
     ("decidable", lambda run: run.params.pop("min_cells")),
+    ("decidable", lambda run: run.params.pop("atom_l")),
+    ("decidable", lambda run: run.params.update(atom_t="Infinity")),
+    ("decidable", lambda run: run.params.update(atom_l=3)),
+    ("decidable", lambda run: run.params.update(atom_t=0.1)),
+    ("decidable", lambda run: run.params.update(atom_t="inf") or run.atoms.__setitem__(9, -1)),
+    ("decidable", lambda run: run.params.update(min_cells=2) or run.atoms.__setitem__(9, -1)),
     ("decidable", lambda run: run.params.update(suppress_span_s="inf")),
     ("decidable", lambda run: run.suppressed.pop("fixes")),
     ("decidable", lambda run: run.suppressed["fixes"].update(other=0)),
@@ -187,8 +224,6 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("region", lambda run: _rows(run, 0, 0, more_m2=-1.1)),
     ("region", lambda run: _rows(run, 0, 0, least_m2=0.9)),
     ("region", lambda run: _rows(run, 0, 0, split=True)),
-    ("region", lambda run: _rows(run, 0, 0, cells=frozenset({0, 1, 14, 15}))),
-    ("region", lambda run: _rows(run, 0, 0, cells=frozenset({0, 1, 6, 7, 14, 15}))),
     ("columns", lambda run: _rows(run, 0, 0, categories=1)),
     ("columns", lambda run: _rows(run, 0, 0, categories=3)),
     ("period", lambda run: _rows(run, 0, 1, seq=3)),
@@ -198,7 +233,7 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("size", lambda run: run.params.update(k=3)),
     ("crowd", lambda run: _rows(run, 0, 0, crowd=3)),
     ("members", lambda run: setattr(run.rows[1], "end", START + 9 * GRID_S)),
-    ("members", lambda run: setattr(run.rows[1], "cells", frozenset({3, 4, 9, 10}))),
+    ("members", lambda run: setattr(run.rows[1], "more_m2", 0.5)),
     ("members", lambda run: run.members.append(run.members[0])),
     ("members", lambda run: run.members.append((17, 101, True))),
     ("members", lambda run: run.members.append((run.members[0][0], 999, True))),
@@ -210,8 +245,8 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("covers", lambda run: _move(run, 103, 0, 5)),
     ("complete", lambda run: _without(run, 0, 1)),
     ("truth", _split_in_time),
-    ("diversity", lambda run: run.params.update(l=3)),
-    ("closeness", lambda run: run.params.update(t=0.05)),
+    ("diversity", lambda run: run.params.update(l=3, atom_l=2)),
+    ("closeness", lambda run: run.params.update(t=0.05, atom_t=0.2)),
     ("left-out", lambda run: run.suppressed["fixes"].update(outside=4)),
     ("left-out", lambda run: run.suppressed["fixes"].pop("outside")),
     ("left-out", lambda run: run.suppressed["subjects"].update(coarse=1)),
@@ -221,7 +256,117 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
 ]  # fmt: skip
 
 
-CAUGHT_ALONE = {clause for clause, _ in MUTANTS}
+def _shown(run: Release, group: int, place: int, cells: set[int]) -> None:
+    """Show other cells in a row of all records of a group, and say how many categories they have."""
+    _rows(run, group, place, cells=frozenset(cells), categories=sum(n > 0 for n in run.counted(cells)))
+
+
+def _shown_by_cells(run: Release) -> None:
+    """Make the first row of the cells of its fixes, as if nobody else had been in the rest of their atoms."""
+    _shown(run, 0, 0, {0, 1, 13})
+
+
+def _wider(run: Release, *more: int) -> None:
+    """Show more cells in both of the rows whose fixes are in the atom {8, 9}."""
+    cells = run.rows[1].cells | set(more)
+    _shown(run, 0, 1, cells)
+    _shown(run, 1, 1, cells)
+
+
+def _with_pois(run: Release, cell: int, pois: list[int]) -> None:
+    run.pois[cell] = pois
+    run.rows = [dataclasses.replace(row, categories=sum(n > 0 for n in run.counted(row.cells))) for row in run.rows]
+
+
+def _by_cells_in_halves(run: Release) -> None:
+    """Cut the row of the second group in two, each of the cells of its fixes: {12, 13} and {13, 14}."""
+    for row in [row for row in run.rows if len(row.cells) == 3]:
+        later = dataclasses.replace(row, start=START + 9 * GRID_S, cells=frozenset({13, 14}))
+        run.rows.insert(run.rows.index(row) + 1, later)
+        row.end, row.cells = later.start, frozenset({12, 13})
+
+
+# What an adversary who plays the run again would profit from.
+REPLAYED: list[tuple[str, Callable[[], Release], Callable[[Release], object]]] = [
+    # A class too many, in one row; a neighbour, or one that lies apart.
+    ("tight", scattered, lambda run: _shown(run, 0, 1, {8, 9, 14, 15})),
+    ("tight", scattered, lambda run: _shown(run, 0, 1, {8, 9, 2, 3})),
+    ("tight", scattered, lambda run: _shown(run, 1, 0, {12, 13, 0, 1})),
+    # A class too few.
+    ("covers", scattered, lambda run: _shown(run, 0, 0, {0, 1})),
+    ("covers", scattered, lambda run: _shown(run, 0, 2, {14, 15})),
+    # Regions of the very cells split atoms: {12} and {13}, and {14} and {15}.
+    ("classes", scattered, _shown_by_cells),
+    ("classes", scattered, lambda run: _shown(run, 0, 2, {0, 1, 14})),
+    ("classes", honest, _by_cells_in_halves),
+    # Classes that fail l, or t, in regions that keep them.
+    ("classes", scattered, lambda run: _with_pois(run, 15, [4, 0, 0])),
+    ("classes", scattered, lambda run: run.pois.__setitem__(14, [1, 0, 0])),
+    # Too few atoms are counted in atoms that tell the cell.
+    ("tight", few, lambda run: run.atoms.__setitem__(14, 9)),
+    ("tight", few, lambda run: run.atoms.__setitem__(16, 4)),
+    # Of two levels: grown otherwise in one row, by half an atom, or from atoms that tell more than they may.
+    ("tight", grown, lambda run: _shown(run, 0, 1, run.rows[1].cells | {16, 17})),
+    ("tight", grown, lambda run: _with_pois(run, 16, [5, 3, 0]) or _wider(run, 16)),
+    ("tight", grown, lambda run: run.atoms.__setitem__(13, 99)),
+    ("closeness", grown, lambda run: run.params.update(t=0.001)),
+    ("diversity", grown, lambda run: run.params.update(l=4)),
+    ("decidable", grown, lambda run: run.atoms.__setitem__(0, -1)),
+]
+
+
+CAUGHT_ALONE = {clause for clause, _ in MUTANTS} | {clause for clause, *_ in REPLAYED}
+
+
+@pytest.mark.parametrize(("clause", "world", "change"), REPLAYED, ids=range(len(REPLAYED)))
+def test_what_would_tell_who_plays_the_run_again_is_caught_by_one_clause(
+    clause: str, world: Callable[[], Release], change: Callable[[Release], object]
+) -> None:
+    run = world()
+    assert run.broken() == set()
+    change(run)
+    assert run.broken() == {clause}
+    assert clause == "decidable" or plainly_broken(run) == {clause}
+
+
+@pytest.mark.parametrize("world", [scattered, grown])
+def test_regions_grown_from_the_cells_of_fixes_are_refused(world: Callable[[], Release]) -> None:
+    run = world()
+    _move(run, 202, 2, 8)
+    for group, place in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]:
+        row, units = run.rows[[0, 1, 2, 6, 7][3 * group + place]], [(2 * group + 1, 0), (2 * group + 2, 0)]
+        cells = run.there(units, row.start, row.end)
+        while run.reveal(cells, of_atoms=False):
+            around = {b for pair in run.neighbours() for a, b in (pair, pair[::-1]) if a in cells} - cells
+            cells.add(min(around, key=lambda cell: (run.kl(run.counted(cells | {cell})), cell)))
+        _shown(run, group, place, cells)
+    assert run.broken() == plainly_broken(run) == {"classes", "tight"}
+
+
+def test_an_atom_that_fails_is_found_in_regions_and_as_it_is_stored() -> None:
+    run = grown()
+    _with_pois(run, 13, [4, 0, 0])
+    assert run.broken() == plainly_broken(run) == {"classes", "tight"}
+
+
+def test_atoms_that_always_come_together_are_as_one() -> None:
+    run = scattered()
+    _wider(run, 2, 3)
+    assert run.broken() == plainly_broken(run) == set()
+
+
+def test_cells_that_no_region_holds_may_be_as_they_like() -> None:
+    run = scattered()
+    _with_pois(run, 17, [9, 0, 0])
+    _with_pois(run, 16, [9, 0, 0])
+    _with_pois(run, 7, [0, 12, 0])
+    assert run.broken() == plainly_broken(run) == set()
+
+
+def test_a_region_without_any_cell_is_refused_however_small() -> None:
+    run = scattered()
+    _rows(run, 1, 1, cells=frozenset(), categories=0, more_m2=0.5, least_m2=0.5)
+    assert {"region", "covers"} <= run.broken()
 
 
 @pytest.mark.parametrize(("clause", "change"), MUTANTS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(MUTANTS)])
@@ -290,7 +435,7 @@ def test_a_record_of_a_unit_in_too_few_cells_is_refused() -> None:
     run = few()
     run.params["min_cells"] = 3
     run.suppressed = run.missing()
-    assert run.broken() == {"members"}
+    assert run.broken() == plainly_broken(run) == {"members", "tight"}
 
 
 def test_without_limits_a_place_without_points_of_interest_may_be_shown() -> None:
@@ -301,7 +446,7 @@ def test_without_limits_a_place_without_points_of_interest_may_be_shown() -> Non
     assert run.broken() == set()
     assert attack(run.evidence()).figures["rows_without_pois"] == 1
     run.params["t"] = 1e6
-    assert run.broken() == {"closeness"}
+    assert run.broken() == {"closeness", "classes"}
 
 
 def test_a_point_is_as_close_as_promised_to_the_last_but_a_billionth() -> None:
@@ -310,7 +455,7 @@ def test_a_point_is_as_close_as_promised_to_the_last_but_a_billionth() -> None:
     run.params["t"] = greatest - 0.9e-9
     assert run.broken() == set()
     run.params["t"] = greatest - 1.1e-9
-    assert run.broken() == {"closeness"}
+    assert run.broken() == {"closeness", "classes"}
 
 
 # What does no harm.
@@ -331,7 +476,10 @@ HARMLESS: list[Callable[[Release], object]] = [
         and setattr(run, "members", [(2_000_000 - r, *rest) for r, *rest in run.members])
     ),
     lambda run: _rows(run, 0, 0, more_m2=0.9, parts=2),
-    lambda run: run.params.update(weight_time=0.1, gap_s=3, improve=False),
+    lambda run: run.params.update(weight_time=0.1, gap_s=3, new_atoms=True),
+    lambda run: run.params.update(atom_l=2, atom_t=0.2),
+    lambda run: setattr(run, "atoms", [-1] * 18),
+    lambda run: setattr(run, "atoms", list(range(18))),
     lambda run: run.suppressed["fixes"].pop("coarse"),
     lambda run: run.suppressed["by_hour"][0]["left_out"].pop("coarse"),
     lambda run: _move(run, 101, 0, 1),
@@ -352,13 +500,18 @@ def test_harmless_changes_pass(change: Callable[[Release], object]) -> None:
 def drawn(rng: random.Random) -> Release:
     """Publish random people in random groups, each with rows that may or may not be what they should be."""
     wide, high, categories = rng.randint(1, 3), rng.randint(1, 3), rng.randint(1, 3)
-    cells = range(wide * high)
+    cells, most = range(wide * high), rng.randint(1, 5)
     run = Release(
-        wide=wide, pois=[[rng.choice([0, 1, 1, 3]) for _ in range(categories)] for _ in cells], trips={},
+        wide=wide, pois=[[rng.choice([0, 1, 1, 3]) for _ in range(categories)] for _ in cells],
+        atoms=[rng.randint(0, most) for _ in cells], trips={},
         params=PARAMS | {"k": rng.choice([1, 2, 2, 3]), "l": rng.randint(0, 2), "t": rng.choice([0.1, 0.5, "inf"])},
         days=rng.random() < 0.3,
     )  # fmt: skip
     run.pois[0] = [n + 1 for n in run.pois[0]]
+    if rng.random() < 0.4:
+        run.params |= {"atom_l": rng.randint(0, run.params["l"]), "atom_t": rng.choice([0.5, 1.0, "inf"])}
+        if run.params["t"] == "inf":
+            run.params["atom_t"] = None
     for path in range(100, 100 + rng.randint(2, 7)):
         slots = sorted(rng.sample(range(90), rng.randint(1, 4)))
         where = [rng.choice([*cells, None]) if rng.random() < 0.3 else rng.choice(cells) for _ in slots]
@@ -375,37 +528,39 @@ def drawn(rng: random.Random) -> Release:
     k, groups = run.params["k"], []
     while units:
         own = [units.pop() for _ in range(min(len(units), k))]
-        fixes = sorted((run.slot(t) - START // GRID_S, c) for u in own for t, _, c in run.fixes(u) if c is not None)
+        fixes = sorted(run.slot(t) - START // GRID_S for u in own for t, _, c in run.fixes(u) if c is not None)
         cut = rng.randint(0, len(fixes)) if rng.random() < 0.5 else len(fixes)
         rows = []
         for part in (fixes[:cut], fixes[cut:]):
-            if part and (not rows or rows[-1][1] <= part[0][0]):
-                rows.append((part[0][0], part[-1][0] + 1, set(cells) if rng.random() < 0.8 else {c for _, c in part}))
+            if part and (not rows or rows[-1][1] <= part[0]):
+                rows.append((part[0], part[-1] + 1))
         groups.append((own, rows))
     return run.publish(groups) if groups else drawn(rng)
 
 
 def tampered(run: Release, rng: random.Random) -> None:
     """Make one random change, or none."""
-    row, what = rng.choice(run.rows), rng.randrange(9)
-    if what == 0:
-        row.start += rng.choice([-1, 1]) * GRID_S
-    elif what == 1:
-        row.cells = frozenset(rng.sample(range(len(run.pois)), rng.randint(1, len(run.pois))))
+    row, path = rng.choice(run.rows), rng.choice(sorted(run.trips))
+    changes: list[Callable[[], object]] = [
+        lambda: setattr(row, "start", row.start + rng.choice([-1, 1]) * GRID_S),
+        lambda: _show(run, [row], frozenset(rng.sample(range(len(run.pois)), rng.randint(1, len(run.pois))))),
+        lambda: run.members.remove(rng.choice(run.members)),
+        lambda: run.members.append((row.record, path, True)),
+        lambda: _move(run, path, 0, rng.choice([*range(len(run.pois)), None])),
+        lambda: setattr(row, "crowd", row.crowd + 1),
+        lambda: run.suppressed["subjects"].update(coarse=run.suppressed["subjects"]["coarse"] + 1),
+        lambda: run.rows.remove(row),
+        lambda: run.atoms.__setitem__(rng.randrange(len(run.atoms)), rng.randint(0, 5)),
+        lambda: _show(run, [other for other in run.rows if other.cells == row.cells], row.cells - {min(row.cells)}),
+        lambda: None,
+    ]
+    rng.choice(changes)()
+
+
+def _show(run: Release, rows: list[Row], cells: frozenset[int]) -> None:
+    for row in rows:
+        row.cells = cells or row.cells
         row.categories = sum(n > 0 for n in run.counted(row.cells))
-    elif what == 2:
-        run.members.remove(rng.choice(run.members))
-    elif what == 3:
-        run.members.append((row.record, rng.choice(sorted(run.trips)), True))
-    elif what == 4:
-        path = rng.choice(sorted(run.trips))
-        _move(run, path, 0, rng.choice([*range(len(run.pois)), None]))
-    elif what == 5:
-        row.crowd += 1
-    elif what == 6:
-        run.suppressed["subjects"]["coarse"] += 1
-    elif what == 7:
-        run.rows.remove(row)
 
 
 def test_on_random_runs_a_plain_adversary_says_the_same(cases: Callable[[int], range], seed: int) -> None:

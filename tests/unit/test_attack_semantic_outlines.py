@@ -73,6 +73,16 @@ def test_parts_and_holes_are_whole_cells_too() -> None:
     assert sorted(found(cells, IDS, regions)) == [1, 2, 3]
 
 
+def test_parts_in_holes_of_other_parts_are_whole_cells_too() -> None:
+    cells, ids = city(5), np.arange(25)
+    ring = [c for c in range(25) if c // 5 in {0, 4} or c % 5 in {0, 4}]
+    own = sorted([*ring, 12])
+    region = shapely.unary_union([cells[c] for c in own])
+    assert (len(region.geoms), sum(len(part.interiors) for part in region.geoms)) == (2, 1)
+    filled, pierced = (region, [*ids[own].tolist(), 7]), (shapely.unary_union([cells[c] for c in ring]), own)
+    assert found(cells, ids, [(region, own), filled, pierced, (region, ring)]) == {1: own}
+
+
 def moved(shape: BaseGeometry) -> BaseGeometry:
     points = shapely.get_coordinates(shape)
     points[1] = np.nextafter(points[1], 1000)

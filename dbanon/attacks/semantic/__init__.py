@@ -2,9 +2,10 @@
 
 The adversary takes each polygon for the cells that its edges, or else PostGIS, show it to be the union of, and has
 the points of interest of the cells counted anew: too few categories, or others than the city has, tell what people do
-there. It counts who shares each record: a person who is alone in a record is identified by any few points. What is
-published must be true as well: regions of whole cells that hold the fixes of all their members, no row without all of
-them, and all that is missing counted.
+there. The adversary plays the run again, too, and asks from which cells it makes these regions: what no region tells
+apart must not tell what people do either, and no region may depend on more. It counts who shares each record: a person
+who is alone in a record is identified by any few points. What is published must be true as well: regions of whole cells
+that hold the fixes of all their members, no row without all of them, and all that is missing counted.
 Invariant: a verdict passes only if every clause was decided and none is broken.
 
 References
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dbanon.attacks.semantic._atoms import Parts, classes, figures, loose, parts, torn, unlike
 from dbanon.attacks.semantic._claims import Rules, read_rules, read_stated
 from dbanon.attacks.semantic._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.semantic._fixes import Fixes, fixes, misstated
@@ -39,7 +41,10 @@ class _Found:
     of: Units
     places: Regions
     grouped: Groups
+    region: Int  # [c]: of the rows of `grouped`
     fate: Fixes
+    told: Parts  # the classes
+    atoms: Parts  # as they are stored: one of all cells where none is
 
 
 def _count(evidence: RegionEvidence) -> Counts:
@@ -47,10 +52,13 @@ def _count(evidence: RegionEvidence) -> Counts:
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     data = evidence.trajectories
     start, end, timely = _times(evidence, rules)
-    of, places = units(data, evidence.cells, rules), regions(evidence, rules)
+    cells, stored = evidence.cells, np.unique(evidence.atom, return_inverse=True)[1].reshape(-1)
+    of, places = units(data, cells, stored, rules), regions(evidence, rules)
     grouped = groups(evidence, of, start, end, rules)
-    fate = fixes(of, grouped, places, evidence.region[grouped.row].astype(np.int64), rules)
-    found = _Found(of=of, places=places, grouped=grouped, fate=fate)
+    region = evidence.region[grouped.row].astype(np.int64)
+    fate = fixes(of, grouped, places, region, rules)
+    told, atoms = (parts(sets, places, cells, rules) for sets in (classes(places), stored))
+    found = _Found(of=of, places=places, grouped=grouped, region=region, fate=fate, told=told, atoms=atoms)
     broken = {
         "period": int((~timely).sum()),
         "region": int((~places.sound)[evidence.region].sum()),
@@ -58,14 +66,23 @@ def _count(evidence: RegionEvidence) -> Counts:
         "members": grouped.faults,
         "crowd": grouped.miscounted,
         "size": int((grouped.crowd < rules.k).sum()),
-        "covers": fate.unmasked,
+        "covers": int((~fate.covered).sum()),
         "complete": fate.missing,
         "left-out": misstated(data, of, fate.state, stated),
         "truth": fate.empty,
         "diversity": int((places.categories < rules.l)[evidence.region].sum()),
-        "closeness": int(far(places.kl, rules)[evidence.region].sum()),
+        "closeness": int(far(places.kl, rules.t)[evidence.region].sum()),
+        "classes": int(told.weak.sum()),
+        "tight": int(_free(found, rules).sum()),
     }
     return broken, _figures(evidence, found, rules)
+
+
+def _free(found: _Found, rules: Rules) -> Bool:
+    """Say which rows of `Groups` have regions that do not follow from the atoms of their fixes: bool[c]."""
+    rows = (found.region, found.places)
+    free = (unlike if rules.grows else loose)(found.atoms if rules.grows else found.told, *rows, found.fate)
+    return free | torn(found.atoms, found.told, *rows) if rules.asks_atoms else free
 
 
 attack = Attack(name="semantic", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN)
@@ -98,9 +115,9 @@ def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str,
     kl = places.kl[evidence.region]
     some = kl[np.isfinite(kl)]
     quarters = np.quantile(some, [0.25, 0.5, 0.75]) if len(some) else np.zeros(3)
-    of_cell = reveals((cells.pois > 0).sum(axis=1), divergence(cells.pois, cells.pois.sum(axis=0)), rules)
+    of_cell = reveals((cells.pois > 0).sum(axis=1), divergence(cells.pois, cells.pois.sum(axis=0)), rules.l, rules.t)
     raw = of_cell[of.fix_cell[of.fix_cell >= 0]]
-    shown = reveals(places.categories, places.kl, rules)[evidence.region]
+    shown = reveals(places.categories, places.kl, rules.l, rules.t)[evidence.region]
     return {
         "subjects": len(distinct(of.subject)),
         "published": len(distinct(of.subject[found.grouped.unit])),
@@ -118,4 +135,5 @@ def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str,
         "kl_three_quarters": float(quarters[2]),
         "raw_fixes_revealing_percent": 100 * float(raw.mean()) if len(raw) else 0.0,
         "revealing_percent": 100 * float(shown.mean()),
+        **figures(found.atoms if rules.grows else found.told, found.grouped, found.fate, cells, rules),
     }

@@ -32,7 +32,9 @@ class Rules:
     k: int  # k, l, t: the promise; t may be infinite
     l: int  # noqa: E741 - the paper's name
     t: float
-    least_cells: int  # of how many cells a record must be
+    atom_l: int  # atom_l, atom_t: the promise to who replays the run; no more than l and t
+    atom_t: float
+    least_atoms: int  # in how many atoms a record must have been
     longest_s: float  # longest_s, largest_m2: what is longer or larger is left out; infinite where nothing is
     largest_m2: float
     since: int | None
@@ -42,6 +44,16 @@ class Rules:
     def thins(self) -> bool:
         """Whether rows may be left out."""
         return math.isfinite(self.longest_s) or math.isfinite(self.largest_m2)
+
+    @property
+    def grows(self) -> bool:
+        """Whether atoms promise less than regions, which are grown by whole atoms then."""
+        return (self.atom_l, self.atom_t) != (self.l, self.t)
+
+    @property
+    def asks_atoms(self) -> bool:
+        """Whether rows alone do not say which atoms the run has."""
+        return self.grows or self.least_atoms > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +78,23 @@ def read_rules(evidence: RegionEvidence) -> Rules:
     sane = bool((cells.fix_cell >= -1).all() and (cells.fix_cell < len(cells.cell_id)).all())
     must(sane, "The cell of each fix must be one of the dataset's; some are not.")
     since, until = considered_slots(params, data.grid_s)
-    return Rules(
+    l, t = integer(params, "l", 0), _limit(params, "t", endless="inf")  # noqa: E741 - the paper's name
+    rules = Rules(
         k=integer(params, "k", 1),
-        l=integer(params, "l", 0),
-        t=_limit(params, "t", endless="inf"),
-        least_cells=integer(params, "min_cells", 1),
+        l=l,
+        t=t,
+        atom_l=l if get(params, "atom_l") is None else integer(params, "atom_l", 0),
+        atom_t=t if get(params, "atom_t") is None else _limit(params, "atom_t", endless="inf"),
+        least_atoms=integer(params, "min_cells", 1),
         longest_s=_limit(params, "suppress_span_s", endless=None),
         largest_m2=_limit(params, "suppress_area_km2", endless=None) * MM2,
         since=since,
         until=until,
     )
+    must(rules.atom_l <= l and rules.atom_t >= t, "Atoms must not promise more than regions do; they do.")
+    stored = not rules.asks_atoms or bool((evidence.atom >= 0).all())
+    must(stored, "The run must have stored an atom for each cell; it has not.")
+    return rules
 
 
 def _limit(params: Mapping[str, Any], name: str, *, endless: str | None) -> float:

@@ -12,7 +12,7 @@ CLAUSES = (
         plain="Every row lasts whole slots of time, so no odd second distinguishes one person's row.",
         test="singling out",
     ),
-    region("a valid MultiPolygon of whole cells that hang together, no larger than the run allows"),
+    region("a valid MultiPolygon of whole cells, no larger than the run allows"),
     columns("`categories` the number of categories in the region"),
     Condition(
         name="members",
@@ -72,12 +72,29 @@ CLAUSES = (
         plain="The kinds of places in a region are mixed as in the city, so no kind stands out.",
         test="inference",
     ),
+    Condition(
+        name="classes",
+        must="Cells that no region tells apart must hold points of interest of as many categories, and as close to the "
+        "city's, as atoms promise",
+        broken_by="sets of such cells",
+        plain="Who plays the run again finds only sets of cells of many kinds of places, mixed as in the city.",
+        test="inference",
+    ),
+    Condition(
+        name="tight",
+        must="Every region must follow from the atoms in which its members' fixes of its period lie: be these or, if "
+        "atoms promise less than regions, be grown from them by whole atoms, always alike",
+        broken_by="rows",
+        plain="A region depends on where people were only by its sets of cells, so it tells no place within one.",
+        test="inference",
+    ),
 )
 
 LEFT_OPEN = {
-    "singling out": "A reader who is in a group, or knows some of its people, is left with fewer than k.",
-    "linkability": "A record shows its regions one after the other, which may say more about its people than each "
-    "region does.",
-    "inference": "Places that were not loaded do not count; cells that a region does not need may be where people "
-    "were, and one of two sees where the other was.",
+    "singling out": "A reader who is in a group, or knows some of its people, is left with fewer than k; one of two "
+    "reads in which atoms the other was.",
+    "linkability": "A record shows its atoms one after the other; who follows one person from atom to atom at a top "
+    "speed rules out cells.",
+    "inference": "Readers know which atoms somebody was in; in an atom, popular cells are likelier, at each hour "
+    "others, and places that were not loaded do not count.",
 }

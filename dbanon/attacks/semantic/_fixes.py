@@ -22,7 +22,10 @@ class Fixes:
     """What becomes of the considered fixes."""
 
     state: NDArray[np.int8]  # [m]
-    unmasked: int  # published ones whose cell is not in their row's region
+    # Those in rows, once for each row that they are in.
+    row: Int  # [p]: the row of `Groups` that each is in
+    cell: NDArray[np.int32]  # [p]
+    covered: Bool  # [p]: whether the row's region holds this cell
     missing: int  # those in no row though no threshold allows it
     empty: int  # pairs of a row and a member without a fix in it
 
@@ -35,16 +38,17 @@ def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules)
     inside = np.flatnonzero(of.fix_cell >= 0)
     unit, slot, cell = of.fix_unit[inside], of.fix_slot[inside], of.fix_cell[inside]
     left = few(of, rules)[unit]
-    units, unmasked, shown, met = len(of.subject), 0, np.zeros(len(inside), bool), [np.empty(0, np.int64)]
+    units, shown = len(of.subject), np.zeros(len(inside), bool)
+    rows, cells, covered, met = list[Int](), list[NDArray[np.int32]](), list[Bool](), [np.empty(0, np.int64)]
     # A unit is in one group unless rows were tampered with; then each of its groups is looked at.
     for group in grouped.of_unit:
         row = _rows(grouped, group[unit], slot)
         at = np.flatnonzero((row >= 0) & ~left)
         shown[at] = True
         row = row[at]
-        # Each pair of a region and a cell is looked up once, and each fix only where one of these is false.
-        if not found.hold(*_pairs(region[row], cell[at], found.width)).all():
-            unmasked += int((~found.hold(region[row], cell[at].astype(np.int64))).sum())
+        rows.append(row)
+        cells.append(cell[at])
+        covered.append(_covered(region[row], cell[at], found))
         met.append(distinct(row * units + unit[at]))
     state = np.zeros(len(of.fix_cell), np.int8)
     state[inside] = np.where(left, REASONS.index(FEW), np.where(shown, PUBLISHED, REASONS.index(COARSE)))
@@ -53,16 +57,21 @@ def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules)
     seen = np.bincount(np.concatenate(met) // units, minlength=len(due))
     return Fixes(
         state=state,
-        unmasked=unmasked,
+        row=np.concatenate(rows),
+        cell=np.concatenate(cells),
+        covered=np.concatenate(covered),
         missing=0 if rules.thins else int((state == REASONS.index(COARSE)).sum()),
         empty=int(np.maximum(due - seen, 0).sum()),
     )
 
 
-def _pairs(region: Int, cell: NDArray[np.int32], width: int) -> tuple[Int, Int]:
-    """Give each pair of a region and a cell once."""
-    key = distinct(region * width + cell)
-    return key // width, key % width
+def _covered(region: Int, cell: NDArray[np.int32], found: Regions) -> Bool:
+    """Say whether each region holds a cell."""
+    # Each pair is looked up once, and each fix only where one of these is false.
+    key = distinct(region * found.width + cell)
+    if found.hold(key // found.width, key % found.width).all():
+        return np.ones(len(cell), bool)
+    return found.hold(region, cell.astype(np.int64))
 
 
 def _rows(grouped: Groups, group: Int, slot: Int) -> Int:

@@ -1,15 +1,12 @@
-"""What each published region is and holds: whole cells that hang together, and with each cell its points of interest.
+"""What each published region is and holds: whole cells, and with each cell its points of interest.
 
 PostGIS counts these anew, from the cells' polygons: a region has the points of whole cells, or is refused.
 """
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from dataclasses import dataclass
-from typing import Any
 
-import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.attacks.semantic._claims import MM2, Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
@@ -21,8 +18,6 @@ _MISFIT_M2 = 1.0  # by which a region's area may differ from that of its cells
 _MISFIT_SHARE = 1e-6  # of the area, where that is more
 _SLACK = 1e-9  # of comparisons with t
 
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Regions:
@@ -31,7 +26,9 @@ class Regions:
     # Region and cell of each cell that a region holds, sorted: region times the number of cells, plus the cell.
     key: Int  # [h]
     width: int  # number of cells
-    # Whether it is a valid MultiPolygon of whole cells that hang together, and small enough to be published.
+    low: Int  # [r + 1]: cells of region i are ``[low[i], low[i + 1])``
+    cell: NDArray[np.int32]  # [h]: the cells of `key`
+    # Whether it is a valid MultiPolygon of whole cells, in one piece or several, and small enough to be published.
     sound: Bool  # [r]
     told: Bool  # [r]: whether its row says how many categories there are, and nothing else
     categories: Int  # [r]
@@ -49,8 +46,9 @@ def regions(evidence: RegionEvidence, rules: Rules) -> Regions:
     cells, number = evidence.cells, len(evidence.region_no)
     width = len(cells.cell_id)
     key = distinct(evidence.held_region * width + evidence.held_cell)
-    region, cell = key // width, key % width
-    pois = _counted(region, cell, cells, number)
+    region, cell = key // width, (key % width).astype(np.int32)
+    low = np.searchsorted(region, np.arange(number + 1))
+    pois = counted(region, cell, cells, number)
     own_mm2 = np.rint(cells.area_m2 * MM2).astype(np.int64)
     area_mm2 = np.zeros(number, np.int64)
     np.add.at(area_mm2, region, own_mm2[cell])
@@ -63,9 +61,11 @@ def regions(evidence: RegionEvidence, rules: Rules) -> Regions:
     return Regions(
         key=key,
         width=width,
+        low=low,
+        cell=cell,
         sound=sound
         & whole
-        & _connected(region, cell, cells, number)
+        & (np.diff(low) > 0)
         & (evidence.region_srid == evidence.trajectories.srid)
         & (area_m2 <= rules.largest_m2),
         told=(evidence.region_other_keys == 0) & (evidence.region_categories == categories),
@@ -80,18 +80,18 @@ def _of_a_small_cell(evidence: RegionEvidence, area_m2: Float) -> Bool:
     return np.asarray(evidence.region_several & evidence.region_valid & alone)
 
 
-def _counted(region: Int, cell: Int, cells: Cells, number: int) -> Int:
-    """Count the points of interest of each region by category: int64[r, q]."""
+def counted(region: Int, cell: NDArray[np.integer], cells: Cells, number: int) -> Int:
+    """Count the points of interest of each region, or of each of other sets of cells, by category: int64[r, q]."""
     counts = [np.bincount(region, of_cells[cell], number) for of_cells in cells.pois.T]
     return np.stack(counts, axis=1).astype(np.int64) if counts else np.zeros((number, 0), np.int64)
 
 
-def divergence(pois: Int, city: Int) -> Float:
+def divergence(pois: Int | Float, city: Int) -> Float:
     """Measure the Kullback-Leibler divergence (natural logarithm) of places from the city; infinite without any point.
 
     Parameters
     ----------
-    pois : int64[r, q]
+    pois : int64[r, q] or float64[r, q]
     city : int64[q]
     """
     total = pois.sum(axis=1, keepdims=True)
@@ -101,46 +101,11 @@ def divergence(pois: Int, city: Int) -> Float:
     return np.where(total[:, 0] > 0, terms.sum(axis=1), np.inf)
 
 
-def reveals(categories: Int, kl: Float, rules: Rules) -> Bool:
-    """Say which places tell a function: too few categories, or too far from the city."""
-    return (categories < rules.l) | far(kl, rules)
+def reveals(categories: Int, kl: Float, least: int, t: float) -> Bool:
+    """Say which places tell a function: of fewer categories than `least`, or too far from the city."""
+    return (categories < least) | far(kl, t)
 
 
-def far(kl: Float, rules: Rules) -> Bool:
+def far(kl: Float, t: float) -> Bool:
     """Say which places are further from the city than t."""
-    return kl > rules.t + _SLACK
-
-
-def _connected(region: Int, cell: Int, cells: Cells, number: int) -> Bool:
-    """Say whether the cells of each region hang together; pairs are sorted by region."""
-    pairs = np.concatenate([cells.neighbours, cells.neighbours[:, ::-1]])
-    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-    offset = np.searchsorted(pairs[:, 0], np.arange(len(cells.cell_id) + 1))
-    low = np.searchsorted(region, np.arange(number + 1))
-    found = np.zeros(number, bool)
-    _hang_together(low, cell, offset, np.ascontiguousarray(pairs[:, 1]), len(cells.cell_id), found)
-    return found
-
-
-@_kernel
-def _hang_together(low: Any, cell: Any, offset: Any, other: Any, width: Any, found: Any) -> None:
-    """Fill `found`: walk each region's cells from its first one; `state` is that of the region that a cell is of."""
-    # 2 r for a cell of region r, 2 r + 1 once it was reached. Earlier regions have lesser states, so none is cleared.
-    state, waiting = np.full(width, -1), np.empty(width, np.int64)
-    for r in range(len(low) - 1):
-        for i in range(low[r], low[r + 1]):
-            state[cell[i]] = 2 * r
-        if low[r] == low[r + 1]:
-            continue
-        waiting[0] = cell[low[r]]
-        state[waiting[0]] = 2 * r + 1
-        depth, reached = 1, 1
-        while depth:
-            depth -= 1
-            at = waiting[depth]
-            for j in range(offset[at], offset[at + 1]):
-                if state[other[j]] == 2 * r:
-                    state[other[j]] = 2 * r + 1
-                    waiting[depth] = other[j]
-                    depth, reached = depth + 1, reached + 1
-        found[r] = reached == low[r + 1] - low[r]
+    return kl > t + _SLACK

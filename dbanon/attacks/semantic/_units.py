@@ -19,7 +19,7 @@ class Units:
     """The considered fixes, by trajectory and time, and whose they are."""
 
     subject: Int  # [u]: of each unit
-    cells: Int  # [u]: in how many distinct cells each unit has fixes
+    atoms: Int  # [u]: in how many distinct atoms each unit has fixes
     trajectory_id: Int  # [n]; trajectory_id, unit: the considered trajectories, ascending, and the unit of each
     unit: Int  # [n]
     fix: Int  # [m]: index into the fixes of the dataset of each that is considered
@@ -28,8 +28,10 @@ class Units:
     fix_slot: Int  # [m]
 
 
-def units(data: Trajectories, cells: Cells, rules: Rules) -> Units:
+def units(data: Trajectories, cells: Cells, atom: Int, rules: Rules) -> Units:
     """Find the considered fixes and the units they make.
+
+    `atom` (int64[c]): of each cell, from 0 on.
 
     Raises `UndecidableError` if there is no fix, or the data span too long a time to be counted in slots.
     """
@@ -52,11 +54,11 @@ def units(data: Trajectories, cells: Cells, rules: Rules) -> Units:
     of_path = np.zeros(len(data.trajectory_id), np.int32)
     of_path[there] = unit
     fix_unit, fix_cell = of_path[path], cells.fix_cell[fix].astype(np.int32)
-    width = len(cells.cell_id)
-    seen = distinct(fix_unit[fix_cell >= 0].astype(np.int64) * width + fix_cell[fix_cell >= 0])
+    width, inside = int(atom.max()) + 1, fix_cell >= 0
+    seen = distinct(fix_unit[inside].astype(np.int64) * width + atom[fix_cell[inside]])
     return Units(
         subject=who[0],
-        cells=np.bincount(seen // width, minlength=who.shape[1]),
+        atoms=np.bincount(seen // width, minlength=who.shape[1]),
         trajectory_id=data.trajectory_id[there],
         unit=unit,
         fix=fix,
@@ -73,5 +75,5 @@ def count_subjects(group: Int, subject: Int, groups: int) -> Int:
 
 
 def few(of: Units, rules: Rules) -> Bool:
-    """Say which units are left out because they are in too few cells."""
-    return of.cells < rules.least_cells
+    """Say which units are left out because they are in too few atoms."""
+    return of.atoms < rules.least_atoms

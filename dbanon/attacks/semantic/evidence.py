@@ -1,4 +1,4 @@
-"""What the attack on generalised regions looks at beside the rows: the polygons, and which cells they hold."""
+"""What the attack on generalised regions looks at beside the rows: polygons, the cells they hold, and atoms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +30,8 @@ class RegionEvidence(Evidence):
         How many categories the row says are in it; -1 where it says no number.
     region_split : bool[r]
         Whether the region is not, to the millimetre, the union of the cells that it holds.
+    atom : int64[c]
+        The number of the atom that the run stored for each cell; -1 where it stored none.
     held_region, held_cell : int64[h]
         Which cells lie in which regions, by index: those that add up to the region, else those of which a point on the
         surface is in it.
@@ -53,13 +55,17 @@ class RegionEvidence(Evidence):
     region_least_m2: Float
     region_categories: NDArray[np.integer]
     region_split: Bool
+    atom: Int
     held_region: Int
     held_cell: Int
 
 
 def read(evidence: Evidence, source: Source) -> RegionEvidence:
-    """Read the cells, what PostGIS finds of each polygon, and which cells lie in it."""
-    cells = source.inputs("cells")["cells"]
+    """Read the cells and their atoms, what PostGIS finds of each polygon, and which cells lie in it."""
+    cells, atoms = source.inputs("cells")["cells"], source.table("atom_evidence")
+    atom = np.full(len(cells.cell_id), -1)
+    known = np.isin(atoms["cell_id"], cells.cell_id)
+    atom[np.searchsorted(cells.cell_id, atoms["cell_id"][known])] = atoms["atom"][known]
     polygons = source.table("polygon_evidence")
     order = np.argsort(polygons["region_no"])
     chosen = order[np.searchsorted(polygons["region_no"][order], evidence.region_no)]
@@ -74,6 +80,7 @@ def read(evidence: Evidence, source: Source) -> RegionEvidence:
     return evidence.extended(
         RegionEvidence,
         cells=cells,
+        atom=atom,
         **{f"region_{name}": polygons[name][chosen] for name in columns},
         region_split=np.isin(np.arange(len(evidence.region_no)), region[held["split"]]),
         held_region=np.concatenate([of_made[used], region[holds]]),

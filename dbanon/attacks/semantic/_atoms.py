@@ -1,0 +1,157 @@
+"""What an adversary learns who plays the run again: which cells regions tell apart, and what a region depends on.
+
+Cells that no region tells apart form a class: nobody who reads the regions can say in which of them somebody was, by
+whatever rule the regions were made. Invariant: each cell is in one class, and each region is a union of classes.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numba
+import numpy as np
+
+from dbanon.attacks.semantic._claims import Rules
+from dbanon.attacks.semantic._fixes import Fixes
+from dbanon.attacks.semantic._groups import Groups
+from dbanon.attacks.semantic._regions import Regions, counted, divergence, far, reveals
+from dbanon.attacks.shared.keys import distinct
+from dbanon.base.trajectory import Bool, Cells, Int
+
+_FEW = 50  # of how many atoms a city is said to allow no more
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parts:
+    """Sets of cells, each cell in one: classes, or the atoms that the run stored."""
+
+    of: Int  # [c]: the part of each cell, from 0 on
+    size: Int  # [p]: cells of each
+    held: Bool  # [p]: whether a region holds a cell of it
+    weak: Bool  # [p]: whether one that is held breaks the promise to who plays the run again
+
+
+def parts(of: Int, found: Regions, cells: Cells, rules: Rules) -> Parts:
+    """Look at sets of cells; those that no region holds tell nothing, and may be as they like.
+
+    `of` (int64[c]): the set of each cell, from 0 on, none empty.
+    """
+    number = int(of.max()) + 1
+    pois = counted(of, np.arange(len(of)), cells, number)
+    held = np.bincount(of[found.cell], minlength=number) > 0
+    kl = divergence(pois, cells.pois.sum(axis=0))
+    weak = held & reveals((pois > 0).sum(axis=1), kl, rules.atom_l, rules.atom_t)
+    return Parts(of=of, size=np.bincount(of), held=held, weak=weak)
+
+
+def classes(found: Regions) -> Int:
+    """Number the classes of cells that no region tells apart: int64[c], in O(cells of regions) time."""
+    label = np.zeros(found.width, np.int64)
+    _tell_apart(found.low, found.cell, label)
+    return label
+
+
+@_kernel
+def _tell_apart(low: Any, cell: Any, label: Any) -> None:
+    """Give cells the same label if the same regions hold them; all have label 0 at first."""
+    # Kept true: the labels are 0 to number - 1, none without a cell, and tell apart what the regions before r do.
+    width, number = len(label), 1
+    size, met = np.zeros(width, np.int64), np.zeros(width, np.int64)
+    apart, parent = np.full(width, -1), np.empty(width, np.int64)
+    size[0] = width
+    for r in range(len(low) - 1):
+        for c in cell[low[r] : low[r + 1]]:
+            met[label[c]] += 1
+        # The cells of this region leave each class of which it does not hold all.
+        first = number
+        for c in cell[low[r] : low[r + 1]]:
+            k = label[c]
+            if met[k] < size[k]:
+                if apart[k] < 0:
+                    apart[k], parent[number], size[number] = number, k, met[k]
+                    number += 1
+                label[c] = apart[k]
+        for n in range(first, number):
+            size[parent[n]] -= size[n]
+            apart[parent[n]], met[parent[n]] = -1, 0
+        for c in cell[low[r] : low[r + 1]]:
+            met[label[c]] = 0
+
+
+def loose(told: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
+    """Say which rows show a class in which no fix of theirs lies: bool[c]; `region` is that of each row."""
+    number, head = len(told.size), np.zeros(len(told.of), bool)
+    head[np.unique(told.of, return_index=True)[1]] = True
+    # A region is a union of classes, so it shows those of which it holds the first cell.
+    shown = _count(head, found)[region]
+    key = distinct(fate.row[fate.covered] * number + told.of[fate.cell[fate.covered]])
+    return np.asarray(np.bincount(key // number, minlength=len(region)) < shown)
+
+
+def torn(atoms: Parts, told: Parts, region: Int, found: Regions) -> Bool:
+    """Say which rows hold a part of an atom, or one that breaks its promise: bool[c]."""
+    number = len(atoms.size)
+    of_classes = distinct(atoms.of * len(told.size) + told.of) // len(told.size)
+    apart = np.bincount(of_classes, minlength=number) > 1
+    # Only of atoms in more than one class a region may hold a part.
+    at = np.flatnonzero(apart[atoms.of][found.cell])
+    owner = np.searchsorted(found.low, at, side="right") - 1
+    key, many = np.unique(owner * number + atoms.of[found.cell[at]], return_counts=True)
+    bad = _count(atoms.weak[atoms.of], found) > 0
+    bad[key[many < atoms.size[key % number]] // number] = True
+    return np.asarray(bad[region])
+
+
+def unlike(atoms: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
+    """Say which rows hold other cells than the first one with fixes in the same atoms: bool[c]."""
+    number, other = len(atoms.size), np.zeros(len(region), bool)
+    key = distinct(fate.row * number + atoms.of[fate.cell])
+    row, atom = key // number, key % number
+    low = np.searchsorted(row, np.arange(len(region) + 1))
+    # Regions may differ in crowd alone.
+    met: dict[bytes, int] = {}
+    cells = np.array([met.setdefault(found.cell[i:j].tobytes(), len(met)) for i, j in pairwise(found.low)])[region]
+    first: dict[bytes, int] = {}
+    for at in np.flatnonzero(np.diff(low)):
+        other[at] = first.setdefault(atom[low[at] : low[at + 1]].tobytes(), cells[at]) != cells[at]
+    return other
+
+
+def _count(flag: Bool, found: Regions) -> Int:
+    """Count the cells with a flag that each region holds: int64[r]."""
+    return np.diff(np.searchsorted(np.flatnonzero(flag[found.cell]), found.low))
+
+
+def figures(of: Parts, grouped: Groups, fate: Fixes, cells: Cells, rules: Rules) -> dict[str, int | float]:
+    """Measure what the clauses do not: where atoms are so small, so large or so lopsided that they hide little."""
+    part = of.of[fate.cell]
+    # A row tells the very cells if each of its fixes is in a part of one cell.
+    told = np.bincount(fate.row, minlength=len(grouped.row)) > 0
+    told[fate.row[of.size[part] > 1]] = False
+    records = np.bincount(grouped.unit_group, minlength=len(grouped.first))[grouped.row_group]
+    # The mix that an adversary expects who knows how often each cell is visited.
+    visits = np.bincount(fate.cell, minlength=len(of.of))
+    share = cells.pois / np.maximum(cells.pois.sum(axis=1, keepdims=True), 1)
+    mix = (
+        np.stack([np.bincount(of.of, visits * s) for s in share.T], axis=1)
+        if share.size
+        else np.zeros((len(of.size), 0))
+    )
+    popular = far(divergence(mix, cells.pois.sum(axis=0)), rules.atom_t)[part]
+    kinds = int((cells.pois.sum(axis=0) > 0).sum())
+    # n points drawn from the city's mix of q kinds diverge from it by (q - 1) / 2n on average: fewer make no atom.
+    room = 2 * rules.atom_t * int(cells.pois.sum()) / (kinds - 1) if kinds > 1 else math.inf
+    return {
+        "atoms": int(of.held.sum()),
+        "largest_atom_percent": _percent(part == np.argmax(np.where(of.held, of.size, 0))),
+        "replayed_percent": 100 * float(records[told].sum() / max(records.sum(), 1)),
+        "popular_percent": _percent(popular),
+        "few_atoms": max(int(room), 1) if room < _FEW else 0,
+    }
+
+
+def _percent(flag: Bool) -> float:
+    return 100 * float(flag.mean()) if len(flag) else 0.0
