@@ -99,7 +99,7 @@ DECLARE
 BEGIN
     SELECT l.name, r.method, d.srid, d.grid_m, d.grid_s,
             CASE WHEN EXISTS (SELECT FROM ONLY dbanon.published_atom a WHERE a.release_id = l.release_id)
-                 THEN coalesce(format(' Points of interest are those loaded until %s.', to_char(l.pois_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"')),
+                 THEN coalesce(' Points of interest are those loaded until ' || to_char(l.pois_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC."'),
                                ' When its points of interest were loaded is not known.')
                  ELSE '' END AS pois
         INTO STRICT about
