@@ -188,12 +188,12 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.releases_of_other_cells(bigint, bigint) IS
 'Which earlier releases of the same area are made of other polygons than a run; null where none is.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_cells(run_id bigint, new_release bigint, allow_overlap boolean) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.check_classes(run_id bigint, new_release bigint, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dataset CONSTANT bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = check_cells.run_id);
+    dataset CONSTANT bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = check_classes.run_id);
     others text[];
     found record;
     beside text;
@@ -218,7 +218,7 @@ BEGIN
                         'without them.', run_id, beside, counted
             USING ERRCODE = 'DA010', DETAIL = format('Of %s that the run separates and earlier releases do not.',
                                                      dbanon_internal.counted(found.classes, 'set of cells', 'sets of cells')),
-                  HINT = 'Run it again with new_atoms = false, so that it takes the atoms of the last release; or, knowing this, '
+                  HINT = 'Run it again without new_atoms, so that it takes the atoms of the last release; or, knowing this, '
                          'allow_overlap => true with reason => ''...''.';
     ELSIF found.failing > 0 THEN
         RAISE NOTICE 'Overridden: what regions of this and of % have in common leaves % without l categories or t.', beside, counted;
@@ -226,6 +226,6 @@ BEGIN
     RETURN jsonb_strip_nulls(jsonb_build_object('classes', nullif(found.failing, 0), 'other_cells', others));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_cells(bigint, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.check_classes(bigint, bigint, boolean) IS
 'Refuses a run whose cells are stored under a number if, beside earlier releases, it tells sets of cells apart that lack l or t, or if it is made
 of other cells than they are; returns how many sets, and which releases.';

@@ -343,7 +343,7 @@ BEGIN
     PERFORM dbanon_internal.store_groups(publish.run_id, new_release);
     known := dbanon_internal.groups_sum(new_release, run.dataset_id);
     overlap := dbanon_internal.check_overlap(publish.run_id, new_release, publish.allow_overlap)
-        || dbanon_internal.check_cells(publish.run_id, new_release, publish.allow_overlap);
+        || dbanon_internal.check_classes(publish.run_id, new_release, publish.allow_overlap);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
     -- A copy may be of another population: whether that has releases is known from here on.

@@ -330,6 +330,23 @@ def test_two_publications_at_a_time_come_one_after_the_other(city: psycopg.Conne
         refused(second, other)
 
 
+def test_a_plan_says_that_new_atoms_need_a_reason(city: psycopg.Connection) -> None:
+    parameter = {
+        "name": "new_atoms", "type": "switch", "default": False, "default_text": "off", "requirement": "on or off",
+        "help": "h", "algorithms": [], "choices": [],
+    }  # fmt: skip
+    run = write(city, PAIRS)
+    city.execute("UPDATE dbanon.method SET parameters = %s WHERE name = 'areas'", [Jsonb([parameter])])
+    query = "SELECT value FROM dbanon.plan_run('ten', 'areas', %s) WHERE item = %s"
+
+    def planned(new: bool) -> list[object]:
+        return [value(city, query, Jsonb({"new_atoms": new}), item) for item in ("stored_atoms", "exit_code")]
+
+    assert [planned(False), planned(True)] == [[0, 0], [0, 0]]
+    publish(city, run)
+    assert [planned(False), planned(True)] == [[4, 0], [4, 5]]
+
+
 # --- what it is worth and who may read it -----------------------------------------------------------------------------
 
 
