@@ -207,7 +207,7 @@ BEGIN
     IF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A run must be made of the same cells as earlier releases of the same people and area, or have a reason to be published. '
                         'Run % has other polygons than %.', run_id, dbanon_internal.name_some(others)
-            USING ERRCODE = 'DA010', DETAIL = 'Where cells differ, what the releases tell of a place together cannot be compared.',
+            USING ERRCODE = 'DA010', DETAIL = 'Where cells differ, what regions of the releases have in common cannot be compared.',
                   HINT = 'Load the cells of that release, and start another run; or, knowing this, allow_overlap => true with reason => ''...''.';
     END IF;
     SELECT c.* INTO STRICT found FROM dbanon_internal.failing_classes(run_id, new_release) c;
