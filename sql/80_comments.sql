@@ -291,6 +291,11 @@ COMMENT ON COLUMN dbanon.hiding.record_id IS 'The record that is hidden.';
 COMMENT ON COLUMN dbanon.hiding.period IS 'When it is; null: the whole record.';
 COMMENT ON COLUMN dbanon.hiding.others IS 'The records it is hidden among, itself not among them.';
 
+COMMENT ON TABLE dbanon.atom IS 'The atoms that the regions of a run are made of: sets of cells, which tell nothing of the place within them.';
+COMMENT ON COLUMN dbanon.atom.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.atom.cell_id IS 'A cell of its dataset.';
+COMMENT ON COLUMN dbanon.atom.atom IS 'The number of the atom that the cell is in, from 0.';
+
 COMMENT ON TABLE dbanon.verification IS 'An attack on the stored rows of a run, with its verdict.';
 COMMENT ON COLUMN dbanon.verification.verification_id IS 'Key; the greatest is the latest.';
 COMMENT ON COLUMN dbanon.verification.run_id IS 'The run.';
@@ -326,6 +331,8 @@ COMMENT ON COLUMN dbanon.release.day_zone IS 'The time zone at whose midnights r
 COMMENT ON COLUMN dbanon.release.extent IS 'The box around all its regions: least x and y, greatest x and y.';
 COMMENT ON COLUMN dbanon.release.readers IS 'The roles that may read it; null: all analysts.';
 COMMENT ON COLUMN dbanon.release.left_out IS 'What its readers see of the people left out by hour: [{since, until, percent}], hours joined until no count below k shows.';
+
+COMMENT ON COLUMN dbanon.release.pois_at IS 'When the last points of interest were loaded before its run; null: not known, or there are none.';
 
 COMMENT ON VIEW dbanon.releases IS 'What was ever published, and from what: the releases as administrators see them.';
 COMMENT ON COLUMN dbanon.releases.release_id IS 'Key: one name may have had several releases.';
@@ -373,6 +380,26 @@ COMMENT ON COLUMN published.left_out.since IS 'Start of the hour, or of the firs
 COMMENT ON COLUMN published.left_out.until IS 'End of the hour, or of the last of several.';
 COMMENT ON COLUMN published.left_out.percent IS 'Of the people seen at moments or in windows that begin then, each counted once a window: how many percent are left out, rounded up.';
 
+COMMENT ON VIEW published.atoms IS 'The atoms of the releases that you may read: a region is made of whole ones, and tells nothing of the place within one. Figures are of when the release was published.';
+COMMENT ON COLUMN published.atoms.name IS 'The release.';
+COMMENT ON COLUMN published.atoms.atom IS 'The number of the atom.';
+COMMENT ON COLUMN published.atoms.region IS 'The union of its cells.';
+COMMENT ON COLUMN published.atoms.area_m2 IS 'Their area in square metres.';
+COMMENT ON COLUMN published.atoms.categories IS 'How many categories of points of interest it has.';
+COMMENT ON COLUMN published.atoms.pois IS 'How many points of interest it has.';
+
+COMMENT ON TABLE dbanon.published_atom IS 'The atoms of releases as they were published: the rows of published.atoms.';
+COMMENT ON COLUMN dbanon.published_atom.release_id IS 'The release.';
+COMMENT ON COLUMN dbanon.published_atom.atom IS 'The number of the atom.';
+COMMENT ON COLUMN dbanon.published_atom.region IS 'The union of its cells.';
+COMMENT ON COLUMN dbanon.published_atom.area_m2 IS 'Their area in square metres.';
+COMMENT ON COLUMN dbanon.published_atom.categories IS 'How many categories of points of interest it had then.';
+COMMENT ON COLUMN dbanon.published_atom.pois IS 'How many points of interest it had then.';
+COMMENT ON TABLE dbanon.published_cell IS 'Which cells each release ever published tells apart: it stays known to an adversary permanently.';
+COMMENT ON COLUMN dbanon.published_cell.release_id IS 'The release.';
+COMMENT ON COLUMN dbanon.published_cell.shape IS 'SHA-256 of the polygon of a cell with its SRID.';
+COMMENT ON COLUMN dbanon.published_cell.atom IS 'The atom that the cell was in; null where the run had none.';
+COMMENT ON COLUMN dbanon.published_cell.class IS 'A hash of the regions that hold it, equal for cells that no region of the release tells apart; null where none does.';
 COMMENT ON TABLE dbanon.exposure IS 'When a release showed a person exactly; of a release that stands alone, when it spoke of the person.';
 COMMENT ON COLUMN dbanon.exposure.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.exposure.person IS 'The person''s code.';

@@ -14,7 +14,8 @@ BEGIN
             UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.data_tables() || 'quarantine'::text) relation
             UNION ALL SELECT 'code', 'trajectory', 'code_fixes', NULL
             UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.run_tables()) relation
-            UNION ALL SELECT 'guard', relation, 'guard_groups', NULL FROM unnest(ARRAY['grouping', 'exposure']) relation
+            UNION ALL SELECT 'guard', relation, 'guard_groups', NULL
+                FROM unnest(ARRAY['grouping', 'exposure', 'published_cell', 'published_atom']) relation
             UNION ALL SELECT 'audit', relation, 'audit_rows', 'UPDATE' FROM unnest(ARRAY['grouping', 'exposure']) relation
             UNION ALL SELECT 'guard', 'fix_code', 'guard_codes', e FROM unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) e
             UNION ALL VALUES

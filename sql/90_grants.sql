@@ -7,8 +7,8 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA dbanon, dbanon_internal FROM PUBLIC, @opera
 
 GRANT USAGE ON SCHEMA dbanon, dbanon_internal TO @operator@, @worker@;
 GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
-REVOKE ALL ON published.releases, published.columns, published.left_out FROM PUBLIC;
-GRANT SELECT ON published.releases, published.columns, published.left_out TO @analyst@;
+REVOKE ALL ON published.releases, published.columns, published.left_out, published.atoms FROM PUBLIC;
+GRANT SELECT ON published.releases, published.columns, published.left_out, published.atoms TO @analyst@;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA published FROM PUBLIC;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA published TO @operator@, @worker@, @analyst@;
 -- Roles that read single releases, with functions that are new.
@@ -27,7 +27,7 @@ $$;
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
 GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.datasets, dbanon.run, dbanon.runs,
-    dbanon.workers, dbanon.verification, dbanon.release, dbanon.releases, dbanon.alembic_version TO @operator@, @worker@;
+    dbanon.workers, dbanon.verification, dbanon.release, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.alembic_version TO @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
     UPDATE (srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects) ON dbanon.dataset TO @operator@;

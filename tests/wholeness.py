@@ -54,7 +54,7 @@ RULES = {
     **{
         f"rows in {table} of runs that did not end": f"""SELECT count(*) FROM dbanon.{table} s
         WHERE NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = s.run_id AND {_ENDED})"""
-        for table in ("region", "period", "record", "membership", "hiding")
+        for table in ("region", "period", "record", "membership", "hiding", "atom")
     },
     "runs that ended without cloaks or members": f"""SELECT count(*) FROM dbanon.run r WHERE {_ENDED}
         AND NOT EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = r.dataset_id AND d.dropped_at IS NOT NULL)
@@ -72,7 +72,7 @@ RULES = {
             SELECT FROM dbanon.release l
             WHERE l.withdrawn_at IS NULL AND c.relname = format('release_%s', l.release_id))""",
     "views of no live release": f"""SELECT count(*) FROM {_RELATION}
-        WHERE n.nspname = 'published' AND c.relname NOT IN ('releases', 'columns', 'left_out') AND NOT EXISTS (
+        WHERE n.nspname = 'published' AND c.relname NOT IN ('releases', 'columns', 'left_out', 'atoms') AND NOT EXISTS (
             SELECT FROM dbanon.release l WHERE l.withdrawn_at IS NULL AND l.name = c.relname)""",
     "temporary tables": "SELECT count(*) FROM pg_class WHERE relpersistence = 't'",
     "indexes that are not valid": "SELECT count(*) FROM pg_index WHERE NOT indisvalid",

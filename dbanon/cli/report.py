@@ -176,6 +176,9 @@ def card_text(card: Mapping[str, Any]) -> str:
     words = ("promise", "adversary", "rows_are", "paper")
     facts = [(name.replace("_", " "), card[name]) for name in _CARD_FACTS]
     facts += [("since", card["period"]["since"]), ("until", card["period"]["until"]), ("SRID", str(card["srid"]))]
+    if card["atoms"]:
+        facts += [("atoms", card["atoms"]["number"])]
+        facts += [("points of interest until", card["atoms"]["pois_loaded_at"] or "not known")]
     facts += [(f"parameter {name}", value) for name, value in card["parameters"].items()]
     attack, left_out = card["attack"], card["left_out"]
     checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]

@@ -27,7 +27,7 @@ from dbanon.runs._beside import Beside
 T = TypeVar("T")
 
 _TABLES = """SELECT FROM ONLY dbanon.trajectory, ONLY dbanon.run, ONLY dbanon.region, ONLY dbanon.period,
-    ONLY dbanon.record, ONLY dbanon.membership, ONLY dbanon.hiding LIMIT 0"""
+    ONLY dbanon.record, ONLY dbanon.membership, ONLY dbanon.hiding, ONLY dbanon.atom LIMIT 0"""
 _SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
 
 
@@ -134,7 +134,7 @@ def _cells(source: "_Dataset", _: Mapping[str, Any]) -> Cells:
     category, number = categories.encode(table["category"]), arrow.numbers(table["pois"])
     pois = np.zeros((len(cell_id), len(categories.texts)), np.int64)
     pois[cell[category >= 0], category[category >= 0]] = number[category >= 0]
-    pairs = source.call("cell_neighbours")
+    pairs, atoms = source.call("cell_neighbours"), source.call("stored_atoms")
     neighbours = np.searchsorted(cell_id, np.column_stack([arrow.numbers(pairs[c]) for c in pairs.column_names]))
     return Cells(
         cell_id=cell_id,
@@ -144,6 +144,7 @@ def _cells(source: "_Dataset", _: Mapping[str, Any]) -> Cells:
         neighbours=np.unique(neighbours, axis=0),
         fix_cell=_fix_cells(source),
         overlap_m2=float(source.call("cell_faults")["overlap_m2"][0].as_py() or 0),
+        atom=arrow.numbers(atoms["atom"]).astype(np.int64) if len(atoms) else None,
     )
 
 

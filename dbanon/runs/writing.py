@@ -11,7 +11,7 @@ import shapely
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.cloaks import Cloaks, Hiding, Regions
+from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import StoreError, counted
 from dbanon.base.progress import Progress, silent
@@ -29,6 +29,7 @@ _RECORD_BYTES = 130  # a row of dbanon.record without its numbers
 _ROW_BYTES = 8  # the numbers of one row
 _MEMBER_BYTES = 90
 _HIDING_BYTES = 100  # without the others
+_ATOM_BYTES = 80
 _CELLS_AT_ONCE = 20_000  # united in one statement
 _NEAR_M = 0.001  # what cells that meet exactly may be apart, as for those that look for neighbours
 
@@ -36,7 +37,7 @@ _NEAR_M = 0.001  # what cells that meet exactly may be apart, as for those that 
 def write_cloaks(
     connection: Connection, run_id: int, dataset: DatasetRow, cloaks: Cloaks, progress: Progress = silent
 ) -> None:
-    """Write what a run made, in the caller's transaction: regions, periods, records, members and hiding sets.
+    """Write what a run made, in the caller's transaction: regions, periods, records, members, hiding sets and atoms.
 
     Raises `StoreError` if they would take more than `LARGEST_RUN_BYTES`; nothing is written then.
     """
@@ -51,6 +52,8 @@ def write_cloaks(
         _write_members(connection, run_id, cloaks)
         if cloaks.hiding is not None:
             _write_hiding(connection, run_id, cloaks.hiding)
+        if cloaks.atoms is not None:
+            _write_atoms(connection, run_id, cloaks.atoms)
 
 
 def _write_rectangles(connection: Connection, run_id: int, srid: int, regions: Regions, progress: Progress) -> None:
@@ -179,6 +182,12 @@ def _write_hiding(connection: Connection, run_id: int, hiding: Hiding) -> None:
             _write(copy, run_id, [hiding.record[part].astype(np.int64), period, others])
 
 
+def _write_atoms(connection: Connection, run_id: int, atoms: Atoms) -> None:
+    with binary_copy.copying(connection, "dbanon.atom (run_id, cell_id, atom)") as copy:
+        for part in binary_copy.batches(len(atoms.cell)):
+            _write(copy, run_id, [atoms.cell[part].astype(np.int64), atoms.atom[part].astype(np.int32)])
+
+
 def _write(copy: psycopg.Copy, run_id: int, columns: list[binary_copy.Column]) -> None:
     """Write rows of a run's table, whose first column is the run."""
     copy.write(memoryview(binary_copy.rows([np.full(len(columns[0]), run_id, np.int64), *columns])))
@@ -192,6 +201,8 @@ def _check_size(cloaks: Cloaks) -> None:
         size += len(regions.cell) * _CELL_BYTES
     if cloaks.hiding is not None:
         size += len(cloaks.hiding.record) * _HIDING_BYTES + len(cloaks.hiding.other) * 8
+    if cloaks.atoms is not None:
+        size += len(cloaks.atoms.cell) * _ATOM_BYTES
     if regions.extra is not None:
         length = np.array([*(len(text) for text in regions.extras), 0], np.int64)
         size += int(length[regions.extra].sum())

@@ -315,6 +315,14 @@ CREATE TABLE dbanon.hiding (
 CREATE INDEX hiding_record_idx ON dbanon.hiding (run_id, record_id);
 ALTER TABLE dbanon.hiding ALTER COLUMN others SET STATISTICS 0;
 
+CREATE TABLE dbanon.atom (
+    run_id bigint NOT NULL,
+    cell_id bigint NOT NULL,
+    atom integer NOT NULL CHECK (atom >= 0),
+    PRIMARY KEY (run_id, cell_id)
+);
+ALTER TABLE dbanon.atom ALTER COLUMN run_id SET STATISTICS 0;
+
 CREATE TABLE dbanon.verification (
     verification_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id bigint NOT NULL REFERENCES dbanon.run ON DELETE CASCADE,
@@ -358,6 +366,8 @@ CREATE TABLE dbanon.release (
     readers text[] CHECK (cardinality(readers) > 0),
     -- What published.left_out says of it: [{since, until, percent}].
     left_out jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(left_out) = 'array'),
+    -- When the last points of interest were loaded before its run; null: not known, or there are none.
+    pois_at timestamptz,
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL))
 );
 ALTER TABLE dbanon.release ALTER COLUMN extent SET STATISTICS 0;
@@ -381,6 +391,28 @@ CREATE TABLE dbanon.exposure (
     period tstzmultirange NOT NULL CHECK (NOT isempty(period))
 );
 CREATE INDEX exposure_release_idx ON dbanon.exposure (release_id);
+
+-- Which cells a release tells apart, by a hash of their polygons: this stays known, whatever becomes of data and run.
+CREATE TABLE dbanon.published_cell (
+    release_id bigint NOT NULL,
+    shape bytea NOT NULL,
+    atom integer,
+    class bigint
+);
+CREATE INDEX published_cell_release_idx ON dbanon.published_cell (release_id, shape);
+ALTER TABLE dbanon.published_cell ALTER COLUMN release_id SET STATISTICS 0;
+
+-- The atoms of a release as its readers see them.
+CREATE TABLE dbanon.published_atom (
+    release_id bigint NOT NULL,
+    atom integer NOT NULL,
+    region @postgis@.geometry NOT NULL,
+    area_m2 double precision NOT NULL,
+    categories integer NOT NULL,
+    pois bigint NOT NULL,
+    PRIMARY KEY (release_id, atom)
+);
+ALTER TABLE dbanon.published_atom ALTER COLUMN region SET STATISTICS 0;
 
 -- Keyed hashes of some of the fixes of each dataset, by which a copy under other names is recognised.
 CREATE TABLE dbanon.fix_code (

@@ -41,3 +41,49 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon_internal.cell_neighbours(bigint) IS
 'Gives the pairs of cells of a dataset that share an edge, not only a corner; the lesser cell_id first.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.cell_shape(geom @postgis@.geometry) RETURNS bytea
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT sha256(@postgis@.ST_AsEWKB(geom, 'NDR'))
+$$;
+COMMENT ON FUNCTION dbanon_internal.cell_shape(@postgis@.geometry) IS
+'By what a cell is known again when it is loaded anew or into another dataset: a hash of its polygon, byte by byte, and SRID.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.stored_atoms(dataset_id bigint) RETURNS TABLE (cell_id bigint, atom integer)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = off
+SET jit = off
+AS $$
+DECLARE
+    cells CONSTANT bigint[] := ARRAY(SELECT c.cell_id FROM ONLY dbanon.cell c WHERE c.dataset_id = stored_atoms.dataset_id ORDER BY c.cell_id);
+    shapes CONSTANT bytea[] := ARRAY(SELECT dbanon_internal.cell_shape(c.geom) FROM ONLY dbanon.cell c
+                                     WHERE c.dataset_id = stored_atoms.dataset_id ORDER BY c.cell_id);
+    earlier bigint;
+BEGIN
+    -- Withdrawn ones too: what was published stays known.
+    FOR earlier IN
+        SELECT l.release_id
+        FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+        WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = stored_atoms.dataset_id)
+        ORDER BY l.release_id DESC
+    LOOP
+        IF NOT EXISTS (
+            SELECT FROM unnest(shapes) s (shape)
+            LEFT JOIN ONLY dbanon.published_cell p ON p.release_id = earlier AND p.shape = s.shape
+            WHERE p.atom IS NULL)
+        THEN
+            RETURN QUERY SELECT s.cell_id, min(p.atom)
+                FROM unnest(cells, shapes) s (cell_id, shape)
+                JOIN ONLY dbanon.published_cell p ON p.release_id = earlier AND p.shape = s.shape
+                GROUP BY s.cell_id ORDER BY s.cell_id;
+            RETURN;
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.stored_atoms(bigint) IS
+'Gives each cell of a dataset the atom that it was in in the newest release of the dataset''s population whose atoms cover all of these cells;
+no row where there is none.';

@@ -47,11 +47,14 @@ BEGIN
                              record_send(ROW(h.period, h.others)), ''::bytea ORDER BY h.period, h.others)) AS digest
                   FROM ONLY dbanon.hiding h
                   WHERE h.run_id = run_content.run_id
-                  GROUP BY h.record_id) x));
+                  GROUP BY h.record_id) x)
+        -- Likewise the atoms that regions are made of.
+        || (SELECT sha256(coalesce(string_agg(record_send(ROW(a.cell_id, a.atom)), ''::bytea ORDER BY a.cell_id), ''))
+            FROM ONLY dbanon.atom a WHERE a.run_id = run_content.run_id));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_content(bigint) IS
-'SHA-256 over every region, period, record, member and hiding set of a run, and the name of the subject that each member is in its dataset:
+'SHA-256 over every region, period, record, member, hiding set and atom of a run, and the name of the subject that each member is in its dataset:
 equal for the very same sets and regions of the same people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_digest(run_id bigint) RETURNS bytea
@@ -77,6 +80,6 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_digest(bigint) IS
 'SHA-256 over a run''s method and how rows of it are read, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
-revision now, every region, period, record, member and hiding set, and the name of the subject that each member is in
+revision now, every region, period, record, member, hiding set and atom, and the name of the subject that each member is in
 that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor the people the rows are
 about.';

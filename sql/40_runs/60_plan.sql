@@ -101,6 +101,7 @@ DECLARE
     conflict record;
     others text;
     missing text;
+    stored bigint;
 BEGIN
     SELECT m.* INTO STRICT family FROM ONLY dbanon.method m WHERE m.name = plan_run.method;
     SELECT p.* INTO STRICT data FROM dbanon_internal.plan_data(about.dataset_id) p;
@@ -125,6 +126,10 @@ BEGIN
         RETURN QUERY VALUES ('earlier_runs'::text, 0::numeric, true,
             'no verified run of this method and algorithm to estimate from'::text);
     END IF;
+    IF checked ? 'new_atoms' THEN
+        stored := (SELECT count(DISTINCT a.atom) FROM dbanon_internal.stored_atoms(about.dataset_id) a);
+        RETURN QUERY VALUES ('stored_atoms'::text, stored::numeric, true, 'those of the last release that is made of the same cells'::text);
+    END IF;
     SELECT i.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i WHERE i.needed AND i.rows = 0 LIMIT 1;
     RETURN QUERY SELECT 'exit_code'::text, c.code::numeric, c.exact, c.sentence FROM (
         SELECT 3 AS code, true AS exact, format('The dataset must have %s. It has none; load some first.', replace(missing, '_', '-')) AS sentence
@@ -141,6 +146,9 @@ BEGIN
             || ' Choose one method for these people and this time, or another time.'
             WHERE conflict.people > 0
         UNION ALL
+        SELECT 5, false, 'A release has atoms of these cells already: publishing a run with new ones needs a reason. Leave new_atoms out.'
+            WHERE stored > 0 AND (checked -> 'new_atoms')::boolean
+        UNION ALL
         SELECT 0, false, 'The inputs are complete. Only a run can show whether they suffice.') c
         ORDER BY c.code = 0, c.code, c.exact DESC LIMIT 1;
 END
@@ -150,6 +158,6 @@ COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
 them; algorithm, by default the first of the method. Returns: one row an item: item, value, exact (false: an estimate), note: what is
 there, the time and the releases it would be compared with, and what an earlier run of the method came to. The last item, exit_code,
 is 3 where an input is missing, 4 where there are fewer than k subjects, 5 where releases already
-speak of people_published people although one of the two stands alone, else 0. Raises:
+speak of people_published people although one of the two stands alone, or new atoms are asked for where a release has some, else 0. Raises:
 DA001 where there is no such dataset; DA011 for method, algorithm and parameters. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''METHOD'',
 ''{"k": 20}'').';

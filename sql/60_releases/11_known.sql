@@ -5,6 +5,8 @@
 --   release_<number>  nobody (refuse_change)
 --   grouping,         dbanon.publish adds them before the release; dbanon.forget_subject replaces one person's number where
 --   exposure          the population has no data of that person any more (guard_groups); an audit line a statement
+--   published_cell,   dbanon.publish adds them before the release, nobody changes them (guard_groups)
+--   published_atom
 --   fix_code          loading adds; dbanon.forget_subject deletes those of the person (guard_codes)
 --   population        its key stays once a dataset of it has a release; installation: as soon as there is one (guard_key)
 --   dataset, run      population, naming, settle time, method and parameters stay (guard_people, guard_run)
@@ -131,7 +133,7 @@ BEGIN
         -- A publication stores them first, and the release after them.
         PERFORM FROM (SELECT DISTINCT a.release_id FROM added a) n JOIN ONLY dbanon.release l ON l.release_id = n.release_id;
         allowed := NOT FOUND;
-    ELSIF TG_OP = 'UPDATE' THEN
+    ELSIF TG_OP = 'UPDATE' AND TG_TABLE_NAME IN ('grouping', 'exposure') THEN
         -- It must replace one number by the one drawn and nothing else: that of the person named, of whom there are no data.
         EXECUTE format($query$
             WITH old AS MATERIALIZED (%s), new AS MATERIALIZED (%s), gone AS MATERIALIZED (
@@ -175,8 +177,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_groups() IS
-'Keeps who was hidden with whom in a release, and whom it showed, except that a person who was forgotten gets another number; then carries
-dbanon.release.groups_sum on.';
+'Keeps who was hidden with whom in a release, whom it showed and which cells it tells apart, except that a person who was forgotten gets
+another number; then carries dbanon.release.groups_sum on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_codes() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -8,9 +8,9 @@ AS $$
 BEGIN
     -- quote_ident leaves alone exactly the names that need no quotes: it knows the reserved words.
     IF name IS NULL OR name COLLATE "C" !~ '^[a-z][a-z0-9_]{0,49}$' OR quote_ident(name) <> name
-        OR name IN ('releases', 'columns', 'left_out') THEN
+        OR name IN ('releases', 'columns', 'left_out', 'atoms') THEN
         RAISE EXCEPTION 'The name of a release must be lower-case letters, digits and underscores, start with a letter, '
-                        'have at most 50 characters and be no SQL keyword, nor releases, columns or left_out. Got % instead.',
+                        'have at most 50 characters and be no SQL keyword, nor releases, columns, left_out or atoms. Got % instead.',
                 coalesce(dbanon_internal.quoted(name), 'NULL')
             USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.counted(coalesce(length(name), 0), 'character')),
                   HINT = 'Choose a name such as cabs_june.';
@@ -336,18 +336,20 @@ BEGIN
     -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     copied := dbanon_internal.copy_release(publish.run_id, new_release);
+    PERFORM dbanon_internal.store_cells(publish.run_id, new_release);
     -- One publication of a population after the other: what each is measured with stays all there is until it ends.
     PERFORM dbanon_internal.lock_population(run.dataset_id);
     -- What the next publication is compared with; kept for as long as adversaries know the release, that is always.
     PERFORM dbanon_internal.store_groups(publish.run_id, new_release);
     known := dbanon_internal.groups_sum(new_release, run.dataset_id);
-    overlap := dbanon_internal.check_overlap(publish.run_id, new_release, publish.allow_overlap);
+    overlap := dbanon_internal.check_overlap(publish.run_id, new_release, publish.allow_overlap)
+        || dbanon_internal.check_classes(publish.run_id, new_release, publish.allow_overlap);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
     -- A copy may be of another population: whether that has releases is known from here on.
     overlap := overlap || jsonb_strip_nulls(jsonb_build_object('copies', dbanon_internal.check_copies(publish.run_id, publish.allow_overlap),
                                                                'settle_s', dbanon_internal.check_settle(publish.run_id, publish.allow_overlap)));
-    allowed := coalesce((overlap ->> 'below')::bigint > 0, false) OR overlap ?| ARRAY['copies', 'settle_s'];
+    allowed := coalesce((overlap ->> 'below')::bigint > 0, false) OR overlap ?| ARRAY['copies', 'settle_s', 'classes', 'other_cells'];
     IF publish.allow_overlap AND NOT allowed THEN
         RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
     END IF;
@@ -366,7 +368,7 @@ BEGIN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content,
-                                    groups_sum, holds, step_s, window_s, day_zone, extent)
+                                    groups_sum, holds, step_s, window_s, day_zone, extent, pois_at)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
@@ -376,7 +378,7 @@ BEGIN
                     known, traits ->> 'holds', (run.params ->> (traits ->> 'every'))::integer,
                     (run.params ->> (traits ->> 'every'))::integer * (run.params ->> (traits ->> 'window'))::integer,
                     (SELECT d.day_zone FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id AND (traits -> 'days')::boolean),
-                    dbanon_internal.run_extent(publish.run_id));
+                    dbanon_internal.run_extent(publish.run_id), dbanon_internal.pois_at(new_release, run.dataset_id));
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile
@@ -391,10 +393,10 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[]) IS
 'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
-verification or if it leaves a person, read beside earlier releases of the population, fewer candidates than promised, copies the rows
+verification or if, read beside earlier releases of the population, it leaves a person fewer candidates, or a place less l or t, than promised, copies the rows
 into an immutable table, and lets @analyst@ or the readers given read the view. Takes: run_id; name (lower-case letters, digits and underscores);
 replace: replace a live release of that name, which is withdrawn; allow_overlap: publish although that leaves
-a person fewer, or the dataset is a copy or has people under several names; reason: why, which is recorded; end_readers: with replace, end the sessions that read
+a person fewer or tells places apart that lack l categories or t, or the dataset is a copy or has people under several names; reason: why, which is recorded; end_readers: with replace, end the sessions that read
 what it replaces, instead of giving up after 5 seconds; readers: the roles that may read it instead of all analysts, operators
 apart; NULL for all analysts, or with replace for those who could read what it replaces. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
 what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of

@@ -75,7 +75,7 @@ BEGIN
     END IF;
     EXECUTE format('GRANT SELECT ON TABLE published.%I TO @operator@', release.name);
     FOREACH reader IN ARRAY release.readers LOOP
-        EXECUTE format('GRANT SELECT ON TABLE published.%I, published.releases, published.columns, published.left_out TO %I', release.name, reader);
+        EXECUTE format('GRANT SELECT ON TABLE published.%I, published.releases, published.columns, published.left_out, published.atoms TO %I', release.name, reader);
         EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA published TO %I', reader);
         EXECUTE format('GRANT USAGE ON SCHEMA published TO %I', reader);
     END LOOP;
@@ -98,9 +98,9 @@ BEGIN
         WHERE c.oid = to_regclass('published.releases') AND r.rolname NOT IN ('@admin@', '@operator@', '@analyst@')
             AND NOT EXISTS (
                 SELECT FROM pg_class v CROSS JOIN LATERAL aclexplode(v.relacl) x
-                WHERE v.relnamespace = 'published'::regnamespace AND v.relname NOT IN ('releases', 'columns', 'left_out') AND x.grantee = r.oid)
+                WHERE v.relnamespace = 'published'::regnamespace AND v.relname NOT IN ('releases', 'columns', 'left_out', 'atoms') AND x.grantee = r.oid)
     LOOP
-        EXECUTE format('REVOKE ALL ON TABLE published.releases, published.columns, published.left_out FROM %I CASCADE', reader);
+        EXECUTE format('REVOKE ALL ON TABLE published.releases, published.columns, published.left_out, published.atoms FROM %I CASCADE', reader);
         EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA published FROM %I CASCADE', reader);
         EXECUTE format('REVOKE USAGE ON SCHEMA published FROM %I CASCADE', reader);
     END LOOP;

@@ -97,7 +97,12 @@ DECLARE
     about record;
     col record;
 BEGIN
-    SELECT l.name, r.method, d.srid, d.grid_m, d.grid_s INTO STRICT about
+    SELECT l.name, r.method, d.srid, d.grid_m, d.grid_s,
+            CASE WHEN EXISTS (SELECT FROM ONLY dbanon.published_atom a WHERE a.release_id = l.release_id)
+                 THEN coalesce(' Points of interest are those loaded until ' || to_char(l.pois_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC."'),
+                               ' When its points of interest were loaded is not known.')
+                 ELSE '' END AS pois
+        INTO STRICT about
         FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE l.release_id = describe_release.release_id;
     EXECUTE format('COMMENT ON VIEW published.%I IS %L', about.name, dbanon_internal.release_promise(release_id));
@@ -115,7 +120,7 @@ BEGIN
             ('valid_from', 'Start of period, itself inside; with time zone.'),
             ('valid_to', 'End of period, itself outside; with time zone.')) b (name, comment)
         UNION ALL
-        SELECT k.name, k.comment FROM dbanon_internal.release_columns(about.method) k
+        SELECT k.name, k.comment || about.pois FROM dbanon_internal.release_columns(about.method) k
     LOOP
         EXECUTE format('COMMENT ON COLUMN published.%I.%I IS %L', about.name, col.name, col.comment);
     END LOOP;

@@ -35,6 +35,8 @@ BEGIN
             'in_all', (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(run.suppressed) c
                        WHERE jsonb_typeof(c.value) = 'object')),
         'rows', release.rows, 'period', jsonb_build_object('since', lower(release.span), 'until', upper(release.span)),
+        'atoms', (SELECT jsonb_build_object('number', count(*), 'pois_loaded_at', release.pois_at) FROM ONLY dbanon.published_atom a
+                  WHERE a.release_id = release.release_id HAVING count(*) > 0),
         'reach_s', extract(epoch FROM release.reach)::double precision,
         'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
         'published_at', release.published_at, 'published_by', release.published_by,
@@ -45,7 +47,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
 'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause,
-what was left out in all and by hour and reason, rows, period, how many seconds around that others are compared with it, who published and withdrew it and when, its readers, overlap with other
+what was left out in all and by hour and reason, rows, period, how many atoms and when the points of interest were loaded, how many seconds around that others are compared with it, who published and withdrew it and when, its readers, overlap with other
 releases. It is for administrators: its counts may be small. Takes: name; release_id, as in dbanon.releases, NULL for the
 live release of that name, else the latest withdrawn one. Returns: a JSON object. Raises: DA001. Example: SELECT key, value FROM
 jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ''attack'' - ''left_out'').';

@@ -1,4 +1,5 @@
--- What readers see of the releases they may read: published.releases, published.columns and published.left_out.
+-- What readers see of the releases they may read: published.releases, published.columns, published.left_out and
+-- published.atoms.
 --
 -- The views read private tables with their owner's rights, so that readers need none there. has_table_privilege asks for the
 -- rights of who runs the query, not of the owner; and they are barriers, so that no function of a reader's is called for a row
@@ -78,4 +79,11 @@ SELECT l.name, h.since, h.until, h.percent
 FROM ONLY dbanon.release l
 JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
 CROSS JOIN LATERAL jsonb_to_recordset(l.left_out) h (since timestamptz, until timestamptz, percent integer)
+WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
+
+CREATE OR REPLACE VIEW published.atoms WITH (security_barrier) AS
+SELECT l.name, a.atom, a.region, a.area_m2, a.categories, a.pois
+FROM ONLY dbanon.release l
+JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
+JOIN ONLY dbanon.published_atom a ON a.release_id = l.release_id
 WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');

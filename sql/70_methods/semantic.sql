@@ -87,3 +87,12 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.held_evidence(bigint, integer[]) IS
 'Which cells these published polygons of a run hold, by a point inside each, and whether they are split: are not the union of these cells,
 to the millimetre along its outline.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.atom_evidence(run_id bigint) RETURNS TABLE (cell_id bigint, atom integer)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT a.cell_id, a.atom FROM ONLY dbanon.atom a WHERE a.run_id = atom_evidence.run_id ORDER BY a.cell_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.atom_evidence(bigint) IS
+'The atom that a run says each cell is in.';

@@ -39,6 +39,7 @@ DAMAGES = {
     "rows in record of runs that did not end": "UPDATE dbanon.run SET status = 'cancelled'",
     "rows in membership of runs that did not end": "UPDATE dbanon.run SET status = 'queued'",
     "rows in hiding of runs that did not end": "INSERT INTO dbanon.hiding VALUES (999, 1, NULL, '{2}')",
+    "rows in atom of runs that did not end": "INSERT INTO dbanon.atom VALUES (999, 1, 0)",
     "runs that ended without cloaks or members": "DELETE FROM dbanon.membership",
     "verified runs without a passed verification": "UPDATE dbanon.verification SET passed = false",
     "releases of runs that are not verified": "UPDATE dbanon.run SET status = 'refused'",

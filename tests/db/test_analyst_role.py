@@ -31,6 +31,7 @@ def test_an_analyst_reads_a_release(analyst: psycopg.Connection) -> None:
 def test_an_analyst_finds_the_release_and_its_promise(analyst: psycopg.Connection) -> None:
     assert analyst.execute(
         "SELECT f_table_name, type, srid FROM geometry_columns WHERE f_table_schema = 'published'"
+        " AND f_table_name <> 'atoms'"
     ).fetchall() == [("ten", "POLYGON", 32610)]
     row = analyst.execute("SELECT obj_description('published.ten'::regclass, 'pg_class')").fetchone()
     assert row
@@ -42,7 +43,13 @@ def test_an_analyst_finds_in_the_schema_the_release_and_the_lists_of_releases(an
         "SELECT relname, has_table_privilege(oid, 'SELECT') FROM pg_class"
         " WHERE relnamespace = 'published'::regnamespace AND relkind <> 'c' ORDER BY 1"
     )
-    assert found.fetchall() == [("columns", True), ("left_out", True), ("releases", True), ("ten", True)]
+    assert found.fetchall() == [
+        ("atoms", True),
+        ("columns", True),
+        ("left_out", True),
+        ("releases", True),
+        ("ten", True),
+    ]
     assert analyst.execute("SELECT name, k, rows FROM published.releases").fetchall() == [("ten", 5, 4)]
     assert analyst.execute("SELECT FROM published.left_out").fetchall() == []
 
@@ -72,6 +79,8 @@ FORBIDDEN = (
     "SELECT * FROM dbanon.region",
     "SELECT * FROM dbanon.record",
     "SELECT * FROM dbanon.hiding",
+    "SELECT * FROM dbanon.atom",
+    "SELECT * FROM dbanon.published_atom",
     "SELECT * FROM dbanon_internal.region_evidence(1)",
     "SELECT * FROM dbanon_internal.membership_evidence(1)",
     "SELECT * FROM dbanon_internal.request_evidence(1)",

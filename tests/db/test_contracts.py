@@ -18,7 +18,7 @@ from tests.acceptance.workers import until
 from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, minutes, semantic, told, write
 
 every_contract = pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
-TABLES = ("region", "period", "record", "membership", "hiding")
+TABLES = ("region", "period", "record", "membership", "hiding", "atom")
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_evidence_is_as_compact_and_the_same_as_what_was_written(ten: psycopg.Co
 
 FIRST = {
     "region": "region_no = 1", "period": "period_no = 1", "record": "record_id = 1", "hiding": "record_id = 1",
-    "membership": "trajectory_id = 100",
+    "membership": "trajectory_id = 100", "atom": "cell_id = 7",
 }  # fmt: skip
 CHANGED = {
     "bigint": "{} + 20", "integer": "{} + 20", "geometry": "ST_Translate({}, 1, 0)", "jsonb": "{} || '{{\"a\": 1}}'",
@@ -135,13 +135,13 @@ CHANGED = {
 
 
 def full(connection: psycopg.Connection) -> int:
-    """Write a run that has something in every column: regions of cells, stretches, and hiding sets."""
+    """Write a run that has something in every column: regions of cells, stretches, hiding sets and atoms."""
     cells, hidden = semantic(), kte_hide()
     cloaks = Cloaks(
         offset=cells.offset, region=cells.region, period=cells.period, regions=cells.regions, periods=cells.periods,
         member_record=hidden.member_record, member_trajectory=hidden.member_trajectory,
         member_start=hidden.member_start, member_end=hidden.member_end, hiding=hidden.hiding,
-        suppressed=cells.suppressed, metrics={},
+        atoms=cells.atoms, suppressed=cells.suppressed, metrics={},
     )  # fmt: skip
     return write(connection, CONTRACTS["areas"], cloaks)
 
@@ -159,7 +159,7 @@ def test_every_single_change_of_a_private_table_changes_the_digest(ten: psycopg.
         " WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relname = ANY (%s) AND a.attnum > 0",
         [list(TABLES)],
     ).fetchall()
-    assert len(columns) == 7 + 3 + 4 + 4 + 4
+    assert len(columns) == 7 + 3 + 4 + 4 + 4 + 3
     changes = [(t, "run_id", str(other)) for t in TABLES]
     for table, column, kind in columns:
         other_value = CHANGED[kind.removeprefix("public.")].format(column)
@@ -217,6 +217,7 @@ BROKEN = {
     "hidden for no time": ("hiding", "1, 'empty', '{2}'"),
     "hidden among nobody": ("hiding", "1, NULL, '{}'"),
     "hidden among null": ("hiding", "1, NULL, '{NULL}'"),
+    "an atom below 0": ("atom", "1, -1"),
 }
 
 
@@ -500,8 +501,9 @@ def test_its_card_tells_hours_reasons_rows_and_time(ten: psycopg.Connection, con
 def test_forgetting_a_person_takes_the_run_and_all_it_wrote(ten: psycopg.Connection, contract: Contract) -> None:
     run = write(ten, contract)
     written = counts(ten, run)
-    assert all(written[table] for table in TABLES if table != "hiding")
+    assert all(written[table] for table in TABLES if table not in {"hiding", "atom"})
     assert bool(written["hiding"]) == (contract.cloaks().hiding is not None)
+    assert bool(written["atom"]) == (contract.cloaks().atoms is not None)
     ten.execute("SELECT dbanon.forget_subject('ten', 'p0')")
     assert set(counts(ten, run).values()) == {0}
 

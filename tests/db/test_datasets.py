@@ -382,7 +382,7 @@ def test_of_a_published_dataset_stays_what_later_releases_are_measured_against(w
         "runs dropped": 2,
     }
     assert counts(withdrawn, *kept) == [1, *before[1:]]
-    gone = (*TABLES, "load", "quarantine", "region", "period", "record", "membership", "hiding")
+    gone = (*TABLES, "load", "quarantine", "region", "period", "record", "membership", "hiding", "atom")
     assert counts(withdrawn, *gone) == [0] * len(gone)
     assert isinstance(card, dict)
     assert value(withdrawn, "SELECT dbanon.release_card('ten')") == {**card, "dataset": "ten (dropped 1)"}

@@ -109,7 +109,7 @@ def test_rows_of_all_families_are_restored_as_they_were(database: str, own: psyc
         restoring(dump(database_url(database, dbname=own.info.dbname)), database) as url,
         psycopg.connect(url, autocommit=True) as opened,
     ):
-        for table in ("region", "period", "record", "membership", "hiding", "cloak"):
+        for table in ("region", "period", "record", "membership", "hiding", "atom", "cloak"):
             query = f"SELECT count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM dbanon.{table} t"
             assert opened.execute(query).fetchone() == own.execute(query).fetchone(), table
         digests = "SELECT run_id, dbanon_internal.run_digest(run_id) FROM dbanon.run ORDER BY 1"

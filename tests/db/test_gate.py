@@ -165,6 +165,7 @@ BY_BOTH = {
     "region": ["UPDATE dbanon.region SET crowd = crowd WHERE run_id = 2"],
     "period": ["DELETE FROM dbanon.period WHERE run_id = 2"],
     "hiding": ["INSERT INTO dbanon.hiding VALUES (2, 1, NULL, '{2}')"],
+    "atom": ["INSERT INTO dbanon.atom VALUES (2, 1, 0)"],
     "membership": ["DELETE FROM dbanon.membership WHERE run_id = 2"],
     "verification": [
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
@@ -305,10 +306,13 @@ TABLES = (
         "record",
         "membership",
         "hiding",
+        "atom",
         "verification",
         "release",
         "grouping",
         "exposure",
+        "published_cell",
+        "published_atom",
         "population",
         "audit",
     ),
@@ -319,6 +323,8 @@ READ = (
     "SELECT * FROM dbanon_internal.period_evidence(2) ORDER BY 1",
     "SELECT * FROM dbanon_internal.record_evidence(2) ORDER BY 1",
     "SELECT * FROM dbanon_internal.hiding_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.atom_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.stored_atoms(1) ORDER BY 1",
     "SELECT * FROM dbanon.cloak ORDER BY run_id, record_id, seq",
     "SELECT record_id, trajectory_id, lower_s::text FROM dbanon_internal.membership_evidence(2) ORDER BY 1, 2",
     "SELECT * FROM dbanon_internal.request_evidence(2) ORDER BY 1, 2, 3, 4",
@@ -392,6 +398,7 @@ GUARDED = {
     "UPDATE dbanon.record SET regions = regions WHERE run_id = 1": "DA007",
     "TRUNCATE dbanon.period": "DA007",
     "INSERT INTO dbanon.hiding VALUES (1, 1, NULL, '{2}')": "DA007",
+    "INSERT INTO dbanon.atom VALUES (1, 1, 0)": "DA007",
     "DELETE FROM dbanon.membership WHERE run_id = 1": "DA007",
     "UPDATE dbanon.run SET seed = 1 WHERE run_id = 1": "DA007",
     "UPDATE dbanon.trajectory SET subject = 'x'": "DA007",
@@ -443,7 +450,7 @@ def test_an_upgrade_puts_triggers_right_that_were_switched_on_by_hand(
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("table", ["region", "period", "record", "membership", "hiding"])
+@pytest.mark.parametrize("table", ["region", "period", "record", "membership", "hiding", "atom"])
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_nothing_is_emptied_on_a_snapshot_that_misses_a_release(
     crossing: psycopg.Connection, login: Login, table: str, level: str

@@ -354,6 +354,7 @@ def test_a_release_is_never_changed(connection: psycopg.Connection, run: int, st
         "DELETE FROM dbanon.period",
         "UPDATE dbanon.record SET regions = periods",
         "INSERT INTO dbanon.hiding VALUES (1, 1, NULL, '{2}')",
+        "INSERT INTO dbanon.atom VALUES (1, 1, 0)",
         "TRUNCATE dbanon.region",
         "TRUNCATE dbanon.period",
         "TRUNCATE dbanon.record",

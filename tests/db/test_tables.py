@@ -108,6 +108,7 @@ def test_a_path_in_another_srid_is_refused(connection: psycopg.Connection, datas
         "INSERT INTO dbanon.period VALUES (77, 1, '[2008-06-04,2008-06-05)')",
         "INSERT INTO dbanon.record VALUES (77, 1, '{1}', '{1}')",
         "INSERT INTO dbanon.hiding VALUES (77, 1, NULL, '{2}')",
+        "INSERT INTO dbanon.atom VALUES (77, 1, 0)",
     ],
 )
 def test_rows_of_something_that_is_not_there_are_refused(connection: psycopg.Connection, statement: str) -> None:
@@ -189,6 +190,7 @@ def test_fix_takes_lines_and_points_apart(connection: psycopg.Connection, datase
 
 def test_deleting_runs_and_datasets_takes_their_rows_along(connection: psycopg.Connection, run: int) -> None:
     connection.execute("INSERT INTO dbanon.hiding VALUES (1, 1, NULL, '{2}')")
+    connection.execute("INSERT INTO dbanon.atom VALUES (1, 1, 0)")
     tables = connection.execute("SELECT unnest(dbanon_internal.run_tables())").fetchall()
     for (table,) in tables:
         assert connection.execute(

@@ -7,7 +7,7 @@ import numpy as np
 import psycopg
 from psycopg.types.json import Jsonb
 
-from dbanon.base.cloaks import Cloaks, Hiding, Regions, by_hour
+from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions, by_hour
 from dbanon.runs import stored, writing
 
 AT = 1_212_566_400  # 8:00
@@ -129,7 +129,7 @@ def semantic() -> Cloaks:
             cell_offset=np.array([0, 2, 5]), cell=np.array([7, 8, 8, 9, 12]),
             extra=np.array([0, 1], np.int32), extras=('{"categories": 3}', '{"categories": 2}'),
         ),
-        periods=minutes((0, 20), (20, 60)),
+        periods=minutes((0, 20), (20, 60)), atoms=Atoms(cell=np.array([7, 8, 9, 12]), atom=np.array([0, 0, 1, 1])),
         member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]), **told(),
     )  # fmt: skip
 

@@ -1,0 +1,425 @@
+"""Atoms: the next run reads them, analysts see them, and releases are held to what their regions have in common."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from dbanon.base.cloaks import Atoms, Cloaks, Regions
+from dbanon.runs import reading, stored, writing
+from tests.db.test_concurrency import in_background
+from tests.db.written import AT, LEFT_OUT
+
+DAY_S = 86_400
+CELLS = 8  # in a row; every other one has a bar, the others a clinic
+PAIRS = [[0, 1], [2, 3], [4, 5], [6, 7]]
+FOURS = [[0, 1, 2, 3], [4, 5, 6, 7]]
+SHIFTED = [[0, 7], [1, 2], [3, 4], [5, 6]]
+METHOD = """
+INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
+VALUES ('areas', 's', 'At least k.', 'MultiPolygon', 'attack', '[{"name": "a", "summary": "s", "stands_alone": true}]',
+    '[{"name": "categories", "sql_type": "integer", "default": "0", "comment": "How many."}]',
+    '{"hides": "place", "hidden_by": "record", "notices": {}, "totals": {}, "reasons": {}}')
+ON CONFLICT DO NOTHING
+"""
+RUN = """
+INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, suppressed, status, program_version)
+SELECT dataset_id, revision, 'areas', 'a', %s, %s, 'verified', '0.1.0' FROM dbanon.dataset WHERE dataset_id = %s
+RETURNING run_id
+"""
+VERIFIED = """
+INSERT INTO dbanon.verification (run_id, attack, passed, digest)
+VALUES (%s, 'attack', true, dbanon_internal.run_digest(%s))
+"""
+
+
+def value(connection: psycopg.Connection, query: str, *params: object) -> object:
+    row = connection.execute(query, params).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def add_cells(connection: psycopg.Connection, dataset: object = 1, width: int = 100) -> None:
+    connection.execute(
+        "INSERT INTO dbanon.cell (dataset_id, geom) SELECT %s, ST_MakeEnvelope(i * %s, 0, (i + 1) * %s, 100, 32610)"
+        " FROM generate_series(0, %s) i",
+        [dataset, width, width, CELLS - 1],
+    )
+
+
+def add_pois(connection: psycopg.Connection, dataset: object = 1, load: object = None) -> None:
+    connection.execute(
+        "INSERT INTO dbanon.poi (dataset_id, category, geom, load_id)"
+        " SELECT %s, CASE i %% 2 WHEN 0 THEN 'bar' ELSE 'clinic' END,"
+        " ST_SetSRID(ST_MakePoint(i * 100 + 50, 50), 32610), %s FROM generate_series(0, %s) i",
+        [dataset, load, CELLS - 1],
+    )
+
+
+def add_dataset(connection: psycopg.Connection, name: str, population: str | None = None) -> object:
+    """Add a dataset of two people to a population, that of the others unless one is named."""
+    if population is not None:
+        connection.execute("INSERT INTO dbanon.population (name) VALUES (%s)", [population])
+    dataset = value(
+        connection,
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, population_id) SELECT %s, 32610, 1, 60, population_id"
+        " FROM dbanon.population WHERE name = %s RETURNING dataset_id",
+        name,
+        population or "default",
+    )
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) SELECT 1000 * %s + i, %s, 'q' || i,"
+        " ST_SetSRID(ST_MakePointM(i, i, %s), 32610) FROM generate_series(0, 1) i",
+        [dataset, dataset, AT],
+    )
+    return dataset
+
+
+def write(
+    connection: psycopg.Connection,
+    atoms: list[list[int]] | None,
+    regions: list[list[int]] | None = None,
+    dataset: object = 1,
+    **params: object,
+) -> int:
+    """Write a verified run on a day of its own; cells by their place, one region an atom unless others are given."""
+    cell = np.array(
+        connection.execute("SELECT cell_id FROM dbanon.cell WHERE dataset_id = %s ORDER BY 1", [dataset]).fetchall()
+    )[:, 0]
+    own = [sorted(cell[region].tolist()) for region in regions or atoms or PAIRS]
+    of = np.array([next(n for n, some in enumerate(atoms) if i in some) for i in range(len(cell))]) if atoms else None
+    rows = len(own)
+    members = connection.execute(
+        "SELECT trajectory_id FROM dbanon.trajectory WHERE dataset_id = %s ORDER BY 1 LIMIT 2", [dataset]
+    ).fetchall()
+    with connection.transaction():
+        connection.execute(METHOD)
+        given = {"k": 2, "l": 2, "t": 0.1, **params}
+        run = int(str(value(connection, RUN, Jsonb(given), Jsonb(LEFT_OUT), dataset)))
+        start = AT + run * 30 * DAY_S
+        cloaks = Cloaks(
+            offset=np.array([0, rows]), region=np.arange(rows, dtype=np.int32), period=np.arange(rows),
+            regions=Regions(
+                crowd=np.full(rows, 2, np.int32), subjects=np.full(rows, 2, np.int32),
+                cell_offset=np.cumsum([0, *(len(some) for some in own)]), cell=np.concatenate(own),
+            ),
+            periods=start + 60 * np.column_stack([np.arange(rows), np.arange(rows) + 1]),
+            member_record=np.array([1, 1]), member_trajectory=np.array([row[0] for row in members]),
+            atoms=None if of is None else Atoms(cell=cell, atom=of), suppressed=LEFT_OUT, metrics={},
+        )  # fmt: skip
+        name = str(value(connection, "SELECT name FROM dbanon.dataset WHERE dataset_id = %s", dataset))
+        writing.write_cloaks(connection, run, stored.dataset_row(connection, name), cloaks)
+    connection.execute(VERIFIED, [run, run])
+    return run
+
+
+def publish(connection: psycopg.Connection, run: int, **options: object) -> str:
+    name = f"r{run}"
+    named = "".join(f", {option} => %s" for option in options)
+    connection.execute(f"SELECT dbanon.publish(%s, %s{named})", [run, name, *options.values()])
+    return name
+
+
+def refused(connection: psycopg.Connection, run: int) -> str:
+    with pytest.raises(psycopg.Error) as caught:
+        publish(connection, run)
+    assert caught.value.sqlstate == "DA010"
+    return str(caught.value.diag.message_primary)
+
+
+def allowed(connection: psycopg.Connection, run: int, **options: object) -> dict[str, object]:
+    """Publish for a reason; give what was measured."""
+    name = publish(connection, run, allow_overlap=True, reason="for this one test", **options)
+    found = value(connection, "SELECT overlap FROM dbanon.release WHERE name = %s", name)
+    assert value(connection, "SELECT overlap_reason FROM dbanon.release WHERE name = %s", name) == "for this one test"
+    assert isinstance(found, dict)
+    return found
+
+
+def url_of(connection: psycopg.Connection) -> str:
+    return f"{connection.info.dsn} password={connection.info.password}"
+
+
+def atoms_read(connection: psycopg.Connection, dataset: object = 1) -> list[int] | None:
+    with reading.open_reader(url_of(connection)) as reader:
+        cells = reader.inputs(int(str(dataset)), ["cells"])["cells"]
+    return None if cells.atom is None else cells.atom.tolist()
+
+
+@pytest.fixture
+def city(own: psycopg.Connection) -> Iterator[psycopg.Connection]:
+    """Ten people, eight cells and a point of interest in each."""
+    add_cells(own)
+    add_pois(own)
+    return own
+
+
+def in_order(atoms: list[list[int]]) -> list[int]:
+    return [next(n for n, some in enumerate(atoms) if i in some) for i in range(CELLS)]
+
+
+# --- what the next run reads ------------------------------------------------------------------------------------------
+
+
+def test_the_next_run_reads_the_atoms_of_the_newest_release(city: psycopg.Connection) -> None:
+    first = write(city, PAIRS)
+    assert atoms_read(city) is None
+    publish(city, first)
+    assert atoms_read(city) == in_order(PAIRS)
+    publish(city, write(city, FOURS))
+    write(city, PAIRS)  # never published
+    assert atoms_read(city) == in_order(FOURS)
+    city.execute("SELECT dbanon.unpublish(name) FROM dbanon.release")
+    assert atoms_read(city) == in_order(FOURS)
+
+
+def test_atoms_are_those_of_the_same_polygons_in_the_same_population(city: psycopg.Connection) -> None:
+    publish(city, write(city, PAIRS))
+    twin, strangers, other = (
+        add_dataset(city, "twin"), add_dataset(city, "strangers", "elsewhere"), add_dataset(city, "other")
+    )  # fmt: skip
+    add_cells(city, twin)
+    add_cells(city, strangers)
+    add_cells(city, other, width=101)
+    assert [atoms_read(city, one) for one in (twin, strangers, other)] == [in_order(PAIRS), None, None]
+    city.execute("DELETE FROM dbanon.cell WHERE dataset_id = %s AND cell_id %% 2 = 0", [twin])
+    assert atoms_read(city, twin) == [0, 1, 2, 3]
+
+
+def test_atoms_stay_known_when_cells_are_loaded_anew_and_their_dataset_is_dropped(city: psycopg.Connection) -> None:
+    publish(city, write(city, PAIRS))
+    city.execute("DELETE FROM dbanon.cell")
+    add_cells(city)
+    assert atoms_read(city) == in_order(PAIRS)
+    twin = add_dataset(city, "twin")
+    add_cells(city, twin)
+    add_pois(city, twin)
+    city.execute("SELECT dbanon.unpublish(name) FROM dbanon.release")
+    city.execute("SELECT * FROM dbanon.drop_dataset('ten')")
+    assert value(city, "SELECT count(*) FROM dbanon.atom") == 0
+    assert atoms_read(city, twin) == in_order(PAIRS)
+    assert "1 set" not in refused(city, write(city, SHIFTED, dataset=twin))
+    city.execute("DELETE FROM dbanon.cell")
+    add_cells(city, twin, width=101)
+    assert atoms_read(city, twin) is None
+
+
+def test_a_run_without_atoms_has_none_to_read(city: psycopg.Connection) -> None:
+    publish(city, write(city, None))
+    assert atoms_read(city) is None
+
+
+# --- what releases tell together --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", [PAIRS, FOURS, [list(range(CELLS))]], ids=["same", "coarser", "the city"])
+def test_the_same_atoms_and_coarser_ones_are_published(city: psycopg.Connection, again: list[list[int]]) -> None:
+    publish(city, write(city, PAIRS))
+    name = publish(city, write(city, again))
+    assert value(city, "SELECT overlap FROM dbanon.release WHERE name = %s", name) is None
+
+
+def test_finer_atoms_are_published_where_they_hold(city: psycopg.Connection) -> None:
+    publish(city, write(city, FOURS))
+    publish(city, write(city, PAIRS))
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+def test_other_atoms_need_a_reason(city: psycopg.Connection, withdrawn: bool) -> None:
+    publish(city, write(city, PAIRS))
+    if withdrawn:
+        city.execute("SELECT dbanon.unpublish(name) FROM dbanon.release")
+    run = write(city, SHIFTED)
+    said = refused(city, run)
+    assert f"Run {run} " in said
+    assert "8 sets of cells" in said
+    assert value(city, "SELECT count(*) FROM dbanon.published_cell WHERE release_id > 1") == 0
+    assert allowed(city, run) == {"classes": 8}
+    # What all analysts were given once is not told anew.
+    publish(city, write(city, SHIFTED))
+
+
+def test_what_some_readers_were_given_for_a_reason_is_new_to_others(city: psycopg.Connection) -> None:
+    publish(city, write(city, PAIRS))
+    allowed(city, write(city, SHIFTED), readers=["pg_monitor"])
+    assert "8 sets" in refused(city, write(city, SHIFTED))
+
+
+def test_only_what_regions_show_counts(city: psycopg.Connection) -> None:
+    """Of other atoms whose regions share no cell, or all of them, an adversary learns nothing."""
+    publish(city, write(city, PAIRS, regions=[[0, 1], [2, 3]]))
+    publish(city, write(city, SHIFTED, regions=[[5, 6]]))
+    publish(city, write(city, SHIFTED, regions=[[0, 7, 1, 2, 3, 4]]))
+    # 0 is what [0, 1] and [0, 7] have in common; 7 was with 4 in the third release, and in no region of the first two.
+    assert "2 sets of cells" in refused(city, write(city, SHIFTED, regions=[[0, 7]]))
+
+
+def test_other_datasets_of_a_population_count_and_other_populations_do_not(city: psycopg.Connection) -> None:
+    publish(city, write(city, PAIRS))
+    twin, strangers = add_dataset(city, "twin"), add_dataset(city, "strangers", "elsewhere")
+    for dataset in (twin, strangers):
+        add_cells(city, dataset)
+        add_pois(city, dataset)
+    publish(city, write(city, SHIFTED, dataset=strangers))
+    assert "of dataset ten" in refused(city, write(city, SHIFTED, dataset=twin))
+    publish(city, write(city, PAIRS, dataset=twin))
+
+
+def test_other_cells_need_a_reason_unless_they_are_elsewhere(city: psycopg.Connection) -> None:
+    publish(city, write(city, PAIRS))
+    other = add_dataset(city, "other")
+    add_cells(city, other, width=101)
+    add_pois(city, other)
+    run = write(city, PAIRS, dataset=other)
+    assert "other polygons than r2 of dataset ten" in refused(city, run)
+    assert allowed(city, run) == {"other_cells": ["r2 of dataset ten"]}
+    far = add_dataset(city, "far")
+    add_cells(city, far)
+    add_pois(city, far)
+    for table in ("cell", "poi"):
+        city.execute(f"UPDATE dbanon.{table} SET geom = ST_Translate(geom, 50000, 50000) WHERE dataset_id = %s", [far])
+    publish(city, write(city, PAIRS, dataset=far))
+
+
+def test_the_weaker_of_the_promises_of_a_place_counts(city: psycopg.Connection) -> None:
+    """A single cell has one category, and is ln 2 away from the city."""
+    publish(city, write(city, PAIRS, l=1, t=0.7, regions=PAIRS[:2]))
+    publish(city, write(city, PAIRS, regions=PAIRS[2:]))
+    publish(city, write(city, SHIFTED, regions=[[1, 2]]))
+    assert "4 sets" in refused(city, write(city, SHIFTED))
+
+
+def test_of_two_levels_what_atoms_promise_counts(city: psycopg.Connection) -> None:
+    publish(city, write(city, PAIRS))
+    assert "8 sets" in refused(city, write(city, SHIFTED, atom_l=1, atom_t=0.6))
+    publish(city, write(city, SHIFTED, atom_l=1, atom_t="inf"))
+
+
+def test_divergence_alone_is_enough_to_refuse(city: psycopg.Connection) -> None:
+    first = write(city, PAIRS, l=1, t=0.6)
+    publish(city, first)
+    assert "8 sets" in refused(city, write(city, SHIFTED, l=1, t=0.6))
+
+
+def test_atoms_that_were_merged_since_points_of_interest_changed_are_published(city: psycopg.Connection) -> None:
+    publish(city, write(city, PAIRS))
+    city.execute("DELETE FROM dbanon.poi WHERE category = 'bar' AND ST_X(geom) < 100")
+    publish(city, write(city, [[0, 1, 2, 3], [4, 5], [6, 7]], t=0.2))
+    # A class that the run alone makes is judged by what there is now.
+    assert "8 sets" in refused(city, write(city, SHIFTED, t=0.2))
+
+
+def test_cells_without_a_point_of_interest_are_infinitely_far(city: psycopg.Connection) -> None:
+    city.execute("DELETE FROM dbanon.poi WHERE ST_X(geom) > 600")
+    publish(city, write(city, FOURS, l=0, t=5))
+    assert "1 set of cells" in refused(city, write(city, [[0, 1, 2, 3, 4, 5], [6, 7]], l=0, t=5))
+    publish(city, write(city, [[0, 1, 2, 3, 4, 5], [6, 7]], l=0, t="inf"))
+
+
+def test_two_publications_at_a_time_come_one_after_the_other(city: psycopg.Connection) -> None:
+    twin = add_dataset(city, "twin")
+    add_cells(city, twin)
+    add_pois(city, twin)
+    one, other = write(city, PAIRS), write(city, SHIFTED, dataset=twin)
+    with psycopg.connect(url_of(city)) as first:
+        publish(first, one)
+        thread, found = in_background(url_of(city), f"SELECT dbanon.publish({other}, 'late')")
+        thread.join(0.3)
+        assert thread.is_alive()
+        first.commit()
+    thread.join(30)
+    assert found == ["DA010"]
+
+
+def test_a_plan_says_that_new_atoms_need_a_reason(city: psycopg.Connection) -> None:
+    parameter = {
+        "name": "new_atoms", "type": "switch", "default": False, "default_text": "off", "requirement": "on or off",
+        "help": "h", "algorithms": [], "choices": [],
+    }  # fmt: skip
+    run = write(city, PAIRS)
+    city.execute("UPDATE dbanon.method SET parameters = %s WHERE name = 'areas'", [Jsonb([parameter])])
+    query = "SELECT value FROM dbanon.plan_run('ten', 'areas', %s) WHERE item = %s"
+
+    def planned(new: bool) -> list[object]:
+        return [value(city, query, Jsonb({"new_atoms": new}), item) for item in ("stored_atoms", "exit_code")]
+
+    assert [planned(False), planned(True)] == [[0, 0], [0, 0]]
+    publish(city, run)
+    assert [planned(False), planned(True)] == [[4, 0], [4, 5]]
+
+
+# --- what it is worth and who may read it -----------------------------------------------------------------------------
+
+
+def test_another_atom_changes_the_digest_and_what_is_published_stays(city: psycopg.Connection) -> None:
+    run = write(city, PAIRS)
+    before = value(city, "SELECT dbanon_internal.run_digest(%s)", run)
+    for change in (
+        "UPDATE dbanon.atom SET atom = atom + 1 WHERE cell_id = (SELECT max(cell_id) FROM dbanon.cell)",
+        "DELETE FROM dbanon.atom WHERE cell_id = (SELECT max(cell_id) FROM dbanon.cell)",
+        f"INSERT INTO dbanon.atom VALUES ({run}, 999, 0)",
+    ):
+        with city.transaction(force_rollback=True):
+            assert city.execute(change).rowcount == 1
+            assert value(city, "SELECT dbanon_internal.run_digest(%s)", run) != before
+    found = city.execute("SELECT atom FROM dbanon_internal.atom_evidence(%s)", [run]).fetchall()
+    assert [row[0] for row in found] == in_order(PAIRS)
+    publish(city, run)
+    for change, code in (
+        ("UPDATE dbanon.atom SET atom = 9", "DA007"),
+        ("DELETE FROM dbanon.atom", "DA007"),
+        ("UPDATE dbanon.published_cell SET class = 9", "DA006"),
+        ("DELETE FROM dbanon.published_cell", "DA006"),
+        ("TRUNCATE dbanon.published_cell", "DA006"),
+        ("INSERT INTO dbanon.published_cell SELECT * FROM dbanon.published_cell", "DA006"),
+        ("UPDATE dbanon.published_atom SET pois = 9", "DA006"),
+        ("DELETE FROM dbanon.published_atom", "DA006"),
+    ):
+        with pytest.raises(psycopg.Error) as caught, city.transaction():
+            city.execute(change)
+        assert caught.value.sqlstate == code, change
+
+
+def test_analysts_see_the_atoms_of_the_releases_they_may_read(city: psycopg.Connection) -> None:
+    all_read, some_read = publish(city, write(city, PAIRS)), publish(city, write(city, FOURS), readers=["pg_monitor"])
+    shown = "SELECT atom, ST_AsText(ST_Envelope(region)), area_m2, categories, pois FROM published.atoms"
+    # Later changes of the data change nothing.
+    city.execute("DELETE FROM dbanon.poi")
+    city.execute("DELETE FROM dbanon.cell")
+    with city.transaction(force_rollback=True):
+        city.execute("SET LOCAL ROLE dbanon_analyst")
+        assert value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [all_read]
+        rows = city.execute(shown + " WHERE name = %s ORDER BY atom", [all_read]).fetchall()
+        assert rows[1] == (1, "POLYGON((200 0,200 100,400 100,400 0,200 0))", 20_000, 2, 2)
+        assert len(rows) == 4
+    with city.transaction(force_rollback=True):
+        city.execute("SET LOCAL ROLE pg_monitor")
+        assert value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [some_read]
+    city.execute("SELECT dbanon.unpublish(%s)", [all_read])
+    assert value(city, "SELECT array_agg(DISTINCT name) FROM published.atoms") == [some_read]
+    with pytest.raises(psycopg.Error) as caught:
+        city.execute("SELECT dbanon.publish(1, 'atoms')")
+    assert caught.value.sqlstate == "DA002"
+
+
+def test_a_release_says_of_when_its_points_of_interest_are(own: psycopg.Connection) -> None:
+    add_cells(own)
+    load = value(
+        own,
+        "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept, loaded_at)"
+        " VALUES (1, 'pois', 's', 8, 8, '2026-02-03 04:05+00') RETURNING load_id",
+    )
+    add_pois(own, load=load)
+    meaning = "SELECT meaning FROM published.columns WHERE name = %s AND column_name = 'categories'"
+    known = publish(own, write(own, PAIRS))
+    add_pois(own)  # by hand
+    unknown = publish(own, write(own, PAIRS))
+    assert "2026-02-03 04:05 UTC" in str(value(own, meaning, known))
+    assert "not known" in str(value(own, meaning, unknown))
+    card = value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", known)
+    assert isinstance(card, dict)
+    assert (card["number"], card["pois_loaded_at"][:10]) == (4, "2026-02-03")
+    assert value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", unknown) == {"number": 4, "pois_loaded_at": None}
+    assert value(own, "SELECT dbanon.release_card(%s) -> 'atoms'", publish(own, write(own, None))) is None
