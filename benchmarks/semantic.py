@@ -1,23 +1,30 @@
-"""The family semantic on a week of taxis at 1,999 cell towers: figures 6 to 10 of the paper again.
+"""The family semantic and the paper's own algorithm: figures 6 to 10 of the paper, and what regions tell of places.
 
-Each cab-day is a record (`--subject-per-day`); points of interest of six categories: food, religion, community,
-finance, mail, health. Every run goes the whole way, from the table to a verified run, by the command line, on an
-embedded server; side by side k-anonymity alone (GLOVE on cells), the paper's algorithm and `improve`. "reveals" is the
-share of rows, "raw rev" that of fixes by their cells, with fewer categories than l or a divergence above t: what the
-paper's adversary looks for; of k-anonymity alone, for the l and t of the others. Below, the distribution of the rows'
-sizes and lengths.
+On a week of taxis at 1,999 cell towers, each cab-day a record (`--subject-per-day`), with points of interest of six
+categories: food, religion, community, finance, mail, health. The paper's algorithm is that of
+`benchmarks.papers.semantic`, and the family's beside it. Every case is a process of its own, and computes in memory:
+seconds begin with the data and end with cloaks, and the peak is that of the process meanwhile, with its input.
 
-``python benchmarks/semantic.py [side|k|l|t|exact]... [--days N]``; all parts, and the whole week side by side, by
-default; the figures are of the first day. "exact" computes what every pair of the first day's records loses, instead of
-what candidates lose nearly. It needs the files that lie beside the repository.
+``python benchmarks/semantic.py [side|k|l|t|exact|table|week]... [--days N]``; all parts but "exact" by default.
+side, k, l, t: the figures, on the first day. "reveals" is the share of rows, "raw rev" that of fixes by their cells,
+with fewer categories than l or a divergence above t: what the paper's adversary looks for; of k-anonymity alone
+(l = 0, t = inf: GLOVE on cells), for the l and t of the others. Below, the distribution of the rows' sizes and lengths.
+exact: what every pair of records loses, instead of what candidates lose nearly, by the paper's algorithm.
+table: what `benchmarks._semantic` measures on taxis (17 to 20 h), a generated city and its phone records (three days).
+week: the whole week from the table to the verdict of the attack, by the command line.
+
+It needs the files that lie beside the repository.
 """
 
 import argparse
+import contextlib
 import csv
 import dataclasses
 import gzip
+import importlib
 import json
 import os
+import pickle
 import sys
 import tempfile
 import time
@@ -28,10 +35,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import psycopg
 
-from benchmarks._measure import dbanon
+from benchmarks._measure import dbanon, python
 from dbanon import methods
-from dbanon.attacks import attacker
-from dbanon.methods.semantic import _groups
+from dbanon.base import memory
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.errors import InfeasibleError
+from dbanon.base.trajectory import Cells, Trajectories
+from dbanon.methods.kernels import considered
 from dbanon.postgres import server
 from dbanon.runs import reading
 
@@ -39,6 +49,16 @@ DATA = Path("/work/shared/data")
 BOX = (-122.53, 37.58, -122.34, 37.85)
 DAY_S, FIRST_S = 86_400, 1_212_390_000  # 2008-06-02, midnight in San Francisco
 L, T = 6, 0.01
+PAPER, OURS = "paper", "merge"  # the second is the family's algorithm
+SETTINGS = (2, 3, 0.1), (2, 6, 0.01), (5, 3, 0.1), (2, 2, 0.2)
+PHASES = "load", "compute", "write", "verify"
+COLUMNS = {
+    "classes": "classes", "classes_fail": "fail", "places": "places", "places_one_cell_percent": "1 cell %",
+    "places_fail_percent": "fail %", "replayed_percent": "replay %", "right_percent": "right %",
+    "chance_percent": "chance %", "one_cell_percent": "atom 1 %", "largest_percent": "most %",
+    "side_m_median": "side m", "side_m_mean": "mean m", "theta": "theta", "span_s_median": "span s", "rows": "rows",
+    "suppressed_percent": "supp %", "seconds": "seconds", "peak_mb": "MB",
+}  # fmt: skip
 HEAD = (
     "kl_quarter", "kl_median", "kl_three_quarters", "space_m_mean", "space_m_median", "time_s_mean", "time_s_median",
 )  # fmt: skip
@@ -85,31 +105,96 @@ def load(place: Path) -> None:
     dbanon("load", "pois", str(pois), "--dataset", "week", "--category", "category")
 
 
-def strict(run_id: int) -> dict[str, int | float]:
-    """Attack a run as if it had promised L categories and a divergence of T: the figures of the attack."""
-    with reading.open_reader(server.EmbeddedServer().target.url) as reader:
-        evidence = reader.evidence(run_id)
-    asked = dataclasses.replace(evidence, params={**evidence.params, "l": L, "t": T})
-    return dict(attacker("dbanon.attacks.semantic").attack(asked).figures)
-
-
-def sizes(run_id: int) -> np.ndarray:
-    """Read the sides (of a square as large as the region) and the lengths of a run's rows: float64[2, c]."""
+def saved(place: Path, dataset: str, since: int | None = None, until: int | None = None) -> Path:
+    """Write the trajectories and the cells of a dataset where a case finds them."""
     with psycopg.connect(server.EmbeddedServer().target.url) as connection:
-        connection.execute("SET enable_nestloop = off")  # the rows of a new run are not in the statistics yet
-        rows = connection.execute(
-            "SELECT sqrt(ST_Area(region)), extract(epoch FROM upper(period) - lower(period)) FROM dbanon.cloak "
-            "WHERE run_id = %s",
-            [run_id],
-        ).fetchall()
-    return np.array(rows, float).T
+        [number] = connection.execute("SELECT dataset_id FROM dbanon.dataset WHERE name = %s", [dataset]).fetchone()
+    with reading.open_reader(server.EmbeddedServer().target.url) as reader:
+        data, cells = reader.trajectories(number), reader.inputs(number, ["cells"])["cells"]
+    fixes = considered.kept("semantic", data, since, until)
+    taken = considered.select_fixes(data, fixes), dataclasses.replace(cells, fix_cell=cells.fix_cell[fixes])
+    file = place / f"{dataset} {since} {until}"
+    file.write_bytes(pickle.dumps(taken))
+    return file
 
 
-def distribution(run_id: int, beside: int) -> None:
-    """Print the deciles of a run's rows, and by how much their distribution differs from that of another run's."""
-    for name, values, others in zip(("space m", "time s"), sizes(run_id), sizes(beside), strict=True):
+# ---- a case: a process of its own ------------------------------------------------------------------------------------
+
+
+def case(file: str, whose: str, asked: str, kind: str) -> None:
+    """Compute cloaks in memory and measure them; print figures, and write distributions beside the data."""
+    data, cells = pickle.loads(Path(file).read_bytes())
+    if whose == PAPER:
+        importlib.import_module("benchmarks.papers.semantic")
+    family, name = methods.method("semantic"), "merge" if whose == PAPER else OURS
+    given = json.loads(asked)
+    if all_pairs := given.pop("all_pairs", False):
+        importlib.import_module("benchmarks.papers.semantic.greedy").ALL_PAIRS = sys.maxsize
+    params = family.parse(given)
+
+    def compute(data: Trajectories, cells: Cells) -> Cloaks:
+        return family.anonymise(data, name, params, np.random.default_rng(1), cells=cells)
+
+    if not all_pairs:  # kernels are compiled, or read from their cache, for all that many people need
+        few = np.arange(data.fixes) < data.offset[min(80, len(data.offset) - 1)]
+        with contextlib.suppress(InfeasibleError):
+            compute(considered.select_fixes(data, few), dataclasses.replace(cells, fix_cell=cells.fix_cell[few]))
+    memory.forget_peak()
+    began = time.perf_counter()
+    cloaks = compute(data, cells)
+    cost = {"seconds": time.perf_counter() - began, "peak_mb": memory.peak_mb()}
+    from benchmarks import _semantic  # only now: it brings the paper's algorithm along
+
+    if kind == "table":
+        print(json.dumps(cost | _semantic.measured(cloaks, data, cells, params)))
+        return
+    release = _semantic.Release.of(cloaks, data, cells, params)
+    np.savez(f"{file}.npz", **_semantic.distributions(release))
+    asked_of = (params.l, params.t) if params.l else (L, T)
+    left_out = 100 * float((release.fix_row < 0).mean())
+    groups = len(np.unique(cloaks.member_trajectory[np.flatnonzero(np.diff(cloaks.member_record, prepend=0))]))
+    counts = {"groups": groups, "rows": cloaks.rows, "suppressed_percent": left_out}
+    print(json.dumps(cost | _semantic.reveal(release, *asked_of) | counts))
+
+
+def measure(file: Path, whose: str, kind: str, **params: object) -> dict[str, float]:
+    """Do a case in a process of its own."""
+    told = python(__file__, "case", str(file), whose, json.dumps(params), kind).printed
+    return dict(json.loads(told.splitlines()[-1]))
+
+
+# ---- figures 6 to 10 -------------------------------------------------------------------------------------------------
+
+Distributions = dict[str, np.ndarray]
+
+
+def line(what: str, rows: Distributions, prefix: str = "") -> str:
+    """Give quarters of the divergence, where there is one, and means and medians of sides and lengths."""
+    kl = rows[f"{prefix}kl"]
+    figures = list(np.quantile(kl[np.isfinite(kl)], [0.25, 0.5, 0.75]))
+    for name in ("space_m", "time_s"):
+        values = rows[prefix + name]
+        figures += [values.mean(), np.median(values)]
+    return f"{what:<34}" + "".join(f"{one:>13.4g}" for one in figures)
+
+
+def shown(file: Path, what: str, whose: str, beside: Distributions | None = None, **params: object) -> Distributions:
+    """Compute and print; the distributions are held against others, or their own."""
+    made = measure(file, whose, "figures", **params)
+    rows = dict(np.load(f"{file}.npz"))
+    if beside is None:
+        print(line("raw", rows, "raw_"))
+    print(
+        line(f"{what}, {whose}", rows) + f"{made['raw_reveals_percent']:>8.1f}{made['reveals_percent']:>8.1f}"
+        f"{made['groups']:>7.0f}{made['rows']:>9.0f}{made['suppressed_percent']:>7.2f}{made['seconds']:>9.1f}"
+        f"{made['peak_mb']:>8.0f}",
+        flush=True,
+    )
+    for name in ("space_m", "time_s"):
+        values, others = rows[name], (beside or rows)[name]
         deciles = " ".join(f"{one:.0f}" for one in np.quantile(values, np.linspace(0.1, 0.9, 9)))
         print(f"  {name} deciles  {deciles}   average deviation {deviation(values, others):.3f}", flush=True)
+    return rows
 
 
 def deviation(some: np.ndarray, others: np.ndarray) -> float:
@@ -119,76 +204,82 @@ def deviation(some: np.ndarray, others: np.ndarray) -> float:
     return float(np.abs(shares[0] - shares[1]).mean())
 
 
-def run(what: str, days: int, beside: int | None = None, *, raw: bool = False, **params: object) -> int:
-    """Run and print; the distribution is held against that of the run `beside`, by default its own."""
-    words = [f"{name}={value}" for name, value in params.items()]
-    if days < 7:
-        words += [f"since={FIRST_S}", f"until={FIRST_S + days * DAY_S}"]
-    asked = [part for word in words for part in ("-p", word)]
-    cost = dbanon("--json", "run", "semantic", "--dataset", "week", "--seed", "1", *asked)
-    told = json.loads(cost.printed.splitlines()[0])
-    made, attacked, took = told["metrics"], told["verification"]["attacks"][0]["figures"], told["timings"]
-    attacked = attacked if params["l"] else strict(told["run_id"])
-    if raw:
-        print(f"{'raw':<26}" + "".join(f"{made[f'raw_{name}']:>13.4g}" for name in HEAD))
-    figures = "".join(f"{made[name]:>13.4g}" for name in HEAD)
-    times = "".join(f"{took.get(f'{phase}_s', 0.0):>8.0f}" for phase in ("load", "compute", "write", "verify"))
-    print(
-        f"{what:<26}{figures}{attacked['raw_fixes_revealing_percent']:>8.1f}{attacked['revealing_percent']:>8.1f}"
-        f"{made['groups']:>7.0f}{made['rows']:>9.0f}{made['suppressed_percent']:>7.2f}{times}{cost.cpu_s:>8.0f}"
-        f"{cost.client_mb:>7.0f}{cost.server_mb:>7.0f} {told['status']}",
-        flush=True,
-    )
-    number = int(told["run_id"])
-    distribution(number, beside or number)
-    return number
-
-
-def exact() -> None:
-    """Compare the pairs that are found among candidates, by losses that are nearly exact, with the paper's."""
-    with reading.open_reader(server.EmbeddedServer().target.url) as reader:
-        data, cells = reader.trajectories(1), reader.inputs(1, ["cells"])["cells"]  # the only dataset
-    family = methods.method("semantic")
-    params = family.parse({"k": 2, "l": L, "t": T, "since": FIRST_S, "until": FIRST_S + DAY_S, "improve": False})
-    family.prepare("merge", params)
-    few = _groups.ALL_PAIRS
-    for what, _groups.ALL_PAIRS in (("candidates, nearly", few), ("all pairs, exactly", sys.maxsize)):
-        began = time.perf_counter()
-        made = family.anonymise(data, "merge", params, np.random.default_rng(1), cells=cells).metrics
-        figures = "".join(f"{made[name]:>13.4g}" for name in HEAD)
-        print(f"{what:<26}{figures}{made['groups']:>7.0f}{made['rows']:>9.0f}{time.perf_counter() - began:>8.0f} s")
-
-
-def main(parts: list[str], days: int) -> None:
+def figures(parts: list[str], file: Path) -> None:
     heads = "".join(f"{name.replace('three_quarters', '3/4').replace('median', 'med'):>13}" for name in HEAD)
-    print(f"{'':<26}{heads} raw rev reveals groups     rows supp %", end="")
-    print("    load compute   write  verify   CPU s     MB srv MB")
+    print(f"{'':<34}{heads} raw rev reveals groups     rows supp %  seconds      MB")
     if "side" in parts:
-        alone = run("k alone (GLOVE on cells)", days, raw=True, k=2, l=0, t="inf", improve="off")
-        run("k alone, improve", days, alone, k=2, l=0, t="inf")
-        run("k, l, t: the paper's", days, alone, k=2, l=L, t=T, improve="off")
-        run("k, l, t: improve", days, alone, k=2, l=L, t=T)
+        alone = shown(file, "k alone", PAPER, k=2, l=0, t="inf")  # GLOVE on cells
+        shown(file, "k alone", OURS, alone, k=2, l=0, t="inf")
+        shown(file, "k, l, t", PAPER, alone, k=2, l=L, t=T)
+        shown(file, "k, l, t", OURS, alone, k=2, l=L, t=T)
     if "exact" in parts:
-        exact()
+        beside = shown(file, "candidates, nearly", PAPER, k=2, l=L, t=T)
+        shown(file, "all pairs, exactly", PAPER, beside, k=2, l=L, t=T, all_pairs=True)
     for part, values in (("k", (2, 3, 4, 5)), ("l", (4, 5, 6)), ("t", (0.1, 0.05, 0.01, 0.005, 0.001))):
         first = None
         for value in values if part in parts else ():
             params = {"k": 2, "l": L, "t": "inf" if part == "l" else T, part: value}
             what = ", ".join(f"{name} = {one}" for name, one in params.items())
-            number = run(what, 1, first, improve="off", **params)
-            first = first or number
+            for whose in (PAPER, OURS):
+                rows = shown(file, what, whose, first, **params)
+                first = first or rows
+
+
+# ---- what places are left, and the week ------------------------------------------------------------------------------
+
+
+def table(files: dict[str, Path]) -> None:
+    """Print what both algorithms tell of places, and lose, on every data set at every setting."""
+    print(f"{'':<30}" + "".join(f"{head:>9}" for head in COLUMNS.values()))
+    for name, file in files.items():
+        for k, l, t in SETTINGS:  # noqa: E741 - the paper's name
+            for whose in (PAPER, OURS):
+                made = measure(file, whose, "table", k=k, l=l, t=t)
+                values = "".join(f"{made[column]:>9.4g}" if column in made else f"{'':>9}" for column in COLUMNS)
+                print(f"{f'{name} ({k}, {l}, {t}) {whose}':<30}{values}", flush=True)
+
+
+def week() -> None:
+    """Go from the table to the verdict with the whole week, by the command line."""
+    asked = [part for word in ("k=2", "l=3", "t=0.1") for part in ("-p", word)]
+    cost = dbanon("--json", "run", "semantic", "--dataset", "week", "--seed", "1", *asked)
+    told = json.loads(cost.printed.splitlines()[0])
+    times = ", ".join(f"{name} {told['timings'].get(f'{name}_s', 0.0):.0f}" for name in PHASES)
+    print(
+        f"the week, {OURS}: {cost.seconds:.0f} s ({times}; {cost.cpu_s:.0f} s of CPU), {cost.client_mb:.0f} MB and "
+        f"{cost.server_mb:.0f} MB in the server, {told['metrics']['rows']} rows, {told['status']}"
+    )
+
+
+def main(place: Path, parts: list[str], days: int) -> None:
+    if {"side", "exact", "k", "l", "t", "table", "week"} & set(parts):
+        load(place)
+    if {"side", "exact", "k", "l", "t"} & set(parts):
+        figures(parts, saved(place, "week", FIRST_S, FIRST_S + days * DAY_S))
+    if "table" in parts:
+        many = ("--objects", "200", "--pois", "4000", "--stations", "150")
+        dbanon("synth", "--dataset", "city", *many, "--instants", "60")
+        calls = ("--instants", str(3 * 1440), "--start", "2026-01-05T00:00:00Z", "--calls-per-day", "20")
+        dbanon("synth", "--dataset", "phones", *many, *calls)
+        evening = FIRST_S + 17 * 3600
+        files = {"taxis": saved(place, "week", evening, evening + 3 * 3600)}
+        table(files | {name: saved(place, name) for name in ("city", "phones")})
+    if "week" in parts:
+        week()
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["case"]:
+        case(*sys.argv[2:])
+        raise SystemExit
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("parts", nargs="*", default=["side", "exact", "k", "l", "t"])
-    options.add_argument("--days", type=int, default=7)
+    options.add_argument("parts", nargs="*", default=["side", "k", "l", "t", "table", "week"])
+    options.add_argument("--days", type=int, default=1)
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)  # the server's user has to find its way through
         os.environ["DBANON_HOME"] = str(Path(name) / "server")
         try:
-            load(Path(name))
-            main(given.parts, given.days)
+            main(Path(name), given.parts, given.days)
         finally:
             server.EmbeddedServer().stop()
