@@ -1,10 +1,12 @@
 """What is known of the atoms of a city, and regions made of them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dbanon.base.trajectory import Cells, Float, Int
+from dbanon.base.trajectory import Bool, Cells, Float, Int
 from dbanon.methods.semantic import Parameters, _partition
 from dbanon.methods.semantic._graph import Graph
 
@@ -59,12 +61,12 @@ def city(cells: Cells, graph: Graph, *, new: bool) -> City:
     )
 
 
-def grown(of: City, atoms: Int, params: Parameters) -> Int:
+def grown(of: City, atoms: NDArray[np.integer[Any]], params: Parameters) -> Int:
     """Add atoms to a set until it has l and t: each time the neighbour that does most for l, then t, then is smallest.
 
     A set whose atoms have l and t themselves has them, and stays. What is added depends on nothing but the set.
     """
-    own = atoms
+    own = atoms.astype(np.int64)
     count, total = of.pois[own].sum(axis=0), of.pois.sum(axis=0)
     while not _holds(count[None], total, params)[0]:
         around = of.near[np.isin(of.near[:, 0], own), 1]
@@ -77,7 +79,7 @@ def grown(of: City, atoms: Int, params: Parameters) -> Int:
     return np.sort(own)
 
 
-def _holds(count: Int, total: Int, params: Parameters) -> Int:
+def _holds(count: Int, total: Int, params: Parameters) -> Bool:
     return ((count > 0).sum(axis=1) >= params.l) & (divergences(count, total) <= params.t + _SLACK)
 
 

@@ -10,7 +10,7 @@ from itertools import combinations, count
 import numpy as np
 
 from dbanon.base import cores
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic import _losses, _optimum
 from dbanon.methods.semantic._losses import Scale, Track, _kernel
 from dbanon.methods.semantic._points import Units
@@ -254,7 +254,7 @@ def _candidates(
 
 
 @_kernel
-def _pair_losses(area: Int, scale: Scale, points: Track, offset: Int, one: Int, other: Int, lost: Int) -> None:
+def _pair_losses(area: Int, scale: Scale, points: Track, offset: Int, one: Int, other: Int, lost: Float) -> None:
     """Compute C_ij of pairs of units."""
     for at in range(len(one)):
         i, j = one[at], other[at]

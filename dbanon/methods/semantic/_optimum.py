@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic._losses import Scale, Track, _kernel
 
 
@@ -74,23 +74,35 @@ def rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32
                 least[i] = min(least[i - 1], cost[i])
         else:
             own += _hold(area, order, first, atom, j, c, held)
-        best, start, covered = np.inf, high, own
-        for i in range(high, low - 1, -1):
-            if i < high:
-                for at in range(first[i], first[i + 1]):
-                    if new[at] and held[atom[order[at]]] != c:
-                        covered += area[atom[order[at]]]
-            span = slot[order[first[j]]] + 1 - slot[order[first[i]]]
-            loss = scale.weight_time * min(span / scale.span, 1.0)
-            loss += (1 - scale.weight_time) * min(covered / scale.area, 1.0)
-            loss *= first[j + 1] - first[i]
-            # A stretch that starts earlier has more fixes, time and atoms, so it loses no less.
-            if loss + least[i] >= best:
-                break
-            if loss + cost[i] < best:
-                best, start = loss + cost[i], i
-        cost[j + 1], since[j] = best, start
+        cost[j + 1], since[j] = _best(
+            area, scale, slot, atom, order, first, j, low, high, c, own, held, new, cost, least
+        )
     return _track(slot, atom, order, first, since)
+
+
+@_kernel
+def _best(
+    area: Int, scale: Scale, slot: Int, atom: NDArray[np.int32], order: Int, first: Int, j: int, low: int, high: int,
+    mark: int, own: int, held: Int, new: Any, cost: Float, least: Float,
+) -> Any:  # fmt: skip
+    """Find the start from `high` back to `low` with which all slots up to j cost least, and what they cost."""
+    best, start, covered = np.inf, high, own
+    for i in range(high, low - 1, -1):
+        # Kept true: `covered` is the area of the atoms of slots i to j.
+        if i < high:
+            for at in range(first[i], first[i + 1]):
+                if new[at] and held[atom[order[at]]] != mark:
+                    covered += area[atom[order[at]]]
+        span = slot[order[first[j]]] + 1 - slot[order[first[i]]]
+        loss = scale.weight_time * min(span / scale.span, 1.0)
+        loss += (1 - scale.weight_time) * min(covered / scale.area, 1.0)
+        loss *= first[j + 1] - first[i]
+        # A stretch that starts earlier has more fixes, time and atoms, so it loses no less.
+        if loss + least[i] >= best:
+            break
+        if loss + cost[i] < best:
+            best, start = loss + cost[i], i
+    return best, start
 
 
 @_kernel

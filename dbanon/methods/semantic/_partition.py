@@ -155,9 +155,7 @@ def _atoms(graph: Graph, of: Int) -> Any:
     """Begin with a partition."""
     c, q = len(of), len(graph.log_share)
     zeros, sums = np.zeros((4, c), np.int64), np.zeros((3, c))
-    atoms = _Atoms(
-        of, zeros[0], zeros[1], np.zeros((c, q), np.int32), zeros[2], zeros[3], sums[0], sums[1], sums[2]
-    )
+    atoms = _Atoms(of, zeros[0], zeros[1], np.zeros((c, q), np.int32), zeros[2], zeros[3], sums[0], sums[1], sums[2])
     for i in range(c):
         atoms.size[of[i]] += 1
         atoms.area[of[i]] += graph.area[i]
@@ -198,7 +196,9 @@ def _flip(  # noqa: C901 - one loop, which hands no arrays on
             pois, more, there, here = pois - m, more + m, there - (x == m), here + (y == 0)
         own, usual = graph.area[i], atoms.usual[i]
         rise = _price(graph, weight, atoms.size[a] - 1, atoms.area[a] - own, pois, there, left, atoms.usuals[a] - usual)
-        rise += _price(graph, weight, atoms.size[b] + 1, atoms.area[b] + own, more, here, right, atoms.usuals[b] + usual)
+        rise += _price(
+            graph, weight, atoms.size[b] + 1, atoms.area[b] + own, more, here, right, atoms.usuals[b] + usual
+        )
         rise -= _price_of(graph, atoms, weight, a) + _price_of(graph, atoms, weight, b)
         if rise >= 0 and (heat == 0 or rise > heat * _patience(state)):
             continue
