@@ -50,12 +50,15 @@ def _count(evidence: ObjectEvidence) -> Counts:
     evidence = considered(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     at = positions(evidence.trajectories, rules)
+    # A record may list trajectories of its subject from outside the run's own time; these are known among all.
     found = shown(evidence, every, at, rules.timetable)
     own, unused = own_instants(evidence.quasi_identifiers, at, rules.timetable)
     scene = Scene(at=at, found=found, own=own)
     sets = read_sets(evidence, found, own, rules)
     rows = truth(at, found, own, rules.qid_only)
     shared, left = classes(evidence, found), remaining(scene, sets.owner, sets.other, rules.k)
+    # Definition 3 asks for k records of everybody. Whoever has no own instants fits them all, and is still known by
+    # elimination where few others are like that, which the paper does not see: hence a clause of its own.
     few = found.published & (left.number < rules.k)
     other = (evidence.region_other_keys != 0) | ~np.isin(evidence.region_cloaked, (0, 1))
     broken = {

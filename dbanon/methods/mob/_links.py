@@ -101,8 +101,8 @@ def _link(who: Any, choice: Any, own: Any, wanted: Any, pairs: Any) -> Any:
                 instants += _bits(own[i, word] ^ own[j, word])
             # A link that both want stands for two.
             price[c] = instants / 2 if wanted[j] > 0 else instants
-        # There is always one to take: the choice of a kept object holds k - 1 or more (`Left.draw`), and for each of them
-        # that has no price, being linked with i already, i wants one less.
+        # There is always one to take: the choice of a kept object holds k - 1 or more (`Left.draw`), and for each of
+        # them that has no price, being linked with i already, i wants one less.
         while wanted[i] > 0:
             cheapest = np.argmin(price)
             j = choice[w, cheapest]
