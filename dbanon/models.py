@@ -67,7 +67,7 @@ def reflect(bind: Engine | Connection) -> MetaData:
     ParameterError
         If the driver is another.
     StoreError
-        If the server does not answer or fails, or a table or view goes while it is read.
+        If the server does not answer or fails, or a table or view disappears while all are read.
     """
     found = MetaData()
     with _catalogue(bind) as (connection, session):
@@ -122,6 +122,6 @@ def _translated() -> Iterator[None]:
         raise translate(cast("psycopg.Error", error.orig)) from error
     except NoSuchTableError as error:  # `reflect` locks nothing
         raise StoreError(
-            "A table or view went while all were read, as when a release is withdrawn. Nothing was changed; read them "
-            "again."
+            "A table or view disappeared while all were read, as when a release is withdrawn. Nothing was changed; "
+            "read them again."
         ) from error
