@@ -94,6 +94,8 @@ def _figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> dict[str
     scene, left, size = result.scene, result.left, result.shared.size
     published = scene.found.published
     least = int(left.number[published].min()) if published.any() else 0
+    # No clause but a figure: the paper's adversary knows own instants alone. One who knows top speeds as well excludes
+    # records whose exact rows, an instant before or after, were out of reach.
     reach_cells = rules.reach_m / evidence.trajectories.grid_m
     return {
         "subjects": len(scene.at.subject),
