@@ -135,8 +135,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_dataset(dbanon_internal.loading, integer) IS
-'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it stays. Returns
-its row.';
+'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it, while what else was loaded into it stays;
+returns its row.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_metric(srid numeric) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
