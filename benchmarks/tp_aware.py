@@ -11,9 +11,9 @@ of publishing that run. For scale: ``database --sizes 2000000,10000000``.
 
 People move on the streets of San Francisco, as in the paper: random samples of one set, as large as the largest size.
 Each case is a process of its own. Seconds begin with trajectories in memory and end with cloaks; the peak is that of
-the process until then. A case that takes longer than the limit is stopped, and its algorithm is not tried with more
-people; nor where it would take longer if time grew with their number alone. "verified" is the verdict of the family's
-attack on the cloaks as evidence arrays, as `dbanon verify` has it on the stored rows: each of its clauses.
+the process until then. A case that takes more seconds of CPU than the limit is stopped, and its algorithm is not tried
+with more people; nor where it would take more if they grew with their number alone. "verified" is the verdict of the
+family's attack on the cloaks as evidence arrays, as `dbanon verify` has it on the stored rows: each of its clauses.
 Costs are sums over people and instants of the area of the bounding rectangle, in m²; the bound is what no groups can be
 below, as a sample of the people estimates it, with its standard error.
 """
@@ -139,14 +139,14 @@ class Cases:
             for other, figures in self.done.items()
             if other.people < case.people and dataclasses.replace(other, people=case.people) == case
         ]
-        seconds = ((one["s"] / one["people"] if one else np.inf) for one in fewer)
+        seconds = ((one["cpu_s"] / one["people"] if one else np.inf) for one in fewer)
         return any(each * case.people > self.limit_s for each in seconds)
 
     def _run(self, case: Case) -> dict[str, Any] | None:
         words = [sys.executable, __file__, "--case", json.dumps(dataclasses.asdict(case))]
         words += ["--place", str(self.place), "--limit", str(self.limit_s)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode == -signal.SIGALRM:
+        if done.returncode == -signal.SIGPROF:
             return None
         if done.returncode:
             raise SystemExit(f"{case} failed: {done.stderr}")
@@ -165,11 +165,11 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     params = FAMILY.parse(given)
     FAMILY.prepare(algorithm, params)
     spent = {phase: timed(tree, function) for phase, function in PHASES.items()}
-    signal.setitimer(signal.ITIMER_REAL, limit_s)  # kills the process: kernels listen to nobody
+    signal.setitimer(signal.ITIMER_PROF, limit_s)  # kills the process: kernels listen to nobody
     began, used = time.perf_counter(), time.process_time()
     cloaks = FAMILY.anonymise(data, algorithm, params, np.random.default_rng(0))
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     peak_mb = memory.peak_mb()
     none = Requests(subject=np.empty(0, np.int64), t=np.empty(0), content=np.empty(0, np.int64), contents=())
     joined = FAMILY.attach(cloaks, data, params, requests=none)

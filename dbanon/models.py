@@ -13,9 +13,9 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Connection, Engine, MetaData, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql.base import ischema_names
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from dbanon.base.errors import ParameterError
+from dbanon.base.errors import ParameterError, StoreError
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import PIN_PATH, errors_translated, translate
 from dbanon.releases import published
@@ -67,14 +67,16 @@ def reflect(bind: Engine | Connection) -> MetaData:
     ParameterError
         If the driver is another.
     StoreError
-        If the server does not answer or fails.
+        If the server does not answer or fails, or a table or view disappears while all are read.
     """
     found = MetaData()
     with _catalogue(bind) as (connection, session):
         for schema in ("dbanon", "published"):
-            readable = [row[0] for row in session.execute(_READABLE, [schema]).fetchall()]
+            readable = {row[0] for row in session.execute(_READABLE, [schema]).fetchall()}
             if readable:  # the server refuses SQLAlchemy's queries about a schema without rights on it
-                found.reflect(connection, schema, views=True, only=readable, resolve_fks=False)
+                # A function, since of a list SQLAlchemy would miss what has gone since.
+                chosen = lambda name, _, readable=readable: name in readable  # noqa: E731
+                found.reflect(connection, schema, views=True, only=chosen, resolve_fks=False)
     for table in found.tables.values():
         if table.schema == "published" and _KEY in table.c:
             _declare_key(table)
@@ -112,9 +114,14 @@ def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Let errors of the driver leave the block as errors of dbanon, also those that SQLAlchemy has wrapped."""
+    """Let errors of the driver leave the block as errors of dbanon, also SQLAlchemy's own and those it has wrapped."""
     try:
         with errors_translated():
             yield
     except DBAPIError as error:
         raise translate(cast("psycopg.Error", error.orig)) from error
+    except NoSuchTableError as error:  # `reflect` locks nothing
+        raise StoreError(
+            "A table or view disappeared while all were read, as when a release is withdrawn. Nothing was changed; "
+            "read them again."
+        ) from error

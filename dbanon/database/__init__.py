@@ -99,8 +99,6 @@ class Database(Datasets):
         """
         family = methods.method(method)
         chosen = replace(asked, algorithm=family.algorithm(asked.algorithm).name)
-        if asked.seed is not None:
-            _check_seed(asked.seed)
         asks = any(getattr(asked, option.name) != option.default for option in fields(publishing.Publishing))
         if asked.publish is None and asks:
             raise ParameterError(
@@ -355,11 +353,6 @@ def _remaining(run_id: int) -> Iterator[None]:
         remains = f"Run {run_id} is verified: `dbanon publish {run_id} NAME` needs no other run."
         error.args = (f"{error} {remains}", *error.args[1:])
         raise
-
-
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 2**63:
-        raise ParameterError(f"The seed must be an integer >= 0 and < 2^63. Got {seed} instead; choose a smaller one.")
 
 
 def open_database(dsn: str | None = None, announce: Callable[[str], None] | None = None) -> Database:

@@ -23,9 +23,9 @@ from dbanon.load import _parse, _staging, _trajectories
 from dbanon.load._staging import LoadReport
 from dbanon.load._tables import load_places, load_quasi_identifiers, load_requests, store_places
 from dbanon.load._trajectories import Files
-from dbanon.load.datasets import ASKED, sent
+from dbanon.load.datasets import ASKED
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
-from dbanon.postgres.connection import PIN_PATH, Connection, errors_translated
+from dbanon.postgres.connection import PIN_PATH, Connection, errors_translated, jsonb
 
 __all__ = [
     "LoadReport",
@@ -60,7 +60,7 @@ def load_trajectories(
     _trajectories.check_files(files)
     _trajectories.check_columns(asked)
     source = Files(tuple(files), asked)
-    arguments: dict[str, Any] = {"asked": sent(vars(asked))}
+    arguments: dict[str, Any] = {"asked": jsonb(vars(asked))}
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         begun = connection.execute(_BEGIN, arguments).fetchone()
         geographic, first = cast("tuple[bool, int]", begun)
@@ -88,7 +88,7 @@ def import_trajectories(
     Table and errors are those of `dbanon.database.datasets.Datasets.import_trajectories`.
     """
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
-        arguments = {"table": _found(connection, table), "asked": sent(vars(asked))}
+        arguments = {"table": _found(connection, table), "asked": jsonb(vars(asked))}
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_IMPORT, arguments).fetchall()
         query = "SELECT source FROM dbanon.load WHERE load_id = %s"

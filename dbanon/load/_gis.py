@@ -104,15 +104,16 @@ def _read(output: io.BufferedReader) -> tuple[dict[bytes, bytes], list[pa.Record
 
 
 def system(path: Path, found: str | None, given: str | None) -> str:
-    """Choose the reference system of a file, EPSG:n: its own, else the one given.
+    """Choose the reference system of a file: the one given, which is its own if it names one, else its own.
 
     Raises `ParameterError` if it names none and none is given, or another than the one given.
     """
     if found is None and given is None:
         raise ParameterError(f"{path.name} must name its reference system. It does not; give --crs, such as EPSG:4326.")
-    if found is not None and given is not None and _number(found) != _number(given):
+    # What is no system at all is refused where all are looked up: `dbanon_internal.reference_system`.
+    if found and given and _number(found) != _number(given):
         raise ParameterError(f"{path.name} is in {found}. Got --crs {given}; leave it out.")
-    return found or given or ""
+    return (found or "") if given is None else given
 
 
 def _number(crs: str) -> str:

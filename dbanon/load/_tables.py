@@ -66,7 +66,7 @@ def load_places(connection: Connection, file: Path, asked: LoadingPlaces, progre
         else:
             if isinstance(asked, LoadingCells):
                 asked = dataclasses.replace(asked, geom=asked.geom or "geom")
-            rows, crs = _placed(file, asked, progress), asked.crs or DEGREES
+            rows, crs = _placed(file, asked, progress), DEGREES if asked.crs is None else asked.crs
         _copy(connection, file, None, rows, *_remedies(file, asked))
         made = _import_places(
             connection, kind, dataset=asked.dataset, crs=crs, replace=asked.replace, bbox=asked.bbox,

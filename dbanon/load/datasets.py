@@ -7,29 +7,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from psycopg.rows import class_row
-from psycopg.types.json import Jsonb
 
 from dbanon.base.dataset import DatasetRow
-from dbanon.options import fields
-from dbanon.options.loading import LoadingTrajectories
 from dbanon.postgres.connection import Connection, jsonb
 
 ASKED = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s)"
-"""What a load was asked for, as the SQL functions take it; `sent` makes the parameter."""
-
-_INTEGERS = {one.name for one in fields(LoadingTrajectories) if one.type in (int, int | None)} - {"grid_s"}
-
-
-def sent(asked: Mapping[str, Any]) -> Jsonb:
-    """Make the parameter of `ASKED`; what that has no attribute for is left out there.
-
-    The server refuses an integer beyond its own before a function could say what must hold; it reads grid_s as a float.
-    """
-    return jsonb({name: _fitting(value) if name in _INTEGERS else value for name, value in asked.items()})
-
-
-def _fitting(number: int | None) -> int | None:
-    return None if number is None else max(min(number, 2**31 - 1), -(2**31))
+"""What a load was asked for, as the SQL functions take it; what that has no attribute for is left out."""
 
 
 def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None:
@@ -58,7 +41,7 @@ def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None
         return cursor.execute(
             f"SELECT dataset_id, name, srid, grid_m, grid_s, revision "
             f"FROM dbanon_internal.claim_dataset({ASKED}, '') WHERE dataset_id IS NOT NULL",
-            {"asked": sent(asked)},
+            {"asked": jsonb(asked)},
         ).fetchone()
 
 
@@ -69,6 +52,7 @@ def write(connection: Connection, asked: Mapping[str, Any], srid: int) -> int:
     change its reference system.
     """
     row = connection.execute(
-        f"SELECT dbanon_internal.write_dataset({ASKED}, %(srid)s::integer, NULL)", {"asked": sent(asked), "srid": srid}
+        f"SELECT dataset_id FROM dbanon_internal.write_dataset({ASKED}, %(srid)s::integer)",
+        {"asked": jsonb(asked), "srid": srid},
     ).fetchone()
     return int(cast("tuple[int]", row)[0])

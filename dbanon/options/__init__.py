@@ -45,7 +45,7 @@ class Option:
     Attributes
     ----------
     help : str
-        For a reader of the command line; `words` makes Python's of it.
+        True of the command line and of Python alike; how it is typed is for `metavar` to say.
     name : str, optional
         On the command line, such as ``--set``, where it is not the field's.
     metavar : str, optional

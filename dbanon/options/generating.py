@@ -117,8 +117,9 @@ class Plan:
     limits_kmh: Annotated[
         Mapping[int, float] | None,
         Option(
-            "Speed limits in km/h by class of edge: 0=110,1=80,...",
+            "Speed limits in km/h by class of edge, such as 110 for class 0 and 80 for class 1.",
             name="--limits",
+            metavar="CLASS=KMH,...",
             typed=str | None,
             parse=_limits_kmh,
         ),
@@ -198,7 +199,7 @@ class _Mode:
         Option(
             flags={
                 "append": "Add more subjects to an existing dataset.",
-                "replace": "Replace all that is in an existing dataset, or the CSV files.",
+                "replace": "Replace all that is there already.",
             }
         ),
     ] = "create"

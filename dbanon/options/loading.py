@@ -32,7 +32,7 @@ def _names(text: str) -> list[str]:
 
 def _bounds(words: str) -> Option:
     return Option(
-        f"{words}; XMIN above XMAX crosses the antimeridian.", metavar="XMIN,YMIN,XMAX,YMAX", typed=str,
+        f"{words}; a least x above the greatest crosses the antimeridian.", metavar="XMIN,YMIN,XMAX,YMAX", typed=str,
         parse=_box,
     )  # fmt: skip
 
@@ -136,7 +136,12 @@ class LoadingRequests:
     dataset: Dataset
     columns: Annotated[
         Sequence[str],
-        Option("Columns that become the request's name-value pairs: a,b,c.", typed=str, parse=_names),
+        Option(
+            "One or more columns that become the request's name-value pairs.",
+            metavar="COLUMN,...",
+            typed=str,
+            parse=_names,
+        ),
     ]
     subject: Sender = "subject"
     time: Time = "time"

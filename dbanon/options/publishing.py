@@ -30,7 +30,11 @@ class Planning:
     params: Annotated[
         Mapping[str, Any] | None,
         Option(
-            "A parameter; may be repeated.", name="-p", metavar="NAME=VALUE", typed=list[str] | None, parse=_parameters
+            "One or more parameters of the method, each by its name.",
+            name="-p",
+            metavar="NAME=VALUE",
+            typed=list[str] | None,
+            parse=_parameters,
         ),
     ] = None
 
@@ -61,7 +65,7 @@ class Publishing:
     )
     readers: Annotated[
         Sequence[str] | None,
-        Option("Who may read it instead of all analysts; may be repeated.", metavar="ROLE", typed=list[str] | None),
+        Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),
     ] = None
 
 

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
-from dbanon.base.errors import StoreError
+from dbanon.base.errors import ParameterError, StoreError
 from dbanon.options.publishing import Submitting
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, jsonb, one
@@ -37,6 +37,11 @@ def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
 
     Raises `ParameterError` for a dataset, method, algorithm or parameter there is not, or a value outside its limits.
     """
+    if asked.seed is not None and not 0 <= asked.seed < 2**63:  # the server has no type for one that is larger
+        raise ParameterError(
+            f"The seed must be an integer >= 0 and < 2^63. Got {asked.seed} instead; choose another, or leave it out "
+            "to have one made."
+        )
     arguments = [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm, asked.seed]
     return cast("int", one(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
 

@@ -1,6 +1,6 @@
 -- Whose people may be the same: the population of a dataset, and how long a person may stay where a snapshot shows them.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_people(population text, settle_s integer) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_people(population text, settle_s numeric) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -10,14 +10,14 @@ BEGIN
         RAISE EXCEPTION 'A population must have a name of 1 to 200 characters that can be seen. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'Within it a subject''s name means one person.',
                   HINT = 'Choose one such as fleet-b, or leave it out.';
-    ELSIF NOT settle_s BETWEEN 0 AND 604800 THEN
+    ELSIF NOT (settle_s BETWEEN 0 AND 604800 AND settle_s = trunc(settle_s)) THEN
         RAISE EXCEPTION 'The settle time must be a whole number of seconds from 0 to 604,800. Got %.', settle_s
             USING ERRCODE = 'DA011', DETAIL = 'Snapshots less than this apart are compared.',
                   HINT = 'Leave it out for settle_s => 900, or choose another.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_people(text, integer) IS
+COMMENT ON FUNCTION dbanon_internal.check_people(text, numeric) IS
 'Refuses what no population can be called and what is no settle time; NULL is neither given.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.population_id(population text) RETURNS bigint
@@ -35,20 +35,20 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.population_id(text) IS
 'The key of a population, which is made when first named.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.set_people(dataset dbanon.dataset, population text, settle_s integer) RETURNS dbanon.dataset
+CREATE OR REPLACE FUNCTION dbanon_internal.set_people(dataset dbanon.dataset, asked dbanon_internal.loading) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- dbanon_internal.guard_people refuses what a release forbids, before anything is read.
-    dataset.population_id := coalesce(dbanon_internal.population_id(population), dataset.population_id);
-    dataset.settle_s := coalesce(set_people.settle_s, dataset.settle_s);
+    dataset.population_id := coalesce(dbanon_internal.population_id(asked.population), dataset.population_id);
+    dataset.settle_s := coalesce(asked.settle_s, dataset.settle_s);
     UPDATE dbanon.dataset d SET population_id = dataset.population_id, settle_s = dataset.settle_s
         WHERE d.dataset_id = dataset.dataset_id AND (d.population_id, d.settle_s) <> (dataset.population_id, dataset.settle_s);
     RETURN dataset;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.set_people(dbanon.dataset, text, integer) IS
+COMMENT ON FUNCTION dbanon_internal.set_people(dbanon.dataset, dbanon_internal.loading) IS
 'Gives a dataset that exists another population or settle time where they are named, and returns its row.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.naming(own_subjects boolean) RETURNS text

@@ -1,31 +1,31 @@
 -- Where a load of trajectories begins, for files and tables alike: the dataset is claimed, what was asked for is checked, and the
 -- staging tables are made. dbanon_internal.finish_load (20_load/50_import.sql) ends it.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_dataset(dataset text, mode text, grid_m double precision, grid_s double precision) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_dataset(asked dbanon_internal.loading) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 BEGIN
     -- What cannot be seen makes two names look like one.
-    IF dataset IS NULL OR btrim(dataset) = '' OR length(dataset) > 200
-        OR dataset ~ dbanon_internal.hidden_characters() THEN
+    IF asked.dataset IS NULL OR btrim(asked.dataset) = '' OR length(asked.dataset) > 200
+        OR asked.dataset ~ dbanon_internal.hidden_characters() THEN
         RAISE EXCEPTION 'A dataset must have a name of 1 to 200 characters that can be seen. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'Each of them can be seen, or is a blank.', HINT = 'Choose one such as cabs.';
-    ELSIF mode IS NULL OR mode NOT IN ('create', 'append', 'replace') THEN
-        RAISE EXCEPTION 'The mode of a load must be create, append or replace. Got %.', coalesce(dbanon_internal.quoted(mode), 'NULL')
+    ELSIF asked.mode IS NULL OR asked.mode NOT IN ('create', 'append', 'replace') THEN
+        RAISE EXCEPTION 'The mode of a load must be create, append or replace. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, or empty it first.', HINT = 'Choose one of the three.';
-    ELSIF grid_m IS NULL OR NOT (grid_m > 0 AND grid_m <= 1000000) THEN
-        RAISE EXCEPTION 'The space grid must be a number of metres above 0, and at most 1,000,000. Got %.', coalesce(grid_m::text, 'NULL')
+    ELSIF asked.grid_m IS NULL OR NOT (asked.grid_m > 0 AND asked.grid_m <= 1000000) THEN
+        RAISE EXCEPTION 'The space grid must be a number of metres above 0, and at most 1,000,000. Got %.', coalesce(asked.grid_m::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Positions are cells of the grid.', HINT = 'Leave it out for grid_m => 1, or choose another.';
-    ELSIF grid_s IS NULL OR NOT (grid_s > 0 AND grid_s <= 604800 AND grid_s = trunc(grid_s)) THEN
+    ELSIF asked.grid_s IS NULL OR NOT (asked.grid_s > 0 AND asked.grid_s <= 604800 AND asked.grid_s = trunc(asked.grid_s)) THEN
         RAISE EXCEPTION 'The time grid must be a whole number of seconds above 0, and at most 604,800. Got %.',
-                coalesce(grid_s::text, 'NULL')
+                coalesce(asked.grid_s::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Times are slots of the grid.', HINT = 'Leave it out for grid_s => 1, or choose another.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_dataset(text, text, double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.check_dataset(dbanon_internal.loading) IS
 'Refuses what no dataset can be called or have for a grid.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.day_zone(asked dbanon_internal.loading) RETURNS text
@@ -48,7 +48,7 @@ DECLARE
     word text;
     releases bigint;
 BEGIN
-    PERFORM dbanon_internal.check_dataset(asked.dataset, asked.mode, asked.grid_m, asked.grid_s);
+    PERFORM dbanon_internal.check_dataset(asked);
     PERFORM dbanon_internal.check_people(asked.population, asked.settle_s);
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
     IF asked.mode = 'create' THEN
@@ -79,7 +79,7 @@ BEGIN
                 USING ERRCODE = 'DA011', DETAIL = 'People are counted by the names of subjects.',
                       HINT = 'Load it into a separate dataset.';
         END IF;
-        RETURN dbanon_internal.set_people(old, asked.population, asked.settle_s);
+        RETURN dbanon_internal.set_people(old, asked);
     END IF;
     -- Replacing is left: the runs go with the data, which those that were published must not.
     SELECT count(*) INTO releases FROM dbanon.release l JOIN dbanon.run r USING (run_id) WHERE r.dataset_id = old.dataset_id;
@@ -89,32 +89,33 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Who was hidden with whom must stay known here, too.',
                   HINT = 'Add to it with mode => ''append''. The same people in another dataset are compared with these releases, too.';
     END IF;
-    RETURN dbanon_internal.set_people(old, asked.population, asked.settle_s);
+    RETURN dbanon_internal.set_people(old, asked);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_dataset(dbanon_internal.loading, text) IS
 'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it; gives one that exists the
 population and settle time named.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(asked dbanon_internal.loading, target integer, day_zone text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(asked dbanon_internal.loading, target integer) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     known dbanon.dataset;
     alone CONSTANT boolean := coalesce(asked.subject = '-', false);
+    zone CONSTANT text := dbanon_internal.day_zone(asked);
     sites bigint;
 BEGIN
     IF asked.mode = 'create' THEN
         INSERT INTO dbanon.dataset AS d (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects)
-        VALUES (asked.dataset, target, asked.grid_m, asked.grid_s, day_zone,
+        VALUES (asked.dataset, target, asked.grid_m, asked.grid_s, zone,
                 dbanon_internal.population_id(coalesce(asked.population, 'default')), coalesce(asked.settle_s, 900), alone)
-        RETURNING d.dataset_id INTO known.dataset_id;
-        RETURN known.dataset_id;
+        RETURNING d.* INTO known;
+        RETURN known;
     END IF;
     known := dbanon_internal.known_dataset(asked.dataset);
     IF asked.mode = 'append' THEN
-        RETURN known.dataset_id;
+        RETURN known;
     END IF;
     -- Sites stay, and are stored in metres of the dataset's reference system.
     SELECT count(*) INTO sites FROM dbanon.site s WHERE s.dataset_id = known.dataset_id;
@@ -127,17 +128,17 @@ BEGIN
     -- Runs describe the data that go; drop_run refuses those that are published or being worked on.
     PERFORM dbanon.drop_run(r.run_id) FROM dbanon.run r WHERE r.dataset_id = known.dataset_id ORDER BY r.run_id;
     DELETE FROM dbanon.trajectory t WHERE t.dataset_id = known.dataset_id;
-    UPDATE dbanon.dataset d SET srid = target, grid_m = asked.grid_m, grid_s = asked.grid_s,
-        day_zone = write_dataset.day_zone, own_subjects = alone
+    UPDATE dbanon.dataset d SET srid = target, grid_m = asked.grid_m, grid_s = asked.grid_s, day_zone = zone, own_subjects = alone
     WHERE d.dataset_id = known.dataset_id AND (d.srid, d.grid_m, d.grid_s, d.day_zone, d.own_subjects) IS DISTINCT FROM (
-        target, asked.grid_m, asked.grid_s, write_dataset.day_zone, alone);
-    RETURN known.dataset_id;
+        target, asked.grid_m, asked.grid_s, zone, alone);
+    RETURN dbanon_internal.known_dataset(asked.dataset);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_dataset(dbanon_internal.loading, integer, text) IS
-'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it stays.';
+COMMENT ON FUNCTION dbanon_internal.write_dataset(dbanon_internal.loading, integer) IS
+'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it, while what else was loaded into it stays;
+returns its row.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_metric(srid integer) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_metric(srid numeric) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -149,7 +150,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_metric(integer) IS
+COMMENT ON FUNCTION dbanon_internal.check_metric(numeric) IS
 'Refuses a reference system in which distances are no metres on a plane.';
 
 -- ---- boxes

@@ -263,7 +263,7 @@ COMMENT ON FUNCTION dbanon_internal.check_axes(text, integer, double precision, 
 
 -- ---- what becomes of it
 
-CREATE OR REPLACE FUNCTION dbanon_internal.sort_out(shape jsonb, drop_outliers boolean, content text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.sort_out(asked dbanon_internal.loading, shape jsonb, content text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -274,11 +274,11 @@ DECLARE
     reason text := format('CASE WHEN %s THEN ''swapped-axes'' WHEN %s THEN ''far-position'' WHEN %s THEN ''far-time'' END',
                           judged.swapped, judged.far, judged.late);
 BEGIN
-    RETURN dbanon_internal.leave_out(CASE WHEN drop_outliers THEN format('%s OR %s OR %s', judged.swapped, judged.far, judged.late)
+    RETURN dbanon_internal.leave_out(CASE WHEN asked.drop_outliers THEN format('%s OR %s OR %s', judged.swapped, judged.far, judged.late)
                                  ELSE judged.swapped END, reason, content);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.sort_out(jsonb, boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.sort_out(dbanon_internal.loading, jsonb, text) IS
 'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.kept_far(shape jsonb) RETURNS jsonb

@@ -1,6 +1,6 @@
 -- From staged fixes to rows of dbanon.trajectory: order, twins, lines and reprojection. Each step is one statement over all rows.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.order_staged(shaped boolean, day_zone text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.order_staged(known dbanon.dataset, shaped boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -16,12 +16,12 @@ BEGIN
         'CASE WHEN nth = 1 THEN NULL WHEN %s THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END AS reason '
         'FROM (SELECT *, row_number() OVER (PARTITION BY subject, t ORDER BY file, line) AS nth FROM pg_temp.dbanon_staged) numbered '
         'WINDOW twins AS (PARTITION BY subject, t ORDER BY file, line)',
-        CASE WHEN day_zone IS NULL THEN 'NULL::date' ELSE format('(to_timestamp(t) AT TIME ZONE %L)::date', day_zone) END,
+        CASE WHEN known.day_zone IS NULL THEN 'NULL::date' ELSE format('(to_timestamp(t) AT TIME ZONE %L)::date', known.day_zone) END,
         CASE WHEN shaped THEN 'place OPERATOR(@postgis@.=) first_value(place) OVER twins'
              ELSE 'x = first_value(x) OVER twins AND y = first_value(y) OVER twins' END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.order_staged(boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.order_staged(dbanon.dataset, boolean) IS
 'Sorts the staged fixes of each subject by time into pg_temp.dbanon_ordered, and marks those that repeat or contradict an earlier
 row.';
 
@@ -36,7 +36,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.ordered_middle(integer) IS
 'Writes the middle of the rectangle of a row o of dbanon_ordered, with its time as M.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.mark_stored(dataset_id bigint, source_srid integer, target integer, shaped boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.mark_stored(known dbanon.dataset, source_srid integer, shaped boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -57,21 +57,21 @@ BEGIN
         'UPDATE pg_temp.dbanon_ordered o SET kept = false, reason = CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) '
         '  THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
         'FROM stored WHERE o.kept AND o.subject = stored.subject AND o.t = stored.t',
-        dataset_id,
-        CASE WHEN shaped THEN dbanon_internal.ordered_middle(target) ELSE format(
-            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(o.x, o.y), %s), %s)', source_srid, target) END);
+        known.dataset_id,
+        CASE WHEN shaped THEN dbanon_internal.ordered_middle(known.srid) ELSE format(
+            '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(o.x, o.y), %s), %s)', source_srid, known.srid) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.mark_stored(bigint, integer, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.mark_stored(dbanon.dataset, integer, boolean) IS
 'Marks ordered fixes of a subject and time that the dataset has already: the same rows added twice add nothing.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.ordered_fixes(split_gap_s double precision, most integer DEFAULT 100000) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.ordered_fixes(asked dbanon_internal.loading, most integer DEFAULT 100000) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Most loads cut nothing; then the rows are read as they are, without two window functions over all of them.
-    IF split_gap_s IS NULL AND NOT EXISTS (
+    IF asked.split_gap_s IS NULL AND NOT EXISTS (
         SELECT FROM pg_temp.dbanon_ordered o WHERE o.kept GROUP BY o.subject, o.trip HAVING count(*) > most) THEN
         RETURN '(SELECT * FROM pg_temp.dbanon_ordered WHERE kept)';
     END IF;
@@ -81,15 +81,14 @@ BEGIN
         '    OVER (PARTITION BY subject, trip, day ORDER BY t) AS part '
         ' FROM (SELECT *, t - lag(t) OVER (PARTITION BY subject, trip, day ORDER BY t) AS gap, '
         '              row_number() OVER (PARTITION BY subject, trip, day ORDER BY t) - 1 AS nth '
-        '       FROM pg_temp.dbanon_ordered WHERE kept) spaced)', coalesce(split_gap_s, 'Infinity'), most);
+        '       FROM pg_temp.dbanon_ordered WHERE kept) spaced)', coalesce(asked.split_gap_s, 'Infinity'), most);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.ordered_fixes(double precision, integer) IS
+COMMENT ON FUNCTION dbanon_internal.ordered_fixes(dbanon_internal.loading, integer) IS
 'Writes what lines are made of: the kept fixes, their parts numbered where gaps or their length cut them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
-    dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, load_id bigint,
-    OUT trajectories bigint, OUT subjects bigint)
+    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -109,20 +108,20 @@ BEGIN
         'SELECT count(*), count(DISTINCT subject), count(*) FILTER (WHERE NOT ('
         '  @postgis@.ST_XMin(@postgis@.Box3D(path)) > ''-1e12'' AND @postgis@.ST_YMin(@postgis@.Box3D(path)) > ''-1e12'' '
         '  AND @postgis@.ST_XMax(@postgis@.Box3D(path)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(path)) < 1e12)) FROM made',
-        dataset_id, load_id, source_srid, target, dbanon_internal.ordered_fixes(split_gap_s))
+        known.dataset_id, load_id, source_srid, known.srid, dbanon_internal.ordered_fixes(asked))
     INTO trajectories, subjects, off_the_map;
     -- The same as where PROJ refuses: the caller finds the fixes one by one, and makes the lines again.
     IF off_the_map > 0 THEN
-        RAISE EXCEPTION 'Every position must lie where SRID % shows it. Some do not.', target
+        RAISE EXCEPTION 'Every position must lie where SRID % shows it. Some do not.', known.srid
             USING ERRCODE = 'internal_error', DETAIL = format('%s one.', dbanon_internal.counted(off_the_map, 'trajectory has', 'trajectories have')),
                   HINT = 'dbanon_internal.make_trajectories finds them, as it does where PROJ itself refuses.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.insert_lines(bigint, integer, integer, double precision, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.insert_lines(dbanon_internal.loading, dbanon.dataset, integer, bigint) IS
 'Stores the kept ordered fixes as trajectories, in the reference system of the dataset.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(dataset_id bigint, target integer, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
+CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(known dbanon.dataset, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -132,35 +131,35 @@ BEGIN
         '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path, shape) '
         '  SELECT %s, %s, o.subject, %s, CASE WHEN o.shape IS NOT NULL THEN o.place END '
         '  FROM pg_temp.dbanon_ordered o WHERE o.kept ORDER BY o.subject, o.t RETURNING subject) '
-        'SELECT count(*), count(DISTINCT subject) FROM made', dataset_id, load_id, dbanon_internal.ordered_middle(target))
+        'SELECT count(*), count(DISTINCT subject) FROM made', known.dataset_id, load_id, dbanon_internal.ordered_middle(known.srid))
     INTO trajectories, subjects;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.insert_shapes(bigint, integer, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.insert_shapes(dbanon.dataset, bigint) IS
 'Stores the kept ordered rows of which some are lines or areas as trajectories of one fix, each at the middle of its rectangle.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_ordered(
-    dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
-    day_zone text, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
+    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, content text, load_id bigint,
+    OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Order within what is added; then, for an append, against what is stored; what was found in either goes to the quarantine.
-    PERFORM dbanon_internal.order_staged(shaped, day_zone);
-    IF append THEN
-        PERFORM dbanon_internal.mark_stored(dataset_id, source_srid, target, shaped);
+    PERFORM dbanon_internal.order_staged(known, shaped);
+    IF asked.mode = 'append' THEN
+        PERFORM dbanon_internal.mark_stored(known, source_srid, shaped);
     END IF;
     EXECUTE format('INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, %s FROM pg_temp.dbanon_ordered WHERE NOT kept', content);
     IF shaped THEN
-        SELECT i.trajectories, i.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(dataset_id, target, load_id) i;
+        SELECT i.trajectories, i.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(known, load_id) i;
     ELSE
         SELECT i.trajectories, i.subjects INTO trajectories, subjects
-        FROM dbanon_internal.insert_lines(dataset_id, source_srid, target, split_gap_s, load_id) i;
+        FROM dbanon_internal.insert_lines(asked, known, source_srid, load_id) i;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_ordered(bigint, integer, integer, double precision, boolean, boolean, text, text, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.make_ordered(dbanon_internal.loading, dbanon.dataset, integer, boolean, text, bigint) IS
 'Orders the staged fixes, leaves out twins and what is there, and stores the rest.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_unplaced(source_srid integer, target integer, content text) RETURNS void
@@ -197,8 +196,8 @@ COMMENT ON FUNCTION dbanon_internal.place_staged(integer, integer, text) IS
 'Finds the rectangle of each staged row in the reference system of the dataset, and leaves out those it cannot show.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
-    dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
-    day_zone text, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
+    asked dbanon_internal.loading, known dbanon.dataset, source_srid integer, shaped boolean, content text, load_id bigint,
+    OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -207,20 +206,20 @@ AS $$
 BEGIN
     -- Shapes are reprojected one by one before the rest, since each keeps its own rectangle.
     IF shaped THEN
-        PERFORM dbanon_internal.place_staged(source_srid, target, content);
+        PERFORM dbanon_internal.place_staged(source_srid, known.srid, content);
     END IF;
     BEGIN
         SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content, day_zone, load_id) m;
+        FROM dbanon_internal.make_ordered(asked, known, source_srid, shaped, content, load_id) m;
     EXCEPTION WHEN internal_error THEN
         -- PROJ refuses a line for one fix it cannot show. Those that did it are left out, and the work is done again.
-        PERFORM dbanon_internal.leave_out_unplaced(source_srid, target, content);
+        PERFORM dbanon_internal.leave_out_unplaced(source_srid, known.srid, content);
         SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content, day_zone, load_id) m;
+        FROM dbanon_internal.make_ordered(asked, known, source_srid, shaped, content, load_id) m;
     END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_trajectories(bigint, integer, integer, double precision, boolean, boolean, text, text, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.make_trajectories(dbanon_internal.loading, dbanon.dataset, integer, boolean, text, bigint) IS
 'Makes trajectories of the staged fixes; those that the projection cannot show are left out.';
 
 -- ---- copies

@@ -24,11 +24,10 @@ DECLARE
     sample record;
     shape jsonb;
     middle record;
-    into_dataset bigint;
+    known dbanon.dataset;
     drawn bigint;
     shapes bigint;
     copies text;
-    zone text := dbanon_internal.day_zone(asked);
 BEGIN
     -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
@@ -42,26 +41,24 @@ BEGIN
                        dbanon_internal.utm_zone(middle.lon, middle.lat));
     PERFORM dbanon_internal.check_axes(asked.crs, target, middle.lon, middle.lat, swap_remedy);
     -- Then the same question for single rows, after which most of a file may turn out to be swapped.
-    PERFORM dbanon_internal.sort_out(shape, coalesce(asked.drop_outliers, false), content);
+    PERFORM dbanon_internal.sort_out(asked, shape, content);
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
-    into_dataset := dbanon_internal.write_dataset(asked, target, zone);
-    drawn := dbanon_internal.begin_record(into_dataset, 'trajectories', sources);
-    -- What is added is cut into days as the dataset is, whatever the call said.
-    IF asked.mode = 'append' THEN
-        zone := (dbanon_internal.known_dataset(asked.dataset)).day_zone;
-    END IF;
+    -- Its row says how days are cut from here on: what is added is cut as what is there, whatever the call said.
+    known := dbanon_internal.write_dataset(asked, target);
+    drawn := dbanon_internal.begin_record(known.dataset_id, 'trajectories', sources);
     -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
     PERFORM dbanon_internal.report_stage('making trajectories');
     SELECT count(s.shape) INTO shapes FROM pg_temp.dbanon_staged s;
-    SELECT m.trajectories, m.subjects INTO trajectories, subjects FROM dbanon_internal.make_trajectories(
-        into_dataset, meant.srid, target, asked.split_gap_s, asked.mode = 'append', shapes > 0, content, zone, drawn) m;
+    SELECT m.trajectories, m.subjects INTO trajectories, subjects
+    FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) m;
     PERFORM dbanon_internal.require_usable_rows(every, remedy);
     -- Figures and notices, from what was kept. A copy matters only where every row is a separate subject.
-    copies := CASE asked.subject WHEN '-' THEN dbanon_internal.copies_notice(into_dataset, newest) END;
+    copies := CASE asked.subject WHEN '-' THEN dbanon_internal.copies_notice(known.dataset_id, newest) END;
     SELECT to_timestamp(min(o.t)), to_timestamp(max(o.t)) INTO first_time, last_time FROM pg_temp.dbanon_ordered o WHERE o.kept;
-    IF zone IS NOT NULL THEN
+    IF known.day_zone IS NOT NULL THEN
         SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
-        PERFORM dbanon_internal.raise_notice(format('Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', zone));
+        PERFORM dbanon_internal.raise_notice(format(
+            'Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', known.day_zone));
     END IF;
     far := dbanon_internal.kept_far(shape);
     PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
@@ -73,7 +70,7 @@ BEGIN
             || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.');
     END IF;
     PERFORM dbanon_internal.raise_notice(copies);
-    PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(into_dataset, newest) n (notice);
+    PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(known.dataset_id, newest) n (notice);
     FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(drawn, rows_read) w LOOP
         RETURN NEXT;
     END LOOP;
@@ -82,14 +79,14 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.finish_load(dbanon_internal.loading, text[], bigint[], jsonb, text, text) IS
 'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.fix_reasons(source_srid integer, geographic boolean, bbox double precision[]) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT concat_ws(' ', dbanon_internal.event_reasons(), dbanon_internal.name_reasons('trip'),
-                     dbanon_internal.position_reasons(source_srid, geographic), dbanon_internal.box_reasons(bbox))
+                     dbanon_internal.position_reasons(source_srid, geographic), dbanon_internal.box_reasons((asked).bbox))
 $$;
-COMMENT ON FUNCTION dbanon_internal.fix_reasons(integer, boolean, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.fix_reasons(dbanon_internal.loading, integer, boolean) IS
 'Writes what may be wrong with a fix by itself, as branches of a CASE over columns subject, trip, t, srid, x and y; the first
 counts.';
 
@@ -105,7 +102,7 @@ BEGIN
         '  INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, content FROM judged WHERE reason IS NOT NULL) '
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y) '
         'SELECT file, line, subject, trip, t, x, y FROM judged WHERE reason IS NULL',
-        dbanon_internal.fix_reasons(0, geographic, asked.bbox));
+        dbanon_internal.fix_reasons(asked, 0, geographic));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, boolean) IS
@@ -143,7 +140,7 @@ BEGIN
         '                  FROM (SELECT %8$s AS raw_subject, %9$I AS raw_time, %10$I::@postgis@.geometry AS raw_geom, %11$s AS raw_trip '
         '                        FROM %12$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
         place,
-        dbanon_internal.fix_reasons(source_srid, geographic, asked.bbox),
+        dbanon_internal.fix_reasons(asked, source_srid, geographic),
         CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.text_expression('raw_subject') END,
         dbanon_internal.text_expression('raw_trip'),
         dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz),

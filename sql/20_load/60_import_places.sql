@@ -6,7 +6,7 @@
 
 -- ---- places
 
-CREATE OR REPLACE FUNCTION dbanon_internal.place_reasons(kind text, source_srid integer, geographic boolean, bbox double precision[]) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.place_reasons(kind text, source_srid integer, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -17,10 +17,9 @@ AS $$
         dbanon_internal.position_reasons(source_srid, geographic),
         CASE kind WHEN 'cells' THEN 'WHEN type_name !~ ''^(MULTI)?POLYGON$'' THEN ''not-a-polygon'''
             WHEN 'pois' THEN 'WHEN type_name !~ ''^(MULTI)?(POINT|LINESTRING|POLYGON)$'' THEN ''unparsable-position'''
-            WHEN 'stations' THEN 'WHEN type_name <> ''POINT'' THEN ''unparsable-position''' END,
-        dbanon_internal.box_reasons(bbox))
+            WHEN 'stations' THEN 'WHEN type_name <> ''POINT'' THEN ''unparsable-position''' END)
 $$;
-COMMENT ON FUNCTION dbanon_internal.place_reasons(text, integer, boolean, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.place_reasons(text, integer, boolean) IS
 'Writes what may be wrong with a place by itself, as branches of a CASE over columns label, srid, x, y (its middle) and type_name;
 the first counts.';
 
@@ -47,7 +46,8 @@ BEGIN
         '      FROM (SELECT *, @postgis@.ST_Force2D(raw_geom) AS flat, dbanon_internal.is_endless(raw_geom) AS endless '
         '            FROM (SELECT %s AS line, %s AS given, %s AS raw_label, %I::@postgis@.geometry AS raw_geom FROM %s) raw '
         '            OFFSET 0) numbered OFFSET 0) meant',
-        source_srid, dbanon_internal.place_reasons(kind, source_srid, geographic, bbox), coalesce(label, ''), geom,
+        source_srid, dbanon_internal.place_reasons(kind, source_srid, geographic) || dbanon_internal.box_reasons(bbox),
+        coalesce(label, ''), geom,
         dbanon_internal.text_expression('raw_label'),
         dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
         rows.line, rows.content, CASE WHEN label IS NULL THEN 'NULL::text' ELSE format('%I::text', label) END, geom, qualified), qualified);

@@ -209,7 +209,9 @@ def test_a_dataset_must_have_a_name_that_can_be_seen(database: str, load: Callab
                 FOR n IN SELECT code FROM point LOOP
                     refused := false;
                     BEGIN
-                        PERFORM dbanon_internal.check_dataset('a' || chr(n), 'create', 1, 1);
+                        PERFORM dbanon_internal.check_dataset(asked)
+                            FROM jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(
+                                'dataset', 'a' || chr(n), 'mode', 'create', 'grid_m', 1, 'grid_s', 1)) asked;
                     EXCEPTION WHEN SQLSTATE 'DA011' THEN
                         refused := true;
                     END;
@@ -241,7 +243,7 @@ def test_a_subject_that_is_no_number_among_numbers_is_missing(database: str, loa
     [
         (("--grid-s", "99999999999"), ("time grid", 99999999999)),
         (("--grid-m", "1e300"), ("space grid", "1e+300")),
-        (("--srid", "99999999999"), ("spatial_ref_sys", "EPSG:2147483647")),
+        (("--srid", "99999999999"), ("spatial_ref_sys", "EPSG:99999999999")),
         (("--srid", "-1"), ("spatial_ref_sys", -1)),
         (("--crs", "EPSG:0"), ("spatial_ref_sys", "EPSG:0")),
         (("--x", "y"), ("subject, time, x and y", "'y'")),

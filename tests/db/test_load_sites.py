@@ -282,6 +282,24 @@ def test_a_dataset_without_trajectories_takes_sites_and_calls_none_far(connectio
     assert _load(connection, write(CLINICS)).far == {}
 
 
+def test_an_empty_reference_system_is_refused_whatever_is_loaded(town, write):
+    feature = (
+        '{"type": "Feature", "properties": {"name": "a"}, "geometry": {"type": "Point", "coordinates": [8.2, 53.1]}}'
+    )
+    rows = write("subject,time,x,y\na,0,8.2,53.1\n", "more.csv")
+    said = set()
+    for refused in (
+        lambda: load.load_trajectories(town, [rows], LoadingTrajectories(dataset="other", crs="")),
+        lambda: _load(town, write(CLINICS), crs=""),
+        lambda: _load(town, write(feature, "sites.geojson"), crs=""),
+    ):
+        with pytest.raises(ParameterError) as caught:
+            refused()
+        said.add(str(caught.value))
+    names(said.pop(), "spatial_ref_sys", "''", "EPSG:4326")
+    assert not said
+
+
 @pytest.mark.parametrize("crs", ["EPSG:4326", "EPSG:32632"])
 def test_sites_that_lie_among_the_users_only_with_x_and_y_exchanged_are_refused(town, write, crs):
     x, y = (53.1, 8.2) if crs == "EPSG:4326" else (5884000, 446000)

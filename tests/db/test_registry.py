@@ -229,7 +229,10 @@ def test_names_of_datasets_and_sets_may_have_the_same_characters(connection: psy
             return False
         return True
 
-    dataset = accepted("SELECT dbanon_internal.check_dataset(%s, 'create', 1, 1)")
+    dataset = accepted(
+        "SELECT dbanon_internal.check_dataset(jsonb_populate_record(NULL::dbanon_internal.loading, "
+        "jsonb_build_object('dataset', %s::text, 'mode', 'create', 'grid_m', 1, 'grid_s', 1)))"
+    )
     assert accepted("SELECT dbanon_internal.check_set_name(%s)") == dataset
     assert accepted("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32632, 1, 1)") == dataset
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('made', 32632, 1, 1)")

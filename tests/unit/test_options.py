@@ -1,9 +1,11 @@
 """Records of options: what callers of Python and of the command line see of them."""
 
+import dataclasses
 import inspect
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from typer.testing import CliRunner
 
 from dbanon.base.errors import ParameterError
 from dbanon.cli._options import taking
-from dbanon.options import Option, fields, keywords
+from dbanon.options import Option, fields, generating, keywords, loading, publishing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,23 @@ def test_the_docstring_has_the_words_of_each_keyword_as_python_calls_it() -> Non
     assert said.startswith("Go there.\n\nOther Parameters\n----------------\nplace : str\n    Name of the place.\n")
     assert "speed : float\n    Metres in a second; see mode.\n" in said
     assert "    'run': Run there. 'ride': Ride there." in said
+
+
+RECORDS = [
+    record
+    for module in (loading, publishing, generating)
+    for record in vars(module).values()
+    if dataclasses.is_dataclass(record) and record.__module__ == module.__name__
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_words_are_true_where_python_takes_several_values_and_the_command_line_a_text(record: type) -> None:
+    for one in fields(record):
+        typed, option = one.option.typed, one.option
+        assert not set(re.findall(r"[A-Z]+", option.metavar or "")) & set(re.findall(r"\w+", one.words))
+        if option.parse or list[str] in (typed, *get_args(typed)):
+            assert not re.search(r"repeat|\w=\w|\w,\w", one.words)
 
 
 def test_the_fields_of_a_base_come_first() -> None:

@@ -50,12 +50,15 @@ def _count(evidence: ObjectEvidence) -> Counts:
     evidence = considered(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     at = positions(evidence.trajectories, rules)
+    # A record may list trajectories of its subject from outside the run's own time; these are known among all.
     found = shown(evidence, every, at, rules.timetable)
     own, unused = own_instants(evidence.quasi_identifiers, at, rules.timetable)
     scene = Scene(at=at, found=found, own=own)
     sets = read_sets(evidence, found, own, rules)
     rows = truth(at, found, own, rules.qid_only)
     shared, left = classes(evidence, found), remaining(scene, sets.owner, sets.other, rules.k)
+    # Definition 3 asks for k records of everybody. Whoever has no own instants fits them all, and is still known by
+    # elimination where few others are like that, which the paper does not see: hence a clause of its own.
     few = found.published & (left.number < rules.k)
     other = (evidence.region_other_keys != 0) | ~np.isin(evidence.region_cloaked, (0, 1))
     broken = {
@@ -91,6 +94,8 @@ def _figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> dict[str
     scene, left, size = result.scene, result.left, result.shared.size
     published = scene.found.published
     least = int(left.number[published].min()) if published.any() else 0
+    # No clause but a figure: the paper's adversary knows own instants alone. One who knows top speeds as well excludes
+    # records whose exact rows, an instant before or after, were out of reach.
     reach_cells = rules.reach_m / evidence.trajectories.grid_m
     return {
         "subjects": len(scene.at.subject),

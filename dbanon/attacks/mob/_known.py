@@ -29,6 +29,7 @@ def own_instants(known: QuasiIdentifiers, at: Positions, times: Timetable) -> tu
     A time of a subject that is never seen is counted as such, wherever it lies.
     """
     who, instant, width = find(at.subject, known.subject), times.instant(known.t), at.x.shape[1]
+    # Only where a person was counts as known: times at which it has no position are counted by reason instead.
     unseen = (who < 0) | ~at.seen[who]
     outside = ~unseen & (instant < 0)
     absent = ~unseen & ~outside & (at.x[who, instant] == ABSENT)
@@ -52,9 +53,11 @@ def read_sets(evidence: ObjectEvidence, found: Shown, own: Own, rules: Rules) ->
     of = np.repeat(np.arange(len(size)), size)
     sound = right[of] & (other >= 0) & (other != owner[of])
     pair = distinct(owner[of][sound] * n + other[sound])
+    # Others in sets that do not count, of nobody known, the owner itself or named twice.
     faults += len(of) - len(pair)
     owner, other = pair // n, pair % n
     faults += int((np.bincount(owner, minlength=n)[owners] < rules.k - 1).sum())
+    # Algorithm 3, lines 8 to 10: whoever hides a person is hidden by it. Without own instants it has no set to show it.
     if rules.symmetric:
         back = distinct(other * n + owner)
         faults += int((own.some[other] & ~np.isin(pair, back, assume_unique=True)).sum())

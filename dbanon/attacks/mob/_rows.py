@@ -242,6 +242,7 @@ def _compare(
     low: Any, high: Any, x: Any, y: Any, region: Any, box: Any, sound: Any, cloaked: Any, crowd: Any, subjects: Any,
     published: Any, own_offset: Any, own_instant: Any, qid_only: Any,
 ) -> Any:  # fmt: skip
+    # In the order of `Truth`: incomplete, inexact, unmasked, uncounted, rows, exact.
     count, loss = np.zeros(6, np.int64), 0.0
     for i in range(low, high):
         if not published[i]:

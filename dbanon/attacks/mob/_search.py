@@ -131,6 +131,8 @@ def _index(found: Shown, t: int) -> _Index:
 
 
 def _key(x: Int, y: Int) -> Int:
+    # A person's y is from 0 to 2^30 + 1 (`_demand_bounded`) and a region's from -2 to 2^31 - 1 (`_boxes`): they differ
+    # by less than 2^31, so where their keys are equal, x and y are.
     return (x << 31) + y
 
 
@@ -149,6 +151,7 @@ def _fits(i: Any, j: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any
 def _holding(x: Any, y: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, holding: Any) -> int:
     """Write the regions that hold a cell; say how many there are."""
     number = 0
+    # Each region is wide or single, and none stands twice: there is room for all.
     for g in range(len(wide)):
         if wide_box[g, 0] <= x <= wide_box[g, 2] and wide_box[g, 1] <= y <= wide_box[g, 3]:
             holding[number] = wide[g]

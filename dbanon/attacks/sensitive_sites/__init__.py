@@ -136,6 +136,7 @@ def _rows(evidence: SiteEvidence, users: Snapshot) -> _Rows:
     record, user, faults = _members(evidence, users, key)
     faults += len(evidence.cloak_record) - len(key) + int((evidence.cloak_seq != 1).sum())
     owner = np.full(len(key), -1)
+    # A record of several users, or of none, is among the faults: the run is refused, whichever stands here.
     owner[record] = user
     cells, on_grid = of_regions(evidence.cloak_bounds, evidence.trajectories.grid_m)
     return _Rows(
@@ -193,6 +194,7 @@ def _regions(evidence: SiteEvidence, rows: _Rows) -> _Regions:
     of[cloaked[order]] = np.cumsum(new) - 1
     owned = cloaked[rows.owner[cloaked] >= 0]
     width = int(rows.owner.max(initial=0)) + 1
+    # A user counts once for a region. Rows of nobody known count for none, so a crowd can only come out too small.
     people = distinct(of[owned] * width + rows.owner[owned]) // width
     crowd = np.bincount(people, minlength=int(new.sum()))
     return _Regions(of=of, cells=rows.cells[cloaked[order[new]]], crowd=crowd)
@@ -206,10 +208,12 @@ def _site_cells(evidence: SiteEvidence) -> Int:
 
 
 def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
+    # Sites in the same cells are one place to an adversary, and pairs are of the first; `number` counts them.
     place_cells, of, number = np.unique(_site_cells(evidence), axis=0, return_inverse=True, return_counts=True)
     of = of.ravel()  # the place of each site
     place = of[find(evidence.sites.site_id, evidence.pair_site)]
-    # Definition 1, the rows nearest to a site: a rectangle that holds it is at distance 0. Else the site is tied.
+    # Definition 1, the rows nearest to a site: a rectangle that holds it is at distance 0. A site is tied to people
+    # unless k rows share one (`hidden`), and no exact row, whose user would certainly be there, is as near (`bare`).
     least, cloaked = evidence.pair_squared == 0, evidence.pair_cloaked
     seen, hidden, bare = (
         np.bincount(place[some], weights=evidence.pair_rows[some], minlength=len(number)).astype(np.int64)
@@ -222,6 +226,7 @@ def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
         seen=seen[of],
         tied=int(number[(hidden == 0) | (bare > 0)].sum()),
         near=int((evidence.pair_rows[near] * number[place[near]]).sum()),
+        # Definition 3: sites share no users, so a region of c users serves c // k sites at most.
         served=_served(region, held, regions.crowd // rules.k, number),
         idle=len(regions.crowd) - len(distinct(region)),
         alone=len(distinct(region[(regions.cells[region] == place_cells[held]).all(axis=1)])),
@@ -233,6 +238,8 @@ def _served(region: Int, place: Int, capacity: Int, number: Int) -> int:
 
     `number` of sites are at each place; a pair of `region` and `place` says that the one holds the other.
     """
+    # A flow, not site by site, since a site may have to leave a region to another that has no second one. Limits are
+    # whole (and cut to the number of sites, to fit int32), so some largest flow is: a unit gives one site one region.
     places, sink = len(number), 1 + len(number) + len(capacity)
     # From node 0 to each place as many as there are sites, on to any region that holds it, and from there to the last.
     tail = np.concatenate([np.zeros(places, np.int64), 1 + place, 1 + places + np.arange(len(capacity))])

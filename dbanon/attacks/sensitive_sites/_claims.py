@@ -93,6 +93,7 @@ def _near(metres: Float, grid_m: float) -> bool:
 
 def _demand_pairs(evidence: SiteEvidence) -> None:
     cells = of_bounds(evidence.sites.site_bounds, evidence.trajectories.grid_m)
+    # Sites come by id, so the first in its cells is the one that the join was asked for.
     first = np.unique(cells, axis=0, return_index=True)[1]
     sites = bool(np.isin(evidence.pair_site, evidence.sites.site_id[first]).all())
     must(sites, "Every pair of the spatial join must be of a site of the dataset, the first in its cells; it is not.")
@@ -113,6 +114,7 @@ def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours
 def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:
     """Find where every user is: in the slot `at`, or at the only fix."""
     data = evidence.trajectories
+    # Without `at` every subject has one fix (`read_rules`), so fixes are numbered as trajectories are.
     if rules.at is None:
         supplier = np.argsort(data.subject, kind="stable")
         first, last = slots(np.array([data.t.min(), data.t.max()]), data.grid_s).tolist()
@@ -122,6 +124,7 @@ def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:
         subject, there, supplier, x, y = _at(data, rules.at, rules.max_gap_s)
         first = last = rules.at
     cells = of_bounds(np.stack((x, y, x, y), axis=1), data.grid_m)
+    # A user with a shape is represented by its rectangle (section 2.1), not by the cell of its fix.
     shape = np.full(len(data.trajectory_id), -1)
     known = find(data.trajectory_id, evidence.sites.shape_trajectory)  # -1: of a trajectory that is not considered
     shape[known[known >= 0]] = np.flatnonzero(known >= 0)

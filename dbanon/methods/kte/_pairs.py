@@ -63,6 +63,8 @@ def look_up(samples: Samples, table: Pairs, a: Int, b: Int) -> Float:
     low, high = np.minimum(a, b), np.maximum(a, b)
     # A pair has one key whichever comes first; the merge's cost does not depend on the order of inputs.
     key = np.unique(low * len(table.begin) + high)
+    # Only the merges are shared among threads. The table is read and written by one at a time, here and in `cost`: two
+    # could take the same free place.
     found = np.empty(len(key))
     _recall(table.keys, table.values, key, found)
     new = key[np.isnan(found)]
@@ -116,6 +118,7 @@ def _place(keys: Any, key: Any) -> Any:
 
 @_kernel
 def _recall(keys: Any, values: Any, key: Any, found: Any) -> None:
+    # Costs are whole numbers, never NaN, so NaN stands for those that are not known.
     for i in range(len(key)):
         place = _place(keys, key[i])
         found[i] = values[place] if place >= 0 and keys[place] == key[i] else np.nan

@@ -37,7 +37,7 @@ _WEIGHTS = ((1.0, 0.25), (0.5, 0.5))
 """How much own instants and places count where passes of exchanges cut groups into blocks."""
 _CREDIT = 0.5  # of an own instant that is covered: it would cost about as much in another group
 _RESTRICTION = 0.1  # own instants' worth of an instant at which an object lets nobody else of a group be known
-_LEAST_GAIN = 1e-6  # of an exchange: below it, rounding could have two groups exchange members for ever
+_LEAST_GAIN = 1e-6  # of an exchange: less may be nothing but rounding
 _MIN_COMPARISONS_PER_THREAD = 1 << 16
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -329,13 +329,15 @@ def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
     for p in range(len(rows)):
         length[p] = _count(known[p])
     taken, spot = np.empty(k, np.int64), np.empty(k, np.int64)
-    # Each turn groups k objects or leaves the first one over, so this ends.
+    # Each turn groups k objects or leaves the first one over, so this ends. Between turns no entry of `left` is -1.
     while len(left) >= k:
         seed = left[0]
         union, common, least, most = known[seed].copy(), present[seed].copy(), at[seed].copy(), at[seed].copy()
         # As many instants as a group of such objects comes to if own instants are independent.
         reach = instants * (1 - (1 - length[seed] / instants) ** k)
         taken[0], size = seed, 1
+        # Kept true: `union` are the own instants of those taken, `common` is where all of them are present, and holds
+        # `union` (`_fits` takes nobody else): the invariant of the module.
         while size < k:
             best = _cheapest(known, present, at, length, left, union, common, least, most, facts.nearness * reach)
             if best < 0:
@@ -366,6 +368,8 @@ def _cheapest(
 ) -> Any:  # fmt: skip
     """Find the place in `left` of who costs a group least, -1 if nobody fits."""
     best, lowest = np.int64(-1), np.inf
+    # Strictly less below: of equal costs the first in `left`, which has more own instants or comes first in the run's
+    # order.
     for p in range(1, len(left)):
         j = left[p]
         if j < 0 or not _fits(present[j], known[j], union, common):
@@ -401,6 +405,7 @@ def _swap(facts: Any, member: Any) -> None:
 def _suitable(facts: Any, state: Any, i: Any, g: Any, few: Any, fit: Any) -> None:
     """Find the groups beside g to which i would bring least."""
     fit[:], few[:] = np.inf, -1
+    # Kept true, as in `_promising` and `_room`: few[at] has the score fit[at], the least first, and -1 comes after all.
     for h in range(len(state.union)):
         if h != g:
             grown = _growth(facts.place[i], state.least[h], state.most[h])
@@ -443,6 +448,7 @@ def _best_exchange(facts: Any, state: Any, member: Any, g: Any, m: Any, pair: An
         h, o = pair[c]
         if h < 0:
             break
+        # What the scores have only guessed: the loss of all instants, infinite where the exchange breaks presence.
         with_i, with_j = member[h].copy(), member[g].copy()
         with_i[o], with_j[m] = member[g, m], member[h, o]
         change = _cost(facts, with_i, state.box) + _cost(facts, with_j, state.box) - state.cost[g] - state.cost[h]
@@ -539,6 +545,8 @@ def _join_all(facts: Any, member: Any, rest: Any) -> Any:
         for i in member[g]:
             common[g] &= facts.there[i]
     joined = np.full(len(rest), -1)
+    # Kept true: `common` and the state are those of the groups as they are now, except `once`, which only exchanges
+    # read. No group gets 2k members: it could be parted into two of k, which lose no more.
     fit, few = np.empty(_TRIED), np.empty(_TRIED, np.int64)
     for r in range(len(rest)):
         i = rest[r]
@@ -570,6 +578,7 @@ def _room(facts: Any, state: Any, common: Any, size: Any, most: Any, i: Any, few
         if size[g] < most and _fits(facts.there[i], facts.own[i], state.union[g], common[g]):
             grown = _growth(facts.place[i], state.least[g], state.most[g])
             score = _new(facts.own[i], state.union[g]) + facts.nearness * state.covered[g] * grown
+            # One more is generalised at the instants covered before, and all of them, with i, at those that i brings.
             at = _slot(fit, state.covered[g] + (size[g] + 1) * score)
             if at >= 0:
                 few[at + 1 :] = few[at:-1].copy()

@@ -79,12 +79,14 @@ def pruned(positions: Positions, k: int, kept: NDArray[np.bool_], owner: Int, ot
 @_kernel
 def _link(who: Any, choice: Any, own: Any, wanted: Any, pairs: Any) -> Any:
     words, count = own.shape[1], np.int64(0)
-    head, follows = np.full(len(wanted), -1), np.empty(2 * len(pairs), np.int64)  # the links of each object
-    by = np.full(len(wanted), -1)  # whom each was linked with last
+    # The links of each object, as a list: pair c stands as entry 2 c in the list of its first object and as 2 c + 1 in
+    # that of its second, so the other one of entry `at` is pairs[at >> 1, 1 - (at & 1)].
+    head, follows = np.full(len(wanted), -1), np.empty(2 * len(pairs), np.int64)
+    by = np.full(len(wanted), -1)  # by[j] is i where j is linked with i already
     price = np.empty(choice.shape[1], np.float64)
     for w in range(len(who)):
         i = who[w]
-        # Kept true: wanted[j] is how many links j still lacks, for all j.
+        # Kept true: wanted[j] is how many links j still lacks, for all j; negative where more chose j than it wanted.
         at = head[i]
         while at >= 0:
             by[pairs[at >> 1, 1 - (at & 1)]] = i
@@ -99,6 +101,8 @@ def _link(who: Any, choice: Any, own: Any, wanted: Any, pairs: Any) -> Any:
                 instants += _bits(own[i, word] ^ own[j, word])
             # A link that both want stands for two.
             price[c] = instants / 2 if wanted[j] > 0 else instants
+        # There is always one to take: the choice of a kept object holds k - 1 or more (`Left.draw`), and for each of
+        # them that has no price, being linked with i already, i wants one less.
         while wanted[i] > 0:
             cheapest = np.argmin(price)
             j = choice[w, cheapest]

@@ -141,6 +141,7 @@ def _demand_enough(positions: Positions, params: Parameters) -> None:
 def _cloaks(found: _Found) -> Cloaks:
     positions = found.positions
     there = _positions.present(positions)
+    # Nobody is in a class where it is absent (the invariant of `_sets`), so rows of classes need not ask for presence.
     shown = (found.classes.of >= 0 if found.params.qid_only else there) & found.sets.kept[:, None]
     published = np.asarray(shown.any(axis=1))
     who = np.flatnonzero(published)
@@ -177,6 +178,7 @@ def _regions(found: _Found, shown: Bool, who: Int, offset: Int) -> tuple[NDArray
     width = int(positions.x.max()) + 1
     _fill(positions.x, positions.y, found.classes.of, shown, who, offset, width, instant, region, cell)
     exact = region < 0
+    # Regions of classes keep the numbers of the classes; exact cells come after them.
     # An exact row of several people at one cell has one region, whose crowd stays 1: each row stands for its own
     # person.
     cells, number = np.unique(cell[exact], return_inverse=True)
@@ -201,6 +203,8 @@ def _fill(
     x: Any, y: Any, of: Any, shown: Any, who: Any, offset: Any, width: Any, instant: Any, row_of: Any, cell: Any
 ) -> None:  # fmt: skip
     """Write of each row its instant, its class, and the number of its cell."""
+    # Algorithm 4, line 7: D*(O, t) is lub(C), the rectangle of class of[O, t]. Where that is -1 it stays D(O, t), the
+    # cell. Kept true: `row` is where the next instant of record r goes.
     for r in range(len(who)):
         i, row = who[r], offset[r]
         for t in range(shown.shape[1]):
