@@ -77,7 +77,8 @@ CLAUSES = (
         must="Cells that no region tells apart must hold points of interest of as many categories, and as close to the "
         "city's, as atoms promise",
         broken_by="sets of such cells",
-        plain="Who plays the run again finds only sets of cells of many kinds of places, mixed as in the city.",
+        plain="A reader who plays the run again learns sets of cells, each with many kinds of places, mixed as in "
+        "the city.",
         test="inference",
     ),
     Condition(
@@ -91,10 +92,10 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": "A reader who is in a group, or knows some of its people, is left with fewer than k; one of two "
-    "reads in which atoms the other was.",
-    "linkability": "A record shows its atoms one after the other; who follows one person from atom to atom at a top "
-    "speed rules out cells.",
-    "inference": "Readers know which atoms somebody was in; in an atom, popular cells are likelier, at each hour "
-    "others, and places that were not loaded do not count.",
+    "singling out": "A reader who is in a group, or knows some of its people, is left with fewer than k; of a group of "
+    "two, each sees in which atoms the other was.",
+    "linkability": "A record shows its atoms one after the other; a reader who follows one person from atom to atom "
+    "at a top speed rules out cells.",
+    "inference": "Readers know which atoms somebody was in; within one, popular cells are likelier, also by the hour, "
+    "and places that were not loaded do not count.",
 }
