@@ -101,11 +101,12 @@ METHOD = Method(
     guarantee=(
         "An adversary who knows a whole trajectory finds at least k people with the same record; and in every "
         "published region there are points of interest of at least l categories, in shares that are no further than t "
-        "from the city's."
+        "from the city's. Who runs the program again learns of a place only in which atom it is: a set of neighbouring "
+        "cells with atom_l categories and a divergence of at most atom_t, by default l and t."
     ),
     adversary=(
         "A reader who has followed a person all along, and asks which record is theirs; or who looks up what there is "
-        "in the published regions, and asks what its people were doing there."
+        "in the published regions, runs the program again, and asks what its people were doing there."
     ),
     row_meaning=(
         "Each row is one person, seen somewhere in this region at some time of this period, at least once; others of "
@@ -135,6 +136,12 @@ METHOD = Method(
     days=True,
     hidden_by="record",
     region_type="MultiPolygon",
+    notices={
+        "few_atoms": (
+            "The points of interest allow only about %s atoms with this l and t, so regions are large. More points of "
+            "interest or a larger t make them smaller."
+        ),
+    },
     totals={"subjects": "subjects", "fixes": "fixes"},
     reasons={
         "outside": "Outside all cells.",
