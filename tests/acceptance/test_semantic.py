@@ -36,7 +36,7 @@ def town_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
     with cloned_database(dbanon_server, dbanon_template) as url:
         done(call(url, "synth", "--dataset", "town", *TOWN))
         done(run(url, *STRICT))
-        done(run(url, "-p", "l=0", "-p", "t=inf", "-p", "improve=off"))
+        done(run(url, "-p", "l=0", "-p", "t=inf"))
         yield parse(url)["dbname"]
 
 

@@ -192,6 +192,14 @@ class Stored:
         region = np.repeat(np.arange(1, len(regions) + 1), np.diff(regions.cell_offset))
         return {"region_no": region, "cell_id": regions.cell, "split": np.zeros(len(region), bool)}
 
+    def atom_evidence(self):
+        atoms = self.cloaks.atoms
+        return (
+            {"cell_id": atoms.cell, "atom": atoms.atom}
+            if atoms
+            else {name: np.empty(0, int) for name in ("cell_id", "atom")}
+        )
+
     def request_evidence(self):
         known = [json.loads(content) for content in self.given["requests"].contents]
         shown = [(r, known.index(q)) for r, sent in enumerate(self.extra("requests"), 1) for q in sent or ()]

@@ -208,25 +208,27 @@ def in_cells(rng):
     return data, cells
 
 
-@pytest.mark.parametrize("improve", [False, True])
-def test_the_adversary_of_semantic_finds_nothing_to_object_to(cases, monkeypatch, improve):
-    rng, runs, family = random.Random(improve), 0, METHODS["semantic"]
+@pytest.mark.parametrize("levels", [1, 2])
+def test_the_adversary_of_semantic_finds_nothing_to_object_to(cases, monkeypatch, levels):
+    rng, runs, family = random.Random(levels), 0, METHODS["semantic"]
     for _ in cases(60):
         data, cells = in_cells(rng)
         # All pairs of few units are compared, of many those that candidates make.
         monkeypatch.setattr("dbanon.methods.semantic._groups.ALL_PAIRS", rng.choice([3, 50]))
+        least, most = rng.randint(0, 3), rng.choice(["inf", 0.5, 0.05])
+        less = {"atom_l": rng.randint(0, least), "atom_t": rng.choice(["inf", most])} if levels == 2 else {}
         params = family.parse({
-            "k": rng.randint(1, 4), "l": rng.randint(0, 3), "t": rng.choice(["inf", 0.5, 0.05]), "improve": improve,
+            "k": rng.randint(1, 4), "l": least, "t": most, **less,
             "gap_s": rng.choice([0, 60, 1800]), "min_cells": rng.choice([1, 1, 3]),
             "weight_time": rng.choice([0, 0.5, 1]),
             "suppress_span_s": rng.choice([None, None, 600]), "suppress_area_km2": rng.choice([None, None, 0.2]),
             "since": rng.choice([None, None, 0]), "until": rng.choice([None, None, 1200]),
         })  # fmt: skip
         try:
-            cloaks = family.anonymise(data, "merge", params, np.random.default_rng(rng.randrange(99)), cells=cells)
+            cloaks = family.anonymise(data, "atoms", params, np.random.default_rng(rng.randrange(99)), cells=cells)
         except InfeasibleError:
             continue
-        verdict = verified(family, "merge", params, data, cloaks, given={"cells": cells})
+        verdict = verified(family, "atoms", params, data, cloaks, given={"cells": cells})
         assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
         assert verdict.figures["groups"] == cloaks.metrics["groups"]
         runs += 1

@@ -126,8 +126,8 @@ def semantic() -> Cloaks:
         offset=np.array([0, 2, 4]), region=np.array([0, 1, 0, 1], np.int32), period=np.array([0, 1, 0, 1], np.uint8),
         regions=Regions(
             crowd=np.full(2, 2, np.int32), subjects=np.ones(2, np.int32),
-            cell_offset=np.array([0, 2, 5]), cell=np.array([7, 8, 8, 9, 12]),
-            extra=np.array([0, 1], np.int32), extras=('{"categories": 3}', '{"categories": 2}'),
+            cell_offset=np.array([0, 2, 6]), cell=np.array([7, 8, 7, 8, 9, 12]),
+            extra=np.array([0, 1], np.int32), extras=('{"categories": 2}', '{"categories": 3}'),
         ),
         periods=minutes((0, 20), (20, 60)), atoms=Atoms(cell=np.array([7, 8, 9, 12]), atom=np.array([0, 0, 1, 1])),
         member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]), **told(),

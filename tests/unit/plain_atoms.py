@@ -67,6 +67,8 @@ def greedy(area, loss, tracks, subjects, k, merged):
 
     `merged`: gives the rows of some units together.
     """
+    if k == 1:
+        return [[i] for i in range(len(tracks))]
     units = {i: [i] for i in range(len(tracks))}  # of groups below k people, by their place in the run
     track = dict(enumerate(tracks))
     done = []
@@ -75,7 +77,9 @@ def greedy(area, loss, tracks, subjects, k, merged):
         return {subjects[unit] for unit in group}
 
     def lost(i, one, j, other):
-        (_, first, a), (_, second, b) = sorted([(i, one, track_of(one)), (j, other, track_of(other))], key=lambda x: x[0])
+        (_, first, a), (_, second, b) = sorted(
+            [(i, one, track_of(one)), (j, other, track_of(other))], key=lambda x: x[0]
+        )
         return merge_loss(area, loss, a, b, len(people(first)), len(people(second)))
 
     def track_of(group):

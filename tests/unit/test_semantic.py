@@ -105,8 +105,6 @@ def test_rows_do_not_depend_on_the_order_of_members():
 def test_groups_are_those_of_the_plain_algorithm(low):
     for seed in range(low, low + 100):
         case = in_order(case_at_random(seed))
-        if case.k == 1:
-            continue
         fixes = parts(random.Random(seed), case)
         units = _points.units(
             data_of(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1

@@ -186,7 +186,9 @@ def test_without_l_and_t_every_cell_is_an_atom():
     assert (_partition.cut(graph(empty, 0, math.inf)) == np.arange(16)).all()
 
 
-@pytest.mark.parametrize(("pois", "atoms"), [([[1, 2], [2, 1], [0, 1], [5, 0]], 1), ([[1, 2], [2, 4], [1, 2], [3, 6]], 4)])
+@pytest.mark.parametrize(
+    ("pois", "atoms"), [([[1, 2], [2, 1], [0, 1], [5, 0]], 1), ([[1, 2], [2, 4], [1, 2], [3, 6]], 4)]
+)
 def test_t_of_nothing_takes_the_citys_mix_alone(pois, atoms):
     cells = cells_of(*grid(4, 1), pois)
     assert _partition.cut(graph(cells, 2, 0.0)).max() + 1 == atoms

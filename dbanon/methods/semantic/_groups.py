@@ -75,7 +75,7 @@ class _Grouping:
 
     def groups(self) -> list[Group]:
         if self._k == 1:
-            return list(self._open.values())
+            self._done, self._open = list(self._open.values()), {}
         edges = self._edges(np.array(sorted(self._open), np.int64))
         while edges:
             heapq.heapify(edges)
