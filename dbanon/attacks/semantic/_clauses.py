@@ -74,7 +74,7 @@ CLAUSES = (
     ),
     Condition(
         name="classes",
-        must="Cells that all regions hold alike must have points of interest of as many categories, and as close to the "
+        must="Cells that no region separates must have points of interest of as many categories, and as close to the "
         "city's, as atoms promise",
         broken_by="sets of such cells",
         plain="A reader who plays the run again learns sets of cells, each with many kinds of places, mixed as in "
