@@ -93,7 +93,7 @@ def read_rules(evidence: RegionEvidence) -> Rules:
     )
     must(rules.atom_l <= l and rules.atom_t >= t, "Atoms must not promise more than regions do; they do.")
     stored = not rules.asks_atoms or bool((evidence.atom >= 0).all())
-    must(stored, "The run must have stored an atom for each cell; it has not.")
+    must(stored, "The run must say which atom each cell is in; it does not.")
     return rules
 
 

@@ -74,7 +74,7 @@ CLAUSES = (
     ),
     Condition(
         name="classes",
-        must="Cells that no region tells apart must hold points of interest of as many categories, and as close to the "
+        must="Cells that no region separates must have points of interest of as many categories, and as close to the "
         "city's, as atoms promise",
         broken_by="sets of such cells",
         plain="A reader who plays the run again learns sets of cells, each with many kinds of places, mixed as in "
@@ -86,16 +86,16 @@ CLAUSES = (
         must="Every region must follow from the atoms in which its members' fixes of its period lie: be these or, if "
         "atoms promise less than regions, be grown from them by whole atoms, always alike",
         broken_by="rows",
-        plain="A region depends on where people were only by its sets of cells, so it tells no place within one.",
+        plain="A region depends on where people were only by its sets of cells, so it shows no place within one.",
         test="inference",
     ),
 )
 
 LEFT_OPEN = {
-    "singling out": "A reader who is in a group, or knows some of its people, is left with fewer than k; of a group of "
-    "two, each sees in which atoms the other was.",
+    "singling out": "A reader who is in a group, or knows some of its people, is left with fewer than k; one of two "
+    "sees in which atoms the other was.",
     "linkability": "A record shows its atoms one after the other; a reader who follows one person from atom to atom "
     "at a top speed rules out cells.",
-    "inference": "Readers know which atoms somebody was in; within one, popular cells are likelier, also by the hour, "
+    "inference": "Readers know in which atoms a person was; within one, popular cells are likelier, also by the hour, "
     "and places that were not loaded do not count.",
 }
