@@ -71,7 +71,8 @@ def test_regions_with_l_and_t_reveal_nothing_that_k_alone_reveals(database: str)
     with psycopg.connect(database) as owner:
         strict, alone = (
             owner.execute(
-                "SELECT r.metrics || v.figures FROM dbanon.run r JOIN dbanon.verification v USING (run_id) WHERE run_id = %s",
+                "SELECT r.metrics || v.figures FROM dbanon.run r JOIN dbanon.verification v USING (run_id)"
+                " WHERE run_id = %s",
                 [n],
             ).fetchone()[0]
             for n in (1, 2)

@@ -3,6 +3,8 @@
 A place is an atom; a point or row is (start, end, atoms), start and end in slots, the end outside.
 """
 
+# ruff: noqa: PLR0917 - what a merge is made of
+
 from itertools import combinations
 from math import inf
 
@@ -42,7 +44,7 @@ def stays(slots, atoms, gap):
 
 
 def merge_loss(area, loss, one, other, n_one, n_other):
-    """C_ij of two tracks, the first in the run's order first: the mean of what each point of the longer loses at best."""
+    """C_ij of two tracks, in the run's order: the mean of what each point of the longer loses at best."""
     walked, beside, a, b = (one, other, n_one, n_other) if len(one) > len(other) else (other, one, n_other, n_one)
     mine, theirs = a / (a + b), b / (a + b)
     total = 0.0

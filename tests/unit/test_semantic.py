@@ -3,6 +3,7 @@
 import dataclasses
 import random
 from dataclasses import replace
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_rows_are_the_cut_that_loses_least(low):
         rows = rows_of(optimal(case.area, case.loss, members))
         cost = sum(plain.row_cost(case.area, case.loss, members, start, end) for start, end, _ in rows)
         assert cost == pytest.approx(plain.least_cost(case.area, case.loss, members), abs=1e-9), seed
-        assert all(end <= start for (_, end, _), (start, _, _) in zip(rows, rows[1:], strict=False))
+        assert all(end <= start for (_, end, _), (start, _, _) in pairwise(rows))
         held = [
             [(slot, atom) for own in members for slot, atom in own if start <= slot < end] for start, end, _ in rows
         ]
@@ -214,7 +215,7 @@ def test_atoms_must_not_promise_more_than_regions():
     case = case_at_random(1)
     with pytest.raises(ParameterError, match="atom_l = 4"):
         made(replace(case, l=1, t=inf), cells_of(case), atom_l=4)
-    with pytest.raises(ParameterError, match="atom_t = 0.1 with l = 1 and t = 0.5"):
+    with pytest.raises(ParameterError, match=r"atom_t = 0\.1 with l = 1 and t = 0\.5"):
         made(replace(case, l=1, t=0.5), cells_of(case), atom_t=0.1)
 
 

@@ -80,7 +80,7 @@ def grown(of: City, atoms: NDArray[np.integer[Any]], params: Parameters) -> Int:
 
 
 def _holds(count: Int, total: Int, params: Parameters) -> Bool:
-    return ((count > 0).sum(axis=1) >= params.l) & (divergences(count, total) <= params.t + _SLACK)
+    return np.asarray(((count > 0).sum(axis=1) >= params.l) & (divergences(count, total) <= params.t + _SLACK))
 
 
 def divergences(count: Int, total: Int) -> Float:

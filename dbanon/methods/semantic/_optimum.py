@@ -83,7 +83,7 @@ def rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32
 @_kernel
 def _best(
     area: Int, scale: Scale, slot: Int, atom: NDArray[np.int32], order: Int, first: Int, j: int, low: int, high: int,
-    mark: int, own: int, held: Int, new: Any, cost: Float, least: Float,
+    mark: int, own: Any, held: Int, new: Any, cost: Float, least: Float,
 ) -> Any:  # fmt: skip
     """Find the start from `high` back to `low` with which all slots up to j cost least, and what they cost."""
     best, start, covered = np.inf, high, own
