@@ -38,7 +38,7 @@ def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: C
         )
     units = _rows.units_of(data, cell, rank, params)
     found = greedy.groups(units, _graph.graph(cells, params), loss.scale(params, data.grid_s), params.k)
-    return Made(units=units, groups=found, rows=_flat(found), atom=None)
+    return Made(units=units, groups=found, rows=_flat(found), atom=None, figures={})
 
 
 def _flat(groups: list[Group]) -> Rows:

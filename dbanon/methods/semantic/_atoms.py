@@ -61,6 +61,16 @@ def city(cells: Cells, graph: Graph, *, new: bool) -> City:
     )
 
 
+def figures(of: City, graph: Graph) -> dict[str, float]:
+    """How many atoms there are, the side of a square as large as that of a cell on average, and how many there can be.
+
+    The last is an estimate, and missing where t is infinite: there, cells with l categories are atoms.
+    """
+    most = _partition.floor(graph)
+    known = {"atoms": float(len(of)), "atom_side_m": _partition.cost(graph, of.atom) ** 0.5}
+    return known if np.isinf(most) else {**known, "atoms_allowed": most}
+
+
 def grown(of: City, atoms: NDArray[np.integer[Any]], params: Parameters) -> Int:
     """Add atoms to a set until it has l and t: each time the neighbour that does most for l, then t, then is smallest.
 

@@ -3,7 +3,7 @@
 # ruff: noqa: PLR0917 - what rows are made of
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -43,6 +43,7 @@ class Made:
     groups: list[Group]
     rows: Rows
     atom: Int | None  # [c]: of each cell
+    figures: Mapping[str, float]  # of atoms
 
 
 def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, cells: Cells) -> Cloaks:
@@ -78,10 +79,17 @@ def units_of(data: Trajectories, place: Int, rank: Int, params: Parameters) -> U
 
 
 def _atoms_merged(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells) -> Made:
-    city = _atoms.city(cells, _graph.graph(cells, _of_atoms(params)), new=params.new_atoms)
+    graph = _graph.graph(cells, _of_atoms(params))
+    city = _atoms.city(cells, graph, new=params.new_atoms)
     units = units_of(data, np.where(cell >= 0, city.atom[cell], -1), rank, params)
     groups = _groups.groups(units, city.area, _losses.scale(params, data.grid_s), params.k)
-    return Made(units=units, groups=groups, rows=_flat(groups, city, params), atom=city.atom)
+    return Made(
+        units=units,
+        groups=groups,
+        rows=_flat(groups, city, params),
+        atom=city.atom,
+        figures=_atoms.figures(city, graph),
+    )
 
 
 def _of_atoms(params: Parameters) -> Parameters:
@@ -300,7 +308,7 @@ def _metrics(
         "groups": groups,
         "rows": len(row),
         "points": len(made.units.start),
-        **({} if made.atom is None else {"atoms": int(made.atom.max()) + 1}),
+        **made.figures,
         "suppressed_percent": 100 * float((state != PUBLISHED).mean()),
         **_spread("kl", apart[np.isfinite(apart)]),
         "without_pois_percent": 100 * float(np.isinf(apart).mean()),
