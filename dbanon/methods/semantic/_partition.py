@@ -22,7 +22,8 @@ from dbanon.methods.semantic import _cutting
 from dbanon.methods.semantic._graph import MM2, Graph
 
 SEED = 0x5EA7A705  # public: the atoms are no secret, and the same again
-_SEARCHES = 4  # with a seed each; the cheapest result is taken
+_SEARCHES, _FEW_SEARCHES = 4, 2  # with a seed each; the cheapest result is taken
+_MANY_CELLS = 10_000  # of which few searches are made, since they differ little
 _STAGES, _MOVES, _TREES = 80, 5000, 12  # stages of a search; over all stages, moves and trees tried a cell
 _HOT, _COLD = 3.0, 0.001  # temperatures, in average areas of an atom before the search
 _MILD, _STRICT = 1.0, 4.0  # weights of what an atom lacks: when hot, and when cold
@@ -31,7 +32,7 @@ _MILD, _STRICT = 1.0, 4.0  # weights of what an atom lacks: when hot, and when c
 def cut(graph: Graph) -> Int:
     """Cut cells into atoms of little area.
 
-    Takes 20,000 steps a cell in four searches, of about a microsecond each, on as many threads.
+    Takes 20,000 steps a cell in four searches, half as many in large cities, of about a microsecond each.
 
     Returns
     -------
@@ -47,8 +48,9 @@ def cut(graph: Graph) -> Int:
     if graph.least == 0 and graph.most == np.inf:
         return np.arange(c)
     whole = _whole(graph)
+    seeds = range(SEED, SEED + (_SEARCHES if c < _MANY_CELLS else _FEW_SEARCHES))
     with ThreadPoolExecutor(cores.count()) as pool:
-        found = list(pool.map(lambda seed: _search(graph, whole.copy(), seed), range(SEED, SEED + _SEARCHES)))
+        found = list(pool.map(lambda seed: _search(graph, whole.copy(), seed), seeds))
     return _numbered(min(found, key=lambda atom: cost(graph, atom)))
 
 
