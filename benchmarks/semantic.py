@@ -45,7 +45,7 @@ from dbanon.methods.kernels import considered
 from dbanon.postgres import server
 from dbanon.runs import reading
 
-DATA = Path("/work/shared/data")
+DATA = Path(__file__).parents[2] / "shared" / "data"
 BOX = (-122.53, 37.58, -122.34, 37.85)
 DAY_S, FIRST_S = 86_400, 1_212_390_000  # 2008-06-02, midnight in San Francisco
 L, T = 6, 0.01
