@@ -21,6 +21,7 @@ _TRIES = 10  # random trees that must fail before an atom is taken as not to be 
 _TREE_HEAT = 0.025  # of a cut along a tree, beside that of a move of one cell
 _JOINED = 20.0  # weight of what a union lacks, when atoms that do not hold are merged
 _CUTS = 0.4  # share of trees that cut one atom; others recut two
+_ROOM = 60  # cells in the trees of one call of `recut`, for each cell there is: few trees where atoms are large
 _LOOKS = 60  # cells that are looked at to see that an atom still hangs together without one of them
 
 
@@ -333,17 +334,19 @@ def _recut(  # noqa: PLR0917 - one step of the search
 def recut(  # noqa: PLR0917 - one step of the search
     graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], steps: int, heat: float, weight: float
 ) -> None:
-    """Recut the atoms of random cells, or of random neighbours."""
+    """Recut the atoms of random cells, or of random neighbours, as long as there is work left."""
+    room = _ROOM * len(atoms.of)
     for _ in range(steps):
         i = _below(state, len(atoms.of))
         degree = graph.first[i + 1] - graph.first[i]
-        if degree:
+        if degree and room > 0:
             a, b = atoms.of[i], atoms.of[graph.near[graph.first[i] + _below(state, degree)]]
             if _below(state, 1000) < 1000 * _CUTS:
                 b = a
             elif a == b:
                 continue
             if a != b or atoms.size[a] > 1:
+                room -= atoms.size[a] + atoms.size[b]
                 _recut(graph, atoms, work, state, i, b, heat * _TREE_HEAT, weight)
 
 

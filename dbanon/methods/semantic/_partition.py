@@ -23,6 +23,7 @@ from dbanon.methods.semantic._graph import MM2, Graph
 
 SEED = 0x5EA7A705  # public: the atoms are no secret, and the same again
 _SEARCHES, _FEW_SEARCHES = 4, 2  # with a seed each; the cheapest result is taken
+_HOPELESS = 2  # atoms that chance allows: with fewer, a city that no tree cuts is one atom
 _MANY_CELLS = 10_000  # of which few searches are made, since they differ little
 _STAGES, _MOVES, _TREES = 80, 5000, 12  # stages of a search; over all stages, moves and trees tried a cell
 _HOT, _COLD = 3.0, 0.001  # temperatures, in average areas of an atom before the search
@@ -126,6 +127,8 @@ def _search(graph: Graph, of: Int, seed: int) -> Int:
     atoms = _cutting.begin(graph, of)
     _cutting.split(graph, atoms, work, state)
     atoms, c = _cutting.begin(graph, of), len(of)
+    if floor(graph) < _HOPELESS and not np.ptp(of):
+        return of
     steps = max(c, min(c * c // 40, 600))  # small cities are searched for longer: it costs little
     usual = float((atoms.usual / atoms.size[of]).mean())
     for done in np.linspace(0, 1, _STAGES):
