@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbanon.attacks import once
-from dbanon.base.cloaks import Cloaks, Hiding
+from dbanon.base.cloaks import Atoms, Cloaks, Hiding
 from dbanon.base.errors import DataError, DbanonError, InfeasibleError
 from dbanon.methods import METHODS
 from tests.contract.evidence import GRID_M, attacked, inputs, people, run, stored, verified
@@ -28,7 +28,7 @@ every_algorithm_that_joins = pytest.mark.parametrize(
 
 FIGURES = {"subjects", "published", "records", "rows", "smallest_crowd"}
 ROWS = ("record_id", "seq", "start", "end", "bounds", "crowd", "subjects", "extra", "extras")
-OTHERS = ("member_record", "member_trajectory", "member_start", "member_end", "hiding", "suppressed", "metrics")
+OTHERS = ("member_record", "member_trajectory", "member_start", "member_end", "hiding", "atoms", "suppressed", "metrics")
 
 
 def same(a, b, but=()):
@@ -43,8 +43,8 @@ def same(a, b, but=()):
 
 
 def equal(one, other):
-    if isinstance(one, Hiding) and isinstance(other, Hiding):
-        return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(Hiding))
+    if isinstance(one, Atoms | Hiding) and type(other) is type(one):
+        return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one))
     return np.array_equal(one, other)
 
 

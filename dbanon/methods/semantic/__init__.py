@@ -70,7 +70,7 @@ class Parameters:
     )
     atom_l: int | None = parameter(
         None,
-        "Least number of categories in an atom, which is the least area that a region can tell; by default l.",
+        "Least number of categories in an atom, the smallest set of cells that a release separates; by default l.",
         type="integer",
         minimum=0,
         maximum=10_000,
@@ -87,7 +87,7 @@ class Parameters:
     new_atoms: bool = parameter(
         False,
         "Whether to cut the city into atoms anew instead of taking those of the last release of the same people. "
-        "Old and new atoms together may tell where people were, and then publication needs a reason.",
+        "Old and new atoms together may reveal where people were, and then publication needs a reason.",
         type="switch",
     )
     since: int | None = since()
@@ -138,8 +138,8 @@ METHOD = Method(
     region_type="MultiPolygon",
     notices={
         "few_atoms": (
-            "The points of interest allow only about %s atoms with this l and t, so regions are large. More points of "
-            "interest or a larger t make them smaller."
+            "Number of atoms that the points of interest allow with this t, nearly: %s. So regions are large; more "
+            "points of interest or a larger t make them smaller."
         ),
     },
     totals={"subjects": "subjects", "fixes": "fixes"},
