@@ -126,7 +126,7 @@ def _quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> QuasiId
     return QuasiIdentifiers(subject=subject.astype(np.int64), t=t)
 
 
-def _cells(source: "_Dataset", _: Mapping[str, Any]) -> Cells:
+def _cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
     """Read the cells of a dataset, what lies in them and which are neighbours, as PostGIS finds it."""
     table = source.call("cell_pois")
     cell_id, first, cell = np.unique(arrow.numbers(table["cell_id"]), return_index=True, return_inverse=True)
@@ -134,7 +134,7 @@ def _cells(source: "_Dataset", _: Mapping[str, Any]) -> Cells:
     category, number = categories.encode(table["category"]), arrow.numbers(table["pois"])
     pois = np.zeros((len(cell_id), len(categories.texts)), np.int64)
     pois[cell[category >= 0], category[category >= 0]] = number[category >= 0]
-    pairs, atoms = source.call("cell_neighbours"), source.call("stored_atoms")
+    pairs, atoms = source.call("cell_neighbours"), source.call("stored_atoms", *_promise(params))
     neighbours = np.searchsorted(cell_id, np.column_stack([arrow.numbers(pairs[c]) for c in pairs.column_names]))
     return Cells(
         cell_id=cell_id,
@@ -146,6 +146,15 @@ def _cells(source: "_Dataset", _: Mapping[str, Any]) -> Cells:
         overlap_m2=float(source.call("cell_faults")["overlap_m2"][0].as_py() or 0),
         atom=arrow.numbers(atoms["atom"]).astype(np.int64) if len(atoms) else None,
     )
+
+
+def _promise(params: Mapping[str, Any]) -> tuple[float, float]:
+    """Give the l and t that atoms are asked for; those of any atoms where a family asks for none."""
+    least, most = (
+        params[own] if params.get(own) is not None else params.get(name)
+        for own, name in (("atom_l", "l"), ("atom_t", "t"))
+    )
+    return float(least or 0), float("inf" if most is None else most)
 
 
 def _fix_cells(source: "_Dataset") -> Int:
@@ -190,9 +199,10 @@ class _Dataset:
         """Read columns of this dataset's rows in a table."""
         return _rows_of(self.snapshot, self.dataset_id, columns, relation, condition)
 
-    def call(self, function: str) -> pa.Table:
-        """Call a SQL function of a dataset."""
-        return arrow.table(self.snapshot, f"SELECT * FROM dbanon_internal.{function}({int(self.dataset_id)})")
+    def call(self, function: str, *numbers: float) -> pa.Table:
+        """Call a SQL function of a dataset, with more numbers after its id."""
+        given = "".join(f", '{float(number)}'" for number in numbers)
+        return arrow.table(self.snapshot, f"SELECT * FROM dbanon_internal.{function}({int(self.dataset_id)}{given})")
 
     def inputs(self, names: Iterable[str], params: Mapping[str, Any]) -> dict[str, Any]:
         """Read inputs by name."""

@@ -51,7 +51,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.cell_shape(@postgis@.geometry) IS
 'By what a cell is known again when it is loaded anew or into another dataset: a hash of its polygon, byte by byte, and SRID.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.stored_atoms(dataset_id bigint) RETURNS TABLE (cell_id bigint, atom integer)
+CREATE OR REPLACE FUNCTION dbanon_internal.stored_atoms(dataset_id bigint, l double precision, t double precision) RETURNS TABLE (cell_id bigint, atom integer)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off
@@ -63,12 +63,16 @@ DECLARE
                                      WHERE c.dataset_id = stored_atoms.dataset_id ORDER BY c.cell_id);
     earlier bigint;
 BEGIN
-    -- Withdrawn ones too: what was published stays known.
+    -- Withdrawn ones too: what was published stays known. Those that everybody knows first, since all others are compared with them; then those
+    -- whose atoms promise enough, as atoms that are merged for more are seldom those of another release.
     FOR earlier IN
         SELECT l.release_id
         FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = stored_atoms.dataset_id)
-        ORDER BY l.release_id DESC
+        ORDER BY l.readers IS NULL DESC,
+            coalesce(r.params ->> 'atom_l', r.params ->> 'l', '0')::double precision >= stored_atoms.l
+                AND coalesce(r.params ->> 'atom_t', r.params ->> 't', 'Infinity')::double precision <= stored_atoms.t DESC,
+            l.release_id DESC
     LOOP
         IF NOT EXISTS (
             SELECT FROM unnest(shapes) s (shape)
@@ -84,6 +88,6 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stored_atoms(bigint) IS
-'Gives each cell of a dataset the atom that it was in in the newest release of the dataset''s population whose atoms cover all of these cells;
-no row where there is none.';
+COMMENT ON FUNCTION dbanon_internal.stored_atoms(bigint, double precision, double precision) IS
+'Gives each cell of a dataset the atom that it was in in a release of the dataset''s population whose atoms cover all of these cells: of those that
+everybody knows, of these those that promise l and t, of these the newest; no row where there is none.';

@@ -127,7 +127,8 @@ BEGIN
             'no verified run of this method and algorithm to estimate from'::text);
     END IF;
     IF checked ? 'new_atoms' THEN
-        stored := (SELECT count(DISTINCT a.atom) FROM dbanon_internal.stored_atoms(about.dataset_id) a);
+        stored := (SELECT count(DISTINCT a.atom) FROM dbanon_internal.stored_atoms(about.dataset_id,
+            coalesce(checked ->> 'atom_l', checked ->> 'l', '0')::double precision, coalesce(checked ->> 'atom_t', checked ->> 't', 'Infinity')::double precision) a);
         RETURN QUERY VALUES ('stored_atoms'::text, stored::numeric, true, 'those of the last release that is made of the same cells'::text);
     END IF;
     SELECT i.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i WHERE i.needed AND i.rows = 0 LIMIT 1;

@@ -34,6 +34,12 @@ BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.atom a WHERE a.run_id = store_cells.run_id) THEN
         RETURN;
     END IF;
+    -- The next run takes these atoms, and analysts see them: they must be what the regions are made of.
+    IF EXISTS (SELECT FROM ONLY dbanon.published_cell p WHERE p.release_id = store_cells.release_id
+               GROUP BY p.atom HAVING count(DISTINCT coalesce(p.class, 0)) > 1 OR p.atom IS NULL) THEN
+        RAISE EXCEPTION 'The regions of a run must be made of whole atoms, as they are stored. Those of run % are not; run it again.', run_id
+            USING ERRCODE = 'DA005';
+    END IF;
     INSERT INTO dbanon.published_atom (release_id, atom, region, area_m2, categories, pois)
         SELECT store_cells.release_id, u.atom, u.region, u.area_m2, coalesce(n.categories, 0), coalesce(n.pois, 0)
         FROM (SELECT a.atom, @postgis@.ST_Multi(dbanon_internal.unite_cells(@postgis@.ST_Collect(c.geom ORDER BY c.cell_id))) AS region,
@@ -70,8 +76,8 @@ AS $$
         coalesce(r.params ->> 'atom_t', r.params ->> 't', 'Infinity')::double precision
     FROM (SELECT cell_releases.new_release AS release_id, cell_releases.run_id AS run_id, true AS is_new, false AS is_known
           UNION ALL
-          -- What some readers alone were given for a reason, others do not know.
-          SELECT l.release_id, l.run_id, false, l.overlap_reason IS NULL OR l.readers IS NULL FROM ONLY dbanon.release l) w
+          -- What some readers alone were given, others do not know.
+          SELECT l.release_id, l.run_id, false, l.readers IS NULL FROM ONLY dbanon.release l) w
     JOIN ONLY dbanon.run r ON r.run_id = w.run_id
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
     WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.run s JOIN ONLY dbanon.dataset o ON o.dataset_id = s.dataset_id
@@ -82,7 +88,7 @@ COMMENT ON FUNCTION dbanon_internal.cell_releases(bigint, bigint) IS
 'A run under the number of the release it is about to be and the releases of its population that are made of cells, withdrawn ones too: whether
 everybody may know it, and what it promises of each class of cells.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.failing_classes(run_id bigint, new_release bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.failing_classes(run_id bigint, new_release bigint, l double precision, t double precision) RETURNS TABLE (
     classes bigint, failing bigint, releases bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -96,17 +102,19 @@ DECLARE
 BEGIN
     RETURN QUERY
     WITH said AS MATERIALIZED (
-        SELECT p.shape, p.class, o.*
+        -- Who reads releases that promise at least this was promised it of all of them; weaker ones tell more, and are held to less.
+        SELECT p.shape, p.class, o.release_id, o.is_new, o.is_known
         FROM dbanon_internal.cell_releases(failing_classes.run_id, failing_classes.new_release) o
         JOIN ONLY dbanon.published_cell p ON p.release_id = o.release_id AND p.class IS NOT NULL
+        WHERE o.l >= failing_classes.l AND o.t <= failing_classes.t
     ), cell AS MATERIALIZED (
         SELECT s.shape, bit_xor(s.class) AS class, bit_xor(s.class) FILTER (WHERE s.is_known) AS before,
-            bool_or(s.is_new) AND NOT bool_and(s.is_new) AS shared, min(s.l) AS l, max(s.t) AS t
+            bool_or(s.is_new) AND NOT bool_and(s.is_new) AS shared
         FROM said s GROUP BY s.shape
     ), class AS MATERIALIZED (
         -- Those that the run makes, of cells that it and an earlier release speak of: all others were told before, or by the run alone.
         SELECT n.*
-        FROM (SELECT c.class, c.before, count(*) AS cells, min(c.l) AS l, max(c.t) AS t FROM cell c WHERE c.shared GROUP BY c.class, c.before) n
+        FROM (SELECT c.class, c.before, count(*) AS cells FROM cell c WHERE c.shared GROUP BY c.class, c.before) n
         LEFT JOIN (SELECT c.before, count(*) AS cells FROM cell c WHERE c.before IS NOT NULL GROUP BY c.before) b ON b.before = n.before
         WHERE b.cells IS DISTINCT FROM n.cells
     ), poi AS MATERIALIZED (
@@ -128,16 +136,16 @@ BEGIN
     ), failing AS MATERIALIZED (
         -- As the attack compares: without any point of interest the divergence is infinite.
         SELECT k.class FROM class k LEFT JOIN measured m ON m.class = k.class
-        WHERE coalesce(m.categories, 0) < k.l OR coalesce(m.divergence, 'Infinity') > k.t + 1e-9
+        WHERE coalesce(m.categories, 0) < failing_classes.l OR coalesce(m.divergence, 'Infinity') > failing_classes.t + 1e-9
     )
     SELECT (SELECT count(*) FROM class), (SELECT count(*) FROM failing),
         ARRAY(SELECT DISTINCT s.release_id FROM failing f JOIN cell c ON c.class = f.class JOIN said s ON s.shape = c.shape AND NOT s.is_new
               ORDER BY 1);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.failing_classes(bigint, bigint) IS
-'How many classes of cells a run makes that earlier releases do not tell apart, how many of them lack l categories or t, counted with the
-points of interest of its dataset now, and beside which releases.';
+COMMENT ON FUNCTION dbanon_internal.failing_classes(bigint, bigint, double precision, double precision) IS
+'How many classes of cells a run makes that earlier releases do not tell apart, of those that promise l and t; how many of them lack these, counted
+with the points of interest of its dataset now, and beside which releases.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.extent_shape(extent double precision[], srid integer) RETURNS @postgis@.geometry
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -210,7 +218,13 @@ BEGIN
             USING ERRCODE = 'DA010', DETAIL = 'Where cells differ, what regions of the releases have in common cannot be compared.',
                   HINT = 'Load the cells of that release, and start another run; or, knowing this, allow_overlap => true with reason => ''...''.';
     END IF;
-    SELECT c.* INTO STRICT found FROM dbanon_internal.failing_classes(run_id, new_release) c;
+    -- The weaker promise of the run and of each earlier release: of the sets that fail, the most.
+    SELECT c.* INTO STRICT found
+        FROM (SELECT DISTINCT least(o.l, n.l) AS l, greatest(o.t, n.t) AS t
+              FROM dbanon_internal.cell_releases(run_id, new_release) o, dbanon_internal.cell_releases(run_id, new_release) n
+              WHERE n.is_new AND NOT o.is_new) p
+        CROSS JOIN LATERAL dbanon_internal.failing_classes(run_id, new_release, p.l, p.t) c
+        ORDER BY c.failing DESC, c.classes DESC LIMIT 1;
     beside := dbanon_internal.name_some(dbanon_internal.release_titles(found.releases, dataset, NULL));
     counted := dbanon_internal.counted(found.failing, 'set of cells', 'sets of cells');
     IF found.failing > 0 AND allow_overlap IS NOT TRUE THEN
@@ -218,7 +232,7 @@ BEGIN
                         'without them.', run_id, beside, counted
             USING ERRCODE = 'DA010', DETAIL = format('Of %s that the run separates and earlier releases do not.',
                                                      dbanon_internal.counted(found.classes, 'set of cells', 'sets of cells')),
-                  HINT = 'Run it again without new_atoms, so that it takes the atoms of the last release; or, knowing this, '
+                  HINT = 'Where the cells are the same, run it again without new_atoms, so that it takes the atoms of that release; or, knowing this, '
                          'allow_overlap => true with reason => ''...''.';
     ELSIF found.failing > 0 THEN
         RAISE NOTICE 'Overridden: what regions of this and of % have in common leaves % without l categories or t.', beside, counted;

@@ -28,7 +28,16 @@ every_algorithm_that_joins = pytest.mark.parametrize(
 
 FIGURES = {"subjects", "published", "records", "rows", "smallest_crowd"}
 ROWS = ("record_id", "seq", "start", "end", "bounds", "crowd", "subjects", "extra", "extras")
-OTHERS = ("member_record", "member_trajectory", "member_start", "member_end", "hiding", "atoms", "suppressed", "metrics")
+OTHERS = (
+    "member_record",
+    "member_trajectory",
+    "member_start",
+    "member_end",
+    "hiding",
+    "atoms",
+    "suppressed",
+    "metrics",
+)
 
 
 def same(a, b, but=()):

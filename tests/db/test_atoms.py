@@ -142,9 +142,9 @@ def url_of(connection: psycopg.Connection) -> str:
     return f"{connection.info.dsn} password={connection.info.password}"
 
 
-def atoms_read(connection: psycopg.Connection, dataset: object = 1) -> list[int] | None:
+def atoms_read(connection: psycopg.Connection, dataset: object = 1, **params: object) -> list[int] | None:
     with reading.open_reader(url_of(connection)) as reader:
-        cells = reader.inputs(int(str(dataset)), ["cells"])["cells"]
+        cells = reader.inputs(int(str(dataset)), ["cells"], params)["cells"]
     return None if cells.atom is None else cells.atom.tolist()
 
 
@@ -289,6 +289,23 @@ def test_the_weaker_of_the_promises_of_a_place_counts(city: psycopg.Connection) 
     publish(city, write(city, PAIRS, regions=PAIRS[2:]))
     publish(city, write(city, SHIFTED, regions=[[1, 2]]))
     assert "4 sets" in refused(city, write(city, SHIFTED))
+
+
+@pytest.mark.parametrize("readers", [["pg_monitor"], None])
+@pytest.mark.parametrize("weak", [[list(range(CELLS))], [[i] for i in range(CELLS)]], ids=["the city", "each cell"])
+def test_a_release_that_promises_nothing_lowers_no_other_promise(
+    city: psycopg.Connection, weak: list[list[int]], readers: list[str] | None
+) -> None:
+    publish(city, write(city, PAIRS))
+    publish(city, write(city, weak, l=0, t="inf"), readers=readers)
+    assert "8 sets" in refused(city, write(city, SHIFTED))
+    assert atoms_read(city, l=2, t=0.1) == in_order(PAIRS)
+
+
+def test_regions_must_be_made_of_the_atoms_that_are_stored(city: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.Error, match="whole atoms") as caught:
+        publish(city, write(city, PAIRS, regions=[[0, 1, 2]]))
+    assert caught.value.sqlstate == "DA005"
 
 
 def test_of_two_levels_what_atoms_promise_counts(city: psycopg.Connection) -> None:

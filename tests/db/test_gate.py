@@ -324,7 +324,7 @@ READ = (
     "SELECT * FROM dbanon_internal.record_evidence(2) ORDER BY 1",
     "SELECT * FROM dbanon_internal.hiding_evidence(2) ORDER BY 1",
     "SELECT * FROM dbanon_internal.atom_evidence(2) ORDER BY 1",
-    "SELECT * FROM dbanon_internal.stored_atoms(1) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.stored_atoms(1, 0, 1) ORDER BY 1",
     "SELECT * FROM dbanon.cloak ORDER BY run_id, record_id, seq",
     "SELECT record_id, trajectory_id, lower_s::text FROM dbanon_internal.membership_evidence(2) ORDER BY 1, 2",
     "SELECT * FROM dbanon_internal.request_evidence(2) ORDER BY 1, 2, 3, 4",

@@ -150,7 +150,7 @@ def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
         "INSERT INTO dbanon.hiding VALUES (2, 1, NULL, '{2}')",
         "INSERT INTO dbanon.atom VALUES (2, 1, 0)",
         "SELECT * FROM dbanon_internal.atom_evidence(2)",
-        "SELECT * FROM dbanon_internal.stored_atoms(1)",
+        "SELECT * FROM dbanon_internal.stored_atoms(1, 0, 1)",
         "SELECT * FROM dbanon_internal.region_evidence(2)",
         "SELECT * FROM dbanon_internal.cloaked_evidence(2)",
         "SELECT * FROM dbanon_internal.period_evidence(2)",

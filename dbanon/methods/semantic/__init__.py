@@ -44,7 +44,7 @@ class Parameters:
     )
     gap_s: int = parameter(
         1800,
-        "Longest time between two fixes in a cell that still are one stay.",
+        "Longest time between two fixes in an atom that still are one stay.",
         type="integer",
         unit="s",
         minimum=0,
@@ -145,7 +145,7 @@ METHOD = Method(
     totals={"subjects": "subjects", "fixes": "fixes"},
     reasons={
         "outside": "Outside all cells.",
-        "few_cells": "In records of fewer cells than min_cells.",
+        "few_cells": "In records of fewer atoms than min_cells.",
         "coarse": "In rows longer than suppress_span_s or larger than suppress_area_km2.",
     },
     example={"k": 4, "l": 2, "t": 0.5},
@@ -155,7 +155,7 @@ METHOD = Method(
 def anonymise(
     data: Trajectories, params: Parameters, rng: np.random.Generator, *, algorithm: str = "atoms", cells: Cells
 ) -> Cloaks:
-    """Merge trajectories of visited cells until k people have the same, in regions of mixed use.
+    """Merge trajectories of visited atoms until k people have the same, in regions of mixed use.
 
     Parameters
     ----------
@@ -170,9 +170,10 @@ def anonymise(
     Raises
     ------
     DataError
-        If the cells overlap or are not connected.
+        If there are no cells, or they overlap.
     InfeasibleError
-        If there are fewer than k subjects or l categories, or nothing is left to publish.
+        If there are fewer than k subjects or l categories, cells that hang together lack l or t even all together, or
+        nothing is left to publish.
     """
     from dbanon.methods.semantic import _rows  # with Numba, which is slow to import
 

@@ -79,8 +79,9 @@ def grown(of: City, atoms: NDArray[np.integer[Any]], params: Parameters) -> Int:
     own = atoms.astype(np.int64)
     count, total = of.pois[own].sum(axis=0), of.pois.sum(axis=0)
     while not _holds(count[None], total, params)[0]:
-        around = of.near[np.isin(of.near[:, 0], own), 1]
-        beside = np.setdiff1d(around if len(around) > 0 else np.arange(len(of)), own)
+        beside = np.setdiff1d(of.near[np.isin(of.near[:, 0], own), 1], own)
+        if not len(beside):  # an island that lacks something as a whole
+            beside = np.setdiff1d(np.arange(len(of)), own)
         counts = count + of.pois[beside]
         lacking = np.maximum(params.l - (counts > 0).sum(axis=1), 0)
         apart = np.maximum(divergences(counts, total), params.t)

@@ -140,4 +140,5 @@ def _search(graph: Graph, of: Int, seed: int) -> Int:
         _cutting.flip(graph, atoms, work, state, steps * 100, 0.0, _cutting.NEVER)
         _cutting.recut(graph, atoms, work, state, steps * 3, 0.0, _cutting.NEVER)
         _cutting.split(graph, atoms, work, state)
+    _cutting.join(graph, atoms, work)  # a cell of hardly any area may have been left in an atom that fails
     return of

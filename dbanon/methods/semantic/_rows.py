@@ -79,6 +79,7 @@ def units_of(data: Trajectories, place: Int, rank: Int, params: Parameters) -> U
 
 
 def _atoms_merged(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells) -> Made:
+    _graph.graph(cells, params)  # the city must hold what regions are to have, too
     graph = _graph.graph(cells, _of_atoms(params))
     city = _atoms.city(cells, graph, new=params.new_atoms)
     units = units_of(data, np.where(cell >= 0, city.atom[cell], -1), rank, params)
