@@ -22,9 +22,8 @@ from dbanon.methods.semantic import _cutting
 from dbanon.methods.semantic._graph import MM2, Graph
 
 SEED = 0x5EA7A705  # public: the atoms are no secret, and the same again
-_SEARCHES, _FEW_SEARCHES = 4, 2  # with a seed each; the cheapest result is taken
+_SEARCHES = 2  # with a seed each; the cheaper result is taken
 _HOPELESS = 2  # atoms that chance allows: with fewer, a city that no tree cuts is one atom
-_MANY_CELLS = 10_000  # of which few searches are made, since they differ little
 _STAGES, _MOVES, _TREES = 80, 5000, 12  # stages of a search; over all stages, moves and trees tried a cell
 _HOT, _COLD = 3.0, 0.001  # temperatures, in average areas of an atom before the search
 _MILD, _STRICT = 1.0, 4.0  # weights of what an atom lacks: when hot, and when cold
@@ -33,7 +32,7 @@ _MILD, _STRICT = 1.0, 4.0  # weights of what an atom lacks: when hot, and when c
 def cut(graph: Graph) -> Int:
     """Cut cells into atoms of little area.
 
-    Takes 20,000 steps a cell in four searches, half as many in large cities, of about a microsecond each.
+    Takes 10,000 steps a cell in two searches, of about a microsecond each; more in cities of a few hundred cells.
 
     Returns
     -------
@@ -49,9 +48,8 @@ def cut(graph: Graph) -> Int:
     if graph.least == 0 and graph.most == np.inf:
         return np.arange(c)
     whole = _whole(graph)
-    seeds = range(SEED, SEED + (_SEARCHES if c < _MANY_CELLS else _FEW_SEARCHES))
     with ThreadPoolExecutor(cores.count()) as pool:
-        found = list(pool.map(lambda seed: _search(graph, whole.copy(), seed), seeds))
+        found = list(pool.map(lambda seed: _search(graph, whole.copy(), seed), range(SEED, SEED + _SEARCHES)))
     return _numbered(min(found, key=lambda atom: cost(graph, atom)))
 
 
@@ -129,7 +127,7 @@ def _search(graph: Graph, of: Int, seed: int) -> Int:
     atoms, c = _cutting.begin(graph, of), len(of)
     if floor(graph) < _HOPELESS and not np.ptp(of):
         return of
-    steps = max(c, min(c * c // 40, 600))  # small cities are searched for longer: it costs little
+    steps = max(c, min(c * c // 40, 300))  # small cities are searched for longer: it costs little
     usual = float((atoms.usual / atoms.size[of]).mean())
     for done in np.linspace(0, 1, _STAGES):
         heat, weight = usual * _HOT * (_COLD / _HOT) ** done, _MILD * (_STRICT / _MILD) ** done
