@@ -97,6 +97,5 @@ LEFT_OPEN = {
     "linkability": "A record shows its atoms one after the other; a reader who follows one person from atom to atom "
     "at a top speed rules out cells.",
     "inference": "Readers know in which atoms a person was; within one, popular cells are likelier, also by the hour, "
-    "and places that were not loaded do not count; if atoms promise less than regions, what a region has beside its "
-    "own atoms is compared only with rows of the same atoms.",
+    "and places that were not loaded do not count.",
 }
