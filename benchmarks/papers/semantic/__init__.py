@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from benchmarks.papers.semantic import greedy, loss
+from benchmarks.papers.semantic import greedy
 from benchmarks.papers.semantic.greedy import Group
 from dbanon.base.errors import DataError, counted
 from dbanon.base.trajectory import Cells, Int, Trajectories
-from dbanon.methods.semantic import Parameters, _graph, _rows
+from dbanon.methods.semantic import Parameters, _graph, _losses, _rows
 from dbanon.methods.semantic._rows import Made, Rows
 
 _MOST = 15_000  # tables of all pairs of cells take 16 bytes a pair: 3.6 GB
@@ -37,7 +37,7 @@ def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: C
             f"{counted(int(parts), 'separate part')}; load cells without gaps between them."
         )
     units = _rows.units_of(data, cell, rank, params)
-    found = greedy.groups(units, _graph.graph(cells, params), loss.scale(params, data.grid_s), params.k)
+    found = greedy.groups(units, _graph.graph(cells, params), _losses.scale(params, data.grid_s), params.k)
     return Made(units=units, groups=found, rows=_flat(found), atom=None, figures={})
 
 

@@ -10,16 +10,8 @@ from numpy.typing import NDArray
 from benchmarks.papers.semantic import growth
 from benchmarks.papers.semantic.growth import Pool, Work, kernel
 from dbanon.base.trajectory import Int
-from dbanon.methods.semantic import Parameters
-from dbanon.methods.semantic._graph import MM2, Graph
-
-
-class Scale(NamedTuple):
-    """How losses are weighed: what they are counted in, and where they are capped."""
-
-    weight_time: float
-    span: float  # slots that count as a full loss
-    area: float  # square millimetres that count as a full loss
+from dbanon.methods.semantic._graph import Graph
+from dbanon.methods.semantic._losses import Scale
 
 
 class Path(NamedTuple):
@@ -38,15 +30,6 @@ class Tables(NamedTuple):
     # Area of their merge, from the first to the second; 0 where it was not asked for yet, and where it was found to be
     # above some area, this area with a minus.
     area: Int  # [c, c]
-
-
-def scale(params: Parameters, grid_s: float) -> Scale:
-    """Put the parameters in the units of kernels."""
-    return Scale(
-        weight_time=params.weight_time,
-        span=params.full_loss_span_s / grid_s,
-        area=max(params.full_loss_area_km2 * 1e6 * MM2, 1.0),
-    )
 
 
 def tables(graph: Graph, *, exact: bool) -> Tables:

@@ -57,7 +57,7 @@ def _count(evidence: ObjectEvidence) -> Counts:
     sets = read_sets(evidence, found, own, rules)
     rows = truth(at, found, own, rules.qid_only)
     shared, left = classes(evidence, found), remaining(scene, sets.owner, sets.other, rules.k)
-    # Definition 3 asks for k records of everybody. Whoever has no own instants fits them all, and is still known by
+    # Definition 3 asks for k records of each person. One without own instants fits all of them, and is still known by
     # elimination where few others are like that, which the paper does not see: hence a clause of its own.
     few = found.published & (left.number < rules.k)
     other = (evidence.region_other_keys != 0) | ~np.isin(evidence.region_cloaked, (0, 1))

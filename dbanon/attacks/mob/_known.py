@@ -57,7 +57,7 @@ def read_sets(evidence: ObjectEvidence, found: Shown, own: Own, rules: Rules) ->
     faults += len(of) - len(pair)
     owner, other = pair // n, pair % n
     faults += int((np.bincount(owner, minlength=n)[owners] < rules.k - 1).sum())
-    # Algorithm 3, lines 8 to 10: whoever hides a person is hidden by it. Without own instants it has no set to show it.
+    # Algorithm 3, lines 8 to 10: one who hides a person is hidden by it. Without own instants it has no set to show it.
     if rules.symmetric:
         back = distinct(other * n + owner)
         faults += int((own.some[other] & ~np.isin(pair, back, assume_unique=True)).sum())
