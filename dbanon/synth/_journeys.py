@@ -21,12 +21,12 @@ Source: Thomas Brinkhoff, A Framework for Generating Network-Based Moving Object
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from dbanon.base.kernels import kernel
 from dbanon.synth._network import Network
 
 Float = NDArray[np.float64]
@@ -181,7 +181,7 @@ def _quickest(first: Int, to: NDArray[np.int32], seconds: Float) -> Any:
     return seconds[keep], to[keep], counted.astype(np.int32)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _next_edges(first: Any, to: Any, seconds: Any, away: Any, hop: Any) -> None:
     """At each node, the first edge after which the way to the destination is the quickest."""
     for d in range(away.shape[0]):
@@ -222,10 +222,10 @@ def hashed(seed: int, *parts: Int) -> Float:
     return np.asarray((state >> _BY_11) * _TO_UNIT, dtype=np.float64)
 
 
-_mixed = numba.njit(_mix, cache=True)
+_mixed = kernel(_mix)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _uniform(state: Any) -> Any:
     """Draw a number in [0, 1) from a stream, whose state is one element."""
     state[0] += _GOLDEN
@@ -258,7 +258,7 @@ def walk(ways: Routes, timetable: Timetable, seed: int, numbers: Int) -> Fixes:
     return Fixes(numbers, kind, offset, xym[: offset[-1]])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _destination(ways: Any, here: Any, choices: Any, state: Any) -> Any:
     """Draw destinations, and take the one nearest as the crow flies."""
     x, y, destination, reach = ways[0], ways[1], ways[7], ways[8]
@@ -272,7 +272,7 @@ def _destination(ways: Any, here: Any, choices: Any, state: Any) -> Any:
     return chosen
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _walk(ways: Any, classes: Any, times: Any, seed: Any, numbers: Any, out: Any) -> None:
     x, y, first, to, seconds, tree, hop, destination, _ = ways
     share, choices = classes

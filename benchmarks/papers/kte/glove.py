@@ -11,14 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte._samples import Merged, Samples
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 FURTHEST_M = 20_000.0  # phi max in space: a stretch counts as 1 from here
 LONGEST_S = 28_800.0  # phi max in time
@@ -231,7 +229,7 @@ def merge_pieces(samples: Samples, a: Int, b: Int, members_a: Int, members_b: In
     return np.asarray(_complete(_reshape(matched), samples.offset, samples.slot, everyone, by_slot, by_cell))
 
 
-@_kernel
+@kernel
 def _by_slot(offset: Any, slot: Any, x: Any, y: Any, order: Any, pool: Any, begin: Any, end: Any) -> None:
     """Put the samples of each subject, those of one slot as one, into the pool."""
     c = 0
@@ -249,7 +247,7 @@ def _by_slot(offset: Any, slot: Any, x: Any, y: Any, order: Any, pool: Any, begi
         end[one] = c
 
 
-@_kernel
+@kernel
 def _in_time(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_slot: Any) -> Any:
     """Half of min(phi_t / 8 h, 1): how far the periods of two samples are stretched to the common one.
 
@@ -260,7 +258,7 @@ def _in_time(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_slot: Any) -> 
     return min(stretch * by_slot, 0.5)
 
 
-@_kernel
+@kernel
 def _in_space(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_cell: Any) -> Any:
     """Half of min(phi_s / 20 km, 1): how far the boxes are stretched, along x and along y together."""
     common = max(a[4, i], b[4, j]) - min(a[2, i], b[2, j]) + max(a[5, i], b[5, j]) - min(a[3, i], b[3, j])
@@ -268,7 +266,7 @@ def _in_space(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_cell: Any) ->
     return min((na * (common - mine) + nb * (common - theirs)) * by_cell, 0.5)
 
 
-@_kernel
+@kernel
 def _stretch_to(into: Any, m: Any, piece: Any, j: Any) -> None:
     """Stretch a sample to hold another."""
     for low in (0, 2, 3):
@@ -277,26 +275,26 @@ def _stretch_to(into: Any, m: Any, piece: Any, j: Any) -> None:
         into[high, m] = max(into[high, m], piece[high, j])
 
 
-@_kernel
+@kernel
 def _gap(low: Any, high: Any, other_low: Any, other_high: Any) -> Any:
     """How far two intervals are apart; 0 where they meet."""
     return max(low - other_high, other_low - high, 0)
 
 
-@_kernel
+@kernel
 def _bound_in_time(a: Any, i: Any, runs: Any, r: Any, n: Any, by_slot: Any) -> Any:
     """No sample of the run costs less than this in time: both are stretched over the gap at least."""
     return min(n * _gap(a[0, i], a[1, i], runs[0, r], runs[1, r]) * by_slot, 0.5)
 
 
-@_kernel
+@kernel
 def _bound_in_space(a: Any, i: Any, runs: Any, r: Any, n: Any, by_cell: Any) -> Any:
     """No sample of the run costs less than this in space."""
     gap = _gap(a[2, i], a[4, i], runs[2, r], runs[4, r]) + _gap(a[3, i], a[5, i], runs[3, r], runs[5, r])
     return min(n * gap * by_cell, 0.5)
 
 
-@_kernel
+@kernel
 def _runs(b: Any) -> Any:
     """Hulls of `RUN` samples each, in order of time: first, last, x0, y0, x1, y1."""
     runs = np.empty((6, (b.shape[1] + RUN - 1) // RUN), np.int64)
@@ -307,7 +305,7 @@ def _runs(b: Any) -> Any:
     return runs
 
 
-@_kernel
+@kernel
 def _within(
     a: Any, i: Any, na: Any, b: Any, nb: Any, runs: Any, r: Any, by_slot: Any, by_cell: Any, best: Any, found: Any,
 ) -> Any:  # fmt: skip
@@ -321,7 +319,7 @@ def _within(
     return best, found
 
 
-@_kernel
+@kernel
 def _cheapest(
     a: Any, i: Any, na: Any, b: Any, nb: Any, runs: Any, near: Any, hint: Any, by_slot: Any, by_cell: Any,
 ) -> Any:  # fmt: skip
@@ -342,7 +340,7 @@ def _cheapest(
     return best, found
 
 
-@_kernel
+@kernel
 def _stretch(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> Any:
     """Mean over the samples of a, the longer, of the least cost with one of b; also which of b each chose."""
     by_slot, by_cell = by_slot / (na + nb), by_cell / (na + nb)
@@ -357,7 +355,7 @@ def _stretch(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> An
     return total / a.shape[1], chosen
 
 
-@_kernel
+@kernel
 def _stretches(
     pool: Any, begin: Any, end: Any, size: Any, key: Any, by_slot: Any, by_cell: Any, one: Any, others: Any, out: Any,
 ) -> None:  # fmt: skip
@@ -371,7 +369,7 @@ def _stretches(
         out[place] = _stretch(mine, size[a], theirs, size[b], by_slot, by_cell)[0]
 
 
-@_kernel
+@kernel
 def _remember(block: Any, low: Any, key: Any, cost: Any, other: Any) -> None:
     """Insert the pairs of a block of rows into the lists of both, sorted by (cost, key)."""
     most = cost.shape[1]
@@ -390,7 +388,7 @@ def _remember(block: Any, low: Any, key: Any, cost: Any, other: Any) -> None:
                 cost[one, at], other[one, at] = price, two
 
 
-@_kernel
+@kernel
 def _choose(below: Any, size: Any, k: Any, key: Any, cost: Any, other: Any) -> Any:
     """Choose the cheapest remembered pair by (cost, lesser key, greater key); (-1, group) where one remembers none."""
     best, a, b = np.inf, -1, -1
@@ -409,7 +407,7 @@ def _choose(below: Any, size: Any, k: Any, key: Any, cost: Any, other: Any) -> A
     return a, b
 
 
-@_kernel
+@kernel
 def _match(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> Any:
     """Merge each sample of a, the longer, into its cheapest of b, and those of b left over into the cheapest merged."""
     into, taken, chosen = b.copy(), np.zeros(b.shape[1], np.bool_), _stretch(a, na, b, nb, by_slot, by_cell)[1]
@@ -429,7 +427,7 @@ def _match(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> Any:
     return grown
 
 
-@_kernel
+@kernel
 def _reshape(merged: Any) -> Any:
     """Cut time where a sample begins or ends; what lies in several samples takes the box of all."""
     cuts = np.unique(np.concatenate((merged[0], merged[1] + 1)))
@@ -445,7 +443,7 @@ def _reshape(merged: Any) -> Any:
     return np.ascontiguousarray(pieces[:, used])
 
 
-@_kernel
+@kernel
 def _holds_all(first: Any, last: Any, offset: Any, slot: Any, members: Any) -> Any:
     """Whether every member has a fix in the slots from first to last."""
     for one in members:
@@ -456,7 +454,7 @@ def _holds_all(first: Any, last: Any, offset: Any, slot: Any, members: Any) -> A
     return True
 
 
-@_kernel
+@kernel
 def _complete(pieces: Any, offset: Any, slot: Any, members: Any, by_slot: Any, by_cell: Any) -> Any:
     """Merge every piece that holds no fix of a member with the neighbour it costs least, the earlier of equals."""
     by_slot, by_cell = by_slot / 2, by_cell / 2

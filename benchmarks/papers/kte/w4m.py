@@ -10,14 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int, freeze
 from dbanon.methods.kte._samples import Merged, Samples
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 DELTA_M = 1_000.0  # diameter of the discs; the k-merge paper takes W4M's own settings and does not name them
 MOST_TRASH = 0.1  # of the subjects
@@ -231,7 +229,7 @@ def _moved(x: Float, y: Float, radius: float) -> tuple[Float, Float]:
     return at_x + (x - at_x) * share, at_y + (y - at_y) * share
 
 
-@_kernel
+@kernel
 def _line(slot: Any, x: Any, y: Any, begin: Any, end: Any, at: Any, t: Any) -> Any:
     """Where a subject is at t if it goes straight from sample to sample, and how many slots t is outside its samples.
 
@@ -245,7 +243,7 @@ def _line(slot: Any, x: Any, y: Any, begin: Any, end: Any, at: Any, t: Any) -> A
     return x[at - 1] + share * (x[at] - x[at - 1]), y[at - 1] + share * (y[at] - y[at - 1]), 0
 
 
-@_kernel
+@kernel
 def _one_way(slot: Any, x: Any, y: Any, pace: Any, a: Any, a_end: Any, b: Any, b_end: Any) -> Any:
     """Mean distance of the samples [a, a_end) from another subject; time outside its samples costs `pace` a slot."""
     total, at = 0.0, b
@@ -257,7 +255,7 @@ def _one_way(slot: Any, x: Any, y: Any, pace: Any, a: Any, a_end: Any, b: Any, b
     return total / (a_end - a)
 
 
-@_kernel
+@kernel
 def _distances(offset: Any, slot: Any, x: Any, y: Any, pace: Any, one: Any, others: Any, out: Any) -> None:
     """Mean of both ways between a subject and others."""
     a, a_end = offset[one], offset[one + 1]
@@ -268,7 +266,7 @@ def _distances(offset: Any, slot: Any, x: Any, y: Any, pace: Any, one: Any, othe
         out[place] = (there + back) / 2
 
 
-@_kernel
+@kernel
 def _match(offset: Any, slot: Any, x: Any, y: Any, cluster: Any, pivot: Any) -> Any:
     """Give every member a sample in each of the pivot's slots: which (-1: made up), x and y, [n, slots].
 
@@ -296,7 +294,7 @@ def _match(offset: Any, slot: Any, x: Any, y: Any, cluster: Any, pivot: Any) -> 
     return source, to_x, to_y, deleted
 
 
-@_kernel
+@kernel
 def _aligned(short: Any, long: Any) -> Any:
     """Find which of the longer each of the shorter is matched with, in order, at the least sum of differences."""
     spare = len(long) - len(short)

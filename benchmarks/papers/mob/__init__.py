@@ -9,17 +9,15 @@ run: a benchmark times the two searches beside each other.
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.mob import _gen_ag
 from dbanon.methods.mob._gen_ag import NEVER, sort_heap, take_one
 from dbanon.methods.mob._positions import Positions
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def nearest_by_threshold(
@@ -68,7 +66,7 @@ def sort_lists(
     return listed, where, present
 
 
-@_kernel
+@kernel
 def _by_threshold(
     there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any, order: Any, listed: Any,
     where: Any, present: Any, total: Any, which: Any, low: Any, high: Any,
@@ -105,7 +103,7 @@ def _by_threshold(
         sort_heap(total[w], which[w])
 
 
-@_kernel
+@kernel
 def _ends(listed: Any, where: Any, present: Any, seen: Any, w: Any, mine: Any, above: Any, below: Any, at: Any) -> Any:
     """Move both ends of the seen stretch of a list to the next unseen; the deviations there, `NEVER` past the list."""
     while above[at] >= 0 and seen[listed[above[at]]] == w:

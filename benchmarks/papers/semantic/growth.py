@@ -9,14 +9,12 @@ when it comes up again. Invariant: the number of a region of one cell is that of
 import heapq
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.semantic._graph import Graph
-
-kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 _ROUND = 1e12  # divergences are compared after rounding, so that equal mixes are equal however they were summed
 ANY = np.iinfo(np.int64).max  # a limit that no area exceeds

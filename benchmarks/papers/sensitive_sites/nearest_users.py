@@ -8,13 +8,11 @@ the paper has an R*-tree; both find the same users.
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 _FAR = np.int64(2**31)
 
@@ -49,7 +47,7 @@ def take(users: Boxes, sites: Boxes, k: int, order: Int) -> Int32:
     return site
 
 
-@_kernel
+@kernel
 def _take(
     x0: Any, y0: Any, x1: Any, y1: Any, user: Any, widest: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, order: Any,
     nearest: Any, distance: Any, site: Any,

@@ -15,12 +15,10 @@ Areas and quotients that are equal give equal numbers.
 import math
 from typing import Any
 
-import numba
 import numpy as np
 
+from dbanon.base.kernels import kernel
 from dbanon.methods.tp_aware import _binary_us_tree
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 _CHUNK = 8  # areas of 2^60 cells whose product is a float64
 _DIGITS = 2.0**43
@@ -60,7 +58,7 @@ def clusters(x: Any, y: Any, k: int, *, slow: bool) -> Any:
     return cluster
 
 
-@_kernel
+@kernel
 def _gather(
     x: Any, y: Any, k: Any, slow: Any, left: Any, taken: Any, who: Any, cost: Any, stamp: Any, box: Any, members: Any
 ) -> None:
@@ -100,7 +98,7 @@ def _gather(
         waiting = _drop(left, waiting, taken)
 
 
-@_kernel
+@kernel
 def _drop(left: Any, waiting: Any, taken: Any) -> Any:
     """Keep those of a list that are not taken, in their order; how many they are."""
     kept = 0
@@ -111,7 +109,7 @@ def _drop(left: Any, waiting: Any, taken: Any) -> Any:
     return kept
 
 
-@_kernel
+@kernel
 def _sink(cost: Any, who: Any, stamp: Any, size: Any, at: Any) -> None:
     """Let an entry of the heap sink to its place; the least cost is on top, of equals the lesser trajectory."""
     while 2 * at + 1 < size:
@@ -126,12 +124,12 @@ def _sink(cost: Any, who: Any, stamp: Any, size: Any, at: Any) -> None:
         at = below
 
 
-@_kernel
+@kernel
 def _before(cost: Any, who: Any, a: Any, b: Any) -> Any:
     return cost[a] < cost[b] or (cost[a] == cost[b] and who[a] < who[b])
 
 
-@_kernel
+@kernel
 def _distance(x: Any, y: Any, a: Any, b: Any) -> Any:
     """The product of the areas of the rectangles that hold two trajectories: their cost as a cluster, sooner."""
     one_x, one_y, two_x, two_y = x[a], y[a], x[b], y[b]
@@ -146,7 +144,7 @@ def _distance(x: Any, y: Any, a: Any, b: Any) -> Any:
     return _number(exponent, product)
 
 
-@_kernel
+@kernel
 def _cost(x: Any, y: Any, i: Any, box: Any, growth: Any) -> Any:
     """The product of the areas of the rectangles with a trajectory in them; with `growth`, over those without."""
     exponent, product = 0, 1.0
@@ -163,20 +161,20 @@ def _cost(x: Any, y: Any, i: Any, box: Any, growth: Any) -> Any:
     return _number(exponent, product)
 
 
-@_kernel
+@kernel
 def _number(exponent: Any, product: Any) -> Any:
     # Rounded: quotients that are equal may differ in the last of their 53 digits.
     return np.int64(exponent) * np.int64(_DIGITS) + np.int64(np.rint((2 * product - 1) * _DIGITS))
 
 
-@_kernel
+@kernel
 def _stretch(x: Any, y: Any, i: Any, box: Any) -> None:
     for j in range(len(box)):
         box[j, 0], box[j, 2] = min(box[j, 0], x[i, j]), max(box[j, 2], x[i, j])
         box[j, 1], box[j, 3] = min(box[j, 1], y[i, j]), max(box[j, 3], y[i, j])
 
 
-@_kernel
+@kernel
 def _join(x: Any, y: Any, rest: Any, boxes: Any, cluster: Any) -> None:
     """Put each of the rest into the cluster whose cost it raises least."""
     for p in range(len(rest)):

@@ -10,13 +10,11 @@ a trajectory is in one group with its k - 1 nearest.
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.methods.kernels import hilbert
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 _HELD = 1 << 21  # neighbours held at once
 _LEAST = 1 << 20  # comparisons worth a thread
@@ -65,7 +63,7 @@ def group(x: Any, y: Any, levels: int, k: int) -> Any:
     return least
 
 
-@_kernel
+@kernel
 def _nearest(place: Any, total: Any, order: Any, low: Any, high: Any, near: Any, distance: Any) -> None:
     """Find the nearest of the rows from `low` to `high`, which are sorted by `total`."""
     n, wanted = len(total), near.shape[1]
@@ -92,7 +90,7 @@ def _nearest(place: Any, total: Any, order: Any, low: Any, high: Any, near: Any,
                 _sink(far, who, d, order[q])
 
 
-@_kernel
+@kernel
 def _distance(place: Any, p: Any, q: Any, most: Any) -> Any:
     """Sum the differences of two rows; where they exceed `most`, of the first instants alone."""
     d = np.int64(0)
@@ -104,7 +102,7 @@ def _distance(place: Any, p: Any, q: Any, most: Any) -> Any:
     return d
 
 
-@_kernel
+@kernel
 def _rise(far: Any, who: Any, at: Any, d: Any, i: Any) -> None:
     while at > 0:
         above = (at - 1) // 2
@@ -115,7 +113,7 @@ def _rise(far: Any, who: Any, at: Any, d: Any, i: Any) -> None:
     far[at], who[at] = d, i
 
 
-@_kernel
+@kernel
 def _sink(far: Any, who: Any, d: Any, i: Any) -> None:
     """Put another in the place of the top."""
     at = 0
@@ -132,7 +130,7 @@ def _sink(far: Any, who: Any, d: Any, i: Any) -> None:
     far[at], who[at] = d, i
 
 
-@_kernel
+@kernel
 def _unite(order: Any, near: Any, least: Any) -> None:
     """Merge the groups of each trajectory and its nearest."""
     for p in range(len(order)):
@@ -141,7 +139,7 @@ def _unite(order: Any, near: Any, least: Any) -> None:
             least[max(a, b)] = min(a, b)
 
 
-@_kernel
+@kernel
 def _root(least: Any, i: Any) -> Any:
     # Kept true: least[i] <= i, and i itself in the least of a group.
     while least[i] != i:
@@ -150,7 +148,7 @@ def _root(least: Any, i: Any) -> Any:
     return i
 
 
-@_kernel
+@kernel
 def _settle(least: Any) -> None:
     for i in range(len(least)):
         least[i] = least[least[i]]

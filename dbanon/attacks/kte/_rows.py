@@ -5,7 +5,6 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numba
 import numpy as np
 
 from dbanon.attacks import Evidence
@@ -13,9 +12,8 @@ from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Int, Trajectories
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -217,7 +215,7 @@ def cover(known: Samples, stored: Rows, who: Members) -> Cover:
     return Cover(covered=covered, fictitious=fictitious)
 
 
-@_kernel
+@kernel
 def _cover(
     record: Any, subject: Any, sample_offset: Any, slot: Any, x: Any, y: Any, row_offset: Any, first: Any, last: Any,
     box: Any, covered: Any, fictitious: Any, held: Any,

@@ -9,7 +9,6 @@ hides in it.
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from dbanon.attacks import Evidence
@@ -17,9 +16,8 @@ from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, fits
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,7 +125,7 @@ def _returning(chosen: Picks, order: Int, again: Any, times: Timetable) -> int:
     return int(_count_returning(groups, pair, pairs, chosen.window[order], chosen.window, times.window))
 
 
-@_kernel
+@kernel
 def _count_returning(groups: Any, pair: Any, pairs: Any, windows: Any, window: Any, length: Any) -> Any:
     """Of each group of picks of one subject in one window, look for an epoch in which all pairs have windows again."""
     returning = 0

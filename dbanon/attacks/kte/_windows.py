@@ -12,7 +12,6 @@ such a window, its stretches are looked at one by one.
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from dbanon.attacks.kte._claims import Rules
@@ -20,12 +19,11 @@ from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import find
 from dbanon.attacks.shared.replay import runs
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Int
 
 _MOST_WINDOWS = 10_000_000
 _MOST_SLOTS = 1 << 20
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -192,7 +190,7 @@ def _arrays(of: Scene) -> tuple[Int, Int, Int, Int, Bool, Int, Int, Int, Int]:
     )  # fmt: skip
 
 
-@_kernel
+@kernel
 def _fit_all(
     offset: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any, box: Any,
     subject: Any, record: Any, begin: Any, end: Any, found: Any,
@@ -205,7 +203,7 @@ def _fit_all(
         )  # fmt: skip
 
 
-@_kernel
+@kernel
 def _fit(
     i: Any, i_end: Any, slot: Any, x: Any, y: Any, covered: Any, row: Any, row_end: Any, first: Any, last: Any,
     box: Any, begin: Any, end: Any,
@@ -231,12 +229,12 @@ def _fit(
     return True
 
 
-@_kernel
+@kernel
 def _inside(x: Any, y: Any, box: Any, row: Any) -> Any:
     return box[row, 0] <= x <= box[row, 2] and box[row, 1] <= y <= box[row, 3]
 
 
-@_kernel
+@kernel
 def _from(values: Any, low: Any, high: Any, least: Any) -> Any:
     """Index of the first of some ascending values that is not less than `least`."""
     while low < high:
@@ -248,7 +246,7 @@ def _from(values: Any, low: Any, high: Any, least: Any) -> Any:
     return low
 
 
-@_kernel
+@kernel
 def _search(
     offset: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any, box: Any,
     row_record: Any, begins: Any, by_first: Any, longest: Any, rivals: Any, own: Any, subject: Any, window: Any,
@@ -288,7 +286,7 @@ def _search(
                 alone[q] |= few and not speaks
 
 
-@_kernel
+@kernel
 def _few_fit(
     i: Any, low: Any, high: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any,
     box: Any, row_record: Any, begins: Any, by_first: Any, longest: Any, rivals: Any, mine: Any, begin: Any, end: Any,
@@ -311,7 +309,7 @@ def _few_fit(
     return number < k
 
 
-@_kernel
+@kernel
 def _few_silent(
     row_offset: Any, first: Any, last: Any, rivals: Any, mine: Any, begin: Any, end: Any, k: Any
 ) -> Any:  # fmt: skip

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from dbanon.attacks.mob._rows import _kernel, parts
+from dbanon.attacks.mob._rows import parts
 from dbanon.attacks.mob._search import PAIRS, Scene, holds, search
 from dbanon.attacks.shared.keys import distinct
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Int
 
 _ROUNDS = 6  # in which those who may decide it are searched for, before all are
@@ -119,7 +120,7 @@ def below_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: float) ->
     return int(((number < k) & scene.found.published & scene.own.some).sum())
 
 
-@_kernel
+@kernel
 def _reached(
     person: Any, owner: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any, cloaked: Any, reach: Any
 ) -> Any:

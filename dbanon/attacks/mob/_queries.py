@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.attacks.mob._rows import Positions, _kernel
+from dbanon.attacks.mob._rows import Positions
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 
 
@@ -46,7 +47,7 @@ def people_inside(at: Positions, instant: Int, cells: Int) -> Int:
     return number
 
 
-@_kernel
+@kernel
 def _count(x: Any, y: Any, cells: Any) -> Any:
     number = np.zeros(len(cells), np.int64)
     for q in range(len(cells)):

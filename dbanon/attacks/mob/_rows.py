@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +19,7 @@ from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable, replay
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Int, Trajectories
 
 Table = NDArray[np.int32]
@@ -28,7 +28,6 @@ ABSENT = -1  # instead of a cell, and instead of a region
 _PART = 1 << 18  # regions made cells together
 _BLOCK = 16  # instants looked at together: a line of memory holds as many
 _BATCH = 4096  # subjects looked at together
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -197,7 +196,7 @@ def _boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Table, Bo
     return box, sound
 
 
-@_kernel
+@kernel
 def _lay(offset: Any, region: Any, instant: Any, period: Any, owner: Any, table: Any) -> int:
     """Write each row's region to its subject and instant; count rows that do not follow the one before."""
     wrong = 0
@@ -237,7 +236,7 @@ def truth(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
     )
 
 
-@_kernel
+@kernel
 def _compare(
     low: Any, high: Any, x: Any, y: Any, region: Any, box: Any, sound: Any, cloaked: Any, crowd: Any, subjects: Any,
     published: Any, own_offset: Any, own_instant: Any, qid_only: Any,
@@ -301,7 +300,7 @@ def _same_regions(evidence: ObjectEvidence) -> Table:
     return same
 
 
-@_kernel
+@kernel
 def _count(columns: Any, same: Any, crowd: Any, regions: Any) -> Any:
     size, wrong = [0 for _ in range(0)], 0
     number = np.zeros(regions, np.int32)

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.mob._rows import Own, Positions, Shown, _kernel, parts
+from dbanon.attacks.mob._rows import Own, Positions, Shown, parts
 from dbanon.attacks.shared.replay import runs
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Int
 
 PAIRS = 1 << 16  # looked at together
@@ -60,7 +61,7 @@ def holds(scene: Scene, person: Int, owner: Int) -> Bool:
     return np.concatenate([np.empty(0, bool), *fits])
 
 
-@_kernel
+@kernel
 def _fit(person: Any, owner: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any) -> Any:
     fit = np.empty(len(person), np.bool_)
     for pair in range(len(person)):
@@ -136,7 +137,7 @@ def _key(x: Int, y: Int) -> Int:
     return (x << 31) + y
 
 
-@_kernel
+@kernel
 def _fits(i: Any, j: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any) -> bool:
     """Whether the record of j holds i at each instant that is known of i."""
     for q in range(offset[i], offset[i + 1]):
@@ -147,7 +148,7 @@ def _fits(i: Any, j: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any
     return True
 
 
-@_kernel
+@kernel
 def _holding(x: Any, y: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, holding: Any) -> int:
     """Write the regions that hold a cell; say how many there are."""
     number = 0
@@ -165,7 +166,7 @@ def _holding(x: Any, y: Any, wide: Any, wide_box: Any, single: Any, single_key: 
     return number
 
 
-@_kernel
+@kernel
 def _rows_holding(x: Any, y: Any, row: Any, first: Any, wide: Any, wide_box: Any, single: Any, single_key: Any) -> Any:
     rows, holding = np.zeros(len(x), np.int64), np.empty(len(wide) + len(single), np.int64)
     for p in range(len(x)):
@@ -174,7 +175,7 @@ def _rows_holding(x: Any, y: Any, row: Any, first: Any, wide: Any, wide_box: Any
     return rows
 
 
-@_kernel
+@kernel
 def _records(
     who: Any, t: Any, row: Any, first: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, offset: Any,
     instant: Any, x: Any, y: Any, region: Any, box: Any, most: Any, most_looked_at: Any,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numba
 import numpy as np
 
 from dbanon.attacks.semantic._claims import Rules
@@ -17,11 +16,10 @@ from dbanon.attacks.semantic._fixes import Fixes
 from dbanon.attacks.semantic._groups import Groups
 from dbanon.attacks.semantic._regions import Regions, counted, divergence, far, reveals
 from dbanon.attacks.shared.keys import distinct
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Cells, Int
 
 _FEW = 50  # of how many atoms a city is said to allow no more
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +52,7 @@ def classes(found: Regions) -> Int:
     return label
 
 
-@_kernel
+@kernel
 def _tell_apart(low: Any, cell: Any, label: Any) -> None:
     """Give cells the same label if the same regions hold them; all have label 0 at first."""
     # Kept true: the labels are 0 to number - 1, none without a cell, and tell apart what the regions before r do.

@@ -6,17 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
 from dbanon.attacks.shared.keys import distinct, find
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 
 _ELEMENT = 12  # bytes of an element of bigint[] as the server sends it: its length, then 8 bytes
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def made_of(
@@ -108,7 +106,7 @@ def _directed(outlines: NDArray[Any]) -> tuple[NDArray[np.complex128], NDArray[n
     return corner[edge], corner[edge + 1], of[polygon[ring[edge]]]
 
 
-@_kernel
+@kernel
 def _add_up(low: Any, edge: Any, ends: Any, cell: Any, cell_low: Any, cell_edge: Any, left: Any, same: Any) -> None:
     """Keep `same` where the cells' edges add up to the outline; `left` is what is left of each: 0 between regions."""
     for r in range(len(same)):

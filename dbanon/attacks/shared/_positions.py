@@ -4,13 +4,12 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+from dbanon.base.kernels import kernel
 
 
-@_kernel
+@kernel
 def gather(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any) -> Any:
     """Copy the fixes of chosen trajectories, which come by subject.
 
@@ -45,7 +44,7 @@ def gather(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any) -> An
     return who, first, trajectory, time, east, north, ordered
 
 
-@_kernel
+@kernel
 def reach(first: Any, slot: Any, begin: Any, step: Any, count: Any, length: Any, gap: Any) -> Any:
     """For each fix the windows it can serve and no earlier fix of its subject can: the first, and how many."""
     window, number = np.zeros(len(slot), np.int64), np.zeros(len(slot), np.int64)
@@ -62,7 +61,7 @@ def reach(first: Any, slot: Any, begin: Any, step: Any, count: Any, length: Any,
     return window, number
 
 
-@_kernel
+@kernel
 def look(  # noqa: C901 - one loop, in which the last fix before an instant only moves on
     low: Any, high: Any, first: Any, slot: Any, x: Any, y: Any, trajectory: Any, window: Any, number: Any,
     begin: Any, step: Any, count: Any, length: Any, gap: Any, linear: Any,

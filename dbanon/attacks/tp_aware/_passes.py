@@ -4,13 +4,12 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+from dbanon.base.kernels import kernel
 
 
-@_kernel
+@kernel
 def unmasked(
     pair: Any, record: Any, there: Any, x: Any, y: Any, sound: Any, begin: Any, covering: Any, held: Any, cell_m: Any
 ) -> int:
@@ -43,7 +42,7 @@ def unmasked(
     return count
 
 
-@_kernel
+@kernel
 def addressed(
     subject: Any, window: Any, place: Any, first: Any, member_window: Any, member_record: Any, sound: Any, begin: Any,
     covering: Any, row: Any,

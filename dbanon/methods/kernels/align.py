@@ -10,16 +10,14 @@ no fix is copied; else O(fixes) are held, and what is returned.
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.errors import DataError, counted
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int, Trajectories, freeze
 from dbanon.methods.parsing import LATEST_S
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 LAST, EXACT, LINEAR = 0, 1, 2
 _MIN_POSITIONS_PER_THREAD = 1 << 18
@@ -187,7 +185,7 @@ def suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tup
 # Kernels allocate nothing, call nothing of NumPy's and take few types: each of these costs a first run time to compile.
 
 
-@_kernel
+@kernel
 def _order_by_time(t: Any, order: Any, trajectory: Any, begin: Any, end: Any) -> None:
     """Sort both by t within each subject; they come by trajectory, so a stable sort leaves ties by trajectory id."""
     for i in range(len(begin)):
@@ -197,7 +195,7 @@ def _order_by_time(t: Any, order: Any, trajectory: Any, begin: Any, end: Any) ->
                 break
 
 
-@_kernel
+@kernel
 def _heap_sort(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None:
     """Sort ``[lo, hi)`` by (t, trajectory); fixes of one trajectory have distinct times, so there are no ties."""
     n = hi - lo
@@ -219,18 +217,18 @@ def _heap_sort(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None:
             root = child
 
 
-@_kernel
+@kernel
 def _earlier(t: Any, order: Any, trajectory: Any, a: Any, b: Any) -> Any:
     ta, tb = t[order[a]], t[order[b]]
     return ta < tb or (ta == tb and trajectory[a] < trajectory[b])
 
 
-@_kernel
+@kernel
 def _slot(t: Any, grid: Any) -> Any:
     return np.int64(np.floor(t / grid)) * grid
 
 
-@_kernel
+@kernel
 def _locate(
     t: Any, lo: Any, hi: Any, grid: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any, scratch: Any
 ) -> Any:
@@ -278,7 +276,7 @@ def _locate(
     return found
 
 
-@_kernel
+@kernel
 def _between(t: Any, v: Any, a: Any, b: Any, grid: Any, at: Any) -> Any:
     """Coordinate at an instant: of fix a, or on the straight line from a to b, in exactly the form the attack uses."""
     if b < 0:
@@ -287,7 +285,7 @@ def _between(t: Any, v: Any, a: Any, b: Any, grid: Any, at: Any) -> Any:
     return v[a] + (v[b] - v[a]) * ((at - slot) / (_slot(t[b], grid) - slot))
 
 
-@_kernel
+@kernel
 def _reached(t: Any, grid: Any, start: Any, width: Any, gap: Any, change: Any) -> None:
     """Add differences, from window to window, of how many fixes reach it."""
     windows = len(change) - 1
@@ -300,7 +298,7 @@ def _reached(t: Any, grid: Any, start: Any, width: Any, gap: Any, change: Any) -
             change[min(end + 1, windows)] -= 1
 
 
-@_kernel
+@kernel
 def _survey(
     t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
     cell_m: Any, scratch: Any, found: Any, extent: Any,
@@ -320,7 +318,7 @@ def _survey(
             extent[3] = max(extent[3], cy)
 
 
-@_kernel
+@kernel
 def _positions(
     t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
     scratch: Any, out_x: Any, out_y: Any,
@@ -334,7 +332,7 @@ def _positions(
                 out_y[i, j] = _between(t, y, a, b, grid, at)
 
 
-@_kernel
+@kernel
 def _cells(
     t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
     cell_m: Any, root_x: Any, root_y: Any, scratch: Any, out_x: Any, out_y: Any,
@@ -347,7 +345,7 @@ def _cells(
             out_y[i, j] = np.int32(np.floor(_between(t, y, a, b, grid, at) / cell_m) - root_y)
 
 
-@_kernel
+@kernel
 def _suppliers(
     t: Any, trajectory: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
     scratch: Any, row: Any, which: Any,

@@ -5,13 +5,11 @@ D. Hilbert: Ueber die stetige Abbildung einer Linie auf ein Flaechenstueck, 1891
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def order_for(cells: int) -> int:
@@ -43,7 +41,7 @@ def index(x: NDArray[np.integer], y: NDArray[np.integer], order: int) -> Int:
     return place
 
 
-@_kernel
+@kernel
 def _index(all_x: Any, all_y: Any, order: Any, out: Any) -> None:
     for i in range(len(out)):
         x, y = np.int64(all_x[i]), np.int64(all_y[i])

@@ -8,17 +8,15 @@ come from `_pairs`, candidates from all pairs where those are tabulated, else fr
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.kte import _k_merge, _matching, _near, _pairs
 from dbanon.methods.kte._pairs import Pairs
 from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import cost as _cost
 from dbanon.methods.kte._samples import Samples
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 _NEAR = 16  # candidates, and as many again as the group has
 _FEW = 256  # subjects left among whom all are candidates
@@ -172,7 +170,7 @@ def _join(work: _Work, left: Int, group: Int) -> None:
         group[one] = near[np.lexsort((least, added))[0]]
 
 
-@_kernel
+@kernel
 def _grow(table: Any, near: Any, low: Any, high: Any, k: Any, number: Any, group: Any) -> Any:
     """Number groups of k, from the cheapest pairs on; the number of the next."""
     members = np.empty(k, np.int64)
@@ -200,7 +198,7 @@ def _grow(table: Any, near: Any, low: Any, high: Any, k: Any, number: Any, group
     return number
 
 
-@_kernel
+@kernel
 def _sum(table: Any, members: Any, size: Any, one: Any, without: Any) -> Any:
     """Sum of the costs of pairs of one and the members, but one of them."""
     total = 0.0
@@ -281,7 +279,7 @@ def _prefetch(work: _Work, others: Int, group: Int, members: Int, size: Int, cha
     _pairs.look_up(work.samples, work.table, a, b)
 
 
-@_kernel
+@kernel
 def _propose(table: Any, near: Any, group: Any, members: Any, size: Any, changed: Any, k: Any, proposed: Any) -> None:
     """Write for each subject the exchanges that promise most by the sums of costs of pairs."""
     best = np.empty(proposed.shape[1])
@@ -310,7 +308,7 @@ def _propose(table: Any, near: Any, group: Any, members: Any, size: Any, changed
                 _keep(best, proposed[one], delta, one, other)
 
 
-@_kernel
+@kernel
 def _keep(best: Any, proposed: Any, delta: Any, one: Any, other: Any) -> None:
     """Insert an exchange among the best, least first; of equal ones the earlier stays."""
     place = len(best)

@@ -22,14 +22,12 @@ it, with the box of its last start and the time from it, is no better than the b
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte._samples import Merged, Samples
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 _FAR = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
@@ -163,7 +161,7 @@ def scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
     )
 
 
-@_kernel
+@kernel
 def _merge(
     slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, rows: Any, reach: Any, blocks: Any, inputs: Any,
     merged: Any, number: Any,
@@ -192,7 +190,7 @@ def _merge(
     return written
 
 
-@_kernel
+@kernel
 def _costs(
     slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, low: Any, high: Any, rows: Any, reach: Any,
     blocks: Any, inputs: Any, cost: Any,
@@ -204,7 +202,7 @@ def _costs(
         cost[task] = cut(rows, n, reach, blocks)
 
 
-@_kernel
+@kernel
 def _pair_costs(
     slot: Any, x: Any, y: Any, begin_a: Any, end_a: Any, begin_b: Any, end_b: Any, rows: Any, reach: Any, blocks: Any,
     cost: Any,
@@ -214,7 +212,7 @@ def _pair_costs(
         cost[pair] = cut(rows, n, reach, blocks)
 
 
-@_kernel
+@kernel
 def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: Any, rows: Any) -> Any:
     """Write slot, box and c(j) of the rows of two inputs; their number. The same as `_rows_of`, in half the time."""
     n, last_a, last_b = 0, -1, -1
@@ -239,7 +237,7 @@ def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: An
     return n
 
 
-@_kernel
+@kernel
 def _rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: Any) -> Any:
     """Write slot, box and c(j) of the rows of any number of inputs; their number.
 
@@ -276,7 +274,7 @@ def _rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows:
     return n
 
 
-@_kernel
+@kernel
 def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
     """Write the least cost up to every row and the start of its last stretch; the cost of all.
 
@@ -330,7 +328,7 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
     return rows[n - 1, _COST]
 
 
-@_kernel
+@kernel
 def _bound(rows: Any, i: Any, j: Any) -> Any:
     x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
     for at in range(i, j + 1):
@@ -339,13 +337,13 @@ def _bound(rows: Any, i: Any, j: Any) -> Any:
     return x0, y0, x1, y1
 
 
-@_kernel
+@kernel
 def _spans(box: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> Any:
     """Columns and rows of cells of a box joined to another."""
     return max(box[2], x1) - min(box[0], x0) + max(box[3], y1) - min(box[1], y0) + 2
 
 
-@_kernel
+@kernel
 def _block(rows: Any, low: Any, c: Any, width: Any, reach: Any, blocks: Any) -> None:
     """Write the box of rows i to c for every start i, and cut starts into blocks, from c down."""
     x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
@@ -359,7 +357,7 @@ def _block(rows: Any, low: Any, c: Any, width: Any, reach: Any, blocks: Any) -> 
         blocks[block, _BEFORE] = min(blocks[block, _BEFORE], rows[i - 1, _COST])
 
 
-@_kernel
+@kernel
 def _search(
     rows: Any, low: Any, c: Any, width: Any, after: Any, x0: Any, y0: Any, x1: Any, y1: Any, hint: Any, reach: Any,
     blocks: Any, row: Any,

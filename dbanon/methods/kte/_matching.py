@@ -4,15 +4,13 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.kte._pairs import Pairs
 from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import cost as _cost
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 KICKS = 40  # for each subject, where all pairs are known
 _BREADTH = (10, 5, 3)  # partners tried at each step of a chain
@@ -41,7 +39,7 @@ def improve(table: Pairs, near: Int, mate: Int, rng: np.random.Generator) -> Non
         _disturb(table, near, mate, active, draws)
 
 
-@_kernel
+@kernel
 def _exchange(table: Any, near: Any, mate: Any, active: Any) -> Any:
     """Exchange until no chain from an active subject gains; the whole gain."""
     n, whole, again = len(mate), 0.0, True
@@ -66,7 +64,7 @@ def _exchange(table: Any, near: Any, mate: Any, active: Any) -> Any:
     return whole
 
 
-@_kernel
+@kernel
 def _chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: Any, gained: Any, best: Any) -> Any:
     """Write the chain of greatest gain from a subject; its gain and length."""
     gain, length, depth = 0.0, 0, 0
@@ -99,7 +97,7 @@ def _chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: Any, g
     return gain, length
 
 
-@_kernel
+@kernel
 def _disturb(table: Any, near: Any, mate: Any, active: Any, draws: Any) -> None:
     """Join three pairs that are near one another anew by chance, exchange, and keep what is no worse."""
     n, kept = len(mate), mate.copy()

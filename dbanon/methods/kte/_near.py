@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 from scipy.spatial import cKDTree
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte._samples import Samples
 
@@ -14,8 +14,6 @@ _BINS = 48  # of time, for the signature
 _COARSE = 4  # for the index: trees of more dimensions are no quicker than looking at all
 _WIDER = 6  # times as many from the index as are wanted
 _MIN_COMPARISONS_PER_THREAD = 1 << 14
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def signatures(samples: Samples, order: Int) -> Float:
@@ -87,7 +85,7 @@ def nearest(signature: Float, number: int) -> Int:
     return np.asarray(np.take_along_axis(found, nearest_first, axis=1), np.int64)
 
 
-@_kernel
+@kernel
 def _compare(signature: Any, found: Any, low: Any, high: Any, away: Any) -> None:
     for i in range(low, high):
         for place in range(found.shape[1]):

@@ -2,14 +2,12 @@
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import Samples
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 ALL = 1_500  # subjects up to which all pairs are tabulated,
 ALL_SAMPLES = 10**9  # where merging them all reads no more samples than this
@@ -75,7 +73,7 @@ def look_up(samples: Samples, table: Pairs, a: Int, b: Int) -> Float:
     return np.asarray(found[np.searchsorted(key, low * len(table.begin) + high)], np.float64)
 
 
-@_kernel
+@kernel
 def cost(table: Any, a: Any, b: Any) -> Any:
     """Cost of a pair, computed here and remembered if it was not known."""
     if len(table.all):
@@ -93,7 +91,7 @@ def cost(table: Any, a: Any, b: Any) -> Any:
     return value
 
 
-@_kernel
+@kernel
 def among(who: Any, number: Any, one: Any) -> Any:
     """Whether one is among the first of an array."""
     found = False
@@ -102,7 +100,7 @@ def among(who: Any, number: Any, one: Any) -> Any:
     return found
 
 
-@_kernel
+@kernel
 def _place(keys: Any, key: Any) -> Any:
     """Where a key is or may be put; -1 where there is no room near its place."""
     mask = np.uint64(len(keys) - 1)
@@ -116,7 +114,7 @@ def _place(keys: Any, key: Any) -> Any:
     return np.int64(-1)
 
 
-@_kernel
+@kernel
 def _recall(keys: Any, values: Any, key: Any, found: Any) -> None:
     # Costs are whole numbers, never NaN, so NaN stands for those that are not known.
     for i in range(len(key)):
@@ -124,7 +122,7 @@ def _recall(keys: Any, values: Any, key: Any, found: Any) -> None:
         found[i] = values[place] if place >= 0 and keys[place] == key[i] else np.nan
 
 
-@_kernel
+@kernel
 def _remember_all(keys: Any, values: Any, key: Any, cost: Any) -> None:
     for i in range(len(key)):
         place = _place(keys, key[i])

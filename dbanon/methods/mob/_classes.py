@@ -10,11 +10,11 @@ Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, freeze
 from dbanon.methods.mob._positions import Positions
 from dbanon.methods.mob._sets import Sets
@@ -22,8 +22,6 @@ from dbanon.methods.mob._sets import Sets
 # The paper's QID(O) are the own instants of object O, and T(O) those at which its set counts: `when`. For a class C,
 # lub(C) is the least rectangle around it.
 _MIN_POSITIONS_PER_THREAD = 1 << 20
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,7 +89,7 @@ def _area(found: Classes) -> Float:
     return np.asarray(wide[:, 0] * wide[:, 1], np.float64)
 
 
-@_kernel
+@kernel
 def _join(offset: Any, other: Any, when: Any, x: Any, y: Any, of: Any, low: Any, high: Any) -> Any:
     """Write to `of` the classes of instants low..high, those of each instant from 0; their box, instant and size."""
     n = len(when)
@@ -116,7 +114,7 @@ def _join(offset: Any, other: Any, when: Any, x: Any, y: Any, of: Any, low: Any,
     return table[:used].copy()
 
 
-@_kernel
+@kernel
 def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
     """Union all sets in force at an instant, path halving, the least member the root; say whether there are any."""
     word, bit, some = t >> 6, np.uint64(t & 63), False
@@ -142,7 +140,7 @@ def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
     return some
 
 
-@_kernel
+@kernel
 def _find(parent: Any, i: Any) -> Any:
     at = np.int64(i)
     while parent[at] != at:
@@ -151,7 +149,7 @@ def _find(parent: Any, i: Any) -> Any:
     return at
 
 
-@_kernel
+@kernel
 def _enclose(parent: Any, number: Any, x: Any, y: Any, t: Any, table: Any) -> Any:
     """Let all parents be roots, and number the classes of two or more by root; box and size of each; how many."""
     found = 0
@@ -175,7 +173,7 @@ def _enclose(parent: Any, number: Any, x: Any, y: Any, t: Any, table: Any) -> An
     return found
 
 
-@_kernel
+@kernel
 def _order(table: Any) -> Any:
     """Sort classes by their boxes, those with the same made one; the place of each, and how many there are."""
     near = (table[:, 0].astype(np.int64) << 32) | table[:, 1]
@@ -196,7 +194,7 @@ def _order(table: Any) -> Any:
     return place, last + 1
 
 
-@_kernel
+@kernel
 def _renumber(of: Any, before: Any, low: Any, high: Any) -> None:
     """Add to the classes of each instant how many those of earlier instants are."""
     for i in range(low, high):

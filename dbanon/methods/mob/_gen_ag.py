@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.mob._positions import Positions, Words, flags
 
@@ -25,8 +26,6 @@ _BLOCK_VALUES = 208_000  # quantised places of a block, of 2 bytes each: for a s
 _LEAST_LANES, _MOST_LANES = 64, 1_024  # candidates of a block
 MIN_ADDITIONS_PER_THREAD = 1 << 22
 NEVER = np.iinfo(np.int64).max  # the sum of an entry that nobody takes yet
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 class _Subjects(NamedTuple):
@@ -155,7 +154,7 @@ def _candidates(positions: Positions, place: Int, order: Int, instants: Int, shi
     return _Candidates(order, quantised, own, asked, shift, levels)
 
 
-@_kernel
+@kernel
 def _quantise(there: Any, place: Any, order: Any, instants: Any, shift: Any, out: Any, low: Any, high: Any) -> None:
     lanes = out.shape[2]
     for block in range(low, high):
@@ -170,7 +169,7 @@ def _quantise(there: Any, place: Any, order: Any, instants: Any, shift: Any, out
 # ---- all candidates, sixteen at a time -------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 def _sweep(
     there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any,
     order: Any, quantised: Any, known: Any, asked: Any, shift: Any, levels: Any, total: Any, which: Any,
@@ -203,7 +202,7 @@ def _sweep(
         sort_heap(total[w], which[w])
 
 
-@_kernel
+@kernel
 def _limit(worst: Any, instants: Any, shift: Any, levels: Any) -> Any:
     """Give the greatest sum of quantised deviations that a candidate nearer than `worst` may have; below 0: none is.
 
@@ -217,7 +216,7 @@ def _limit(worst: Any, instants: Any, shift: Any, levels: Any) -> Any:
     return np.int64(_FAR - levels if instants * (levels - 1) <= _FAR - levels else _FAR)
 
 
-@_kernel
+@kernel
 def _add_up(line: Any, here: Any, shift: Any, quantised: Any, bound: Any) -> None:
     """Sum the quantised deviations of all lanes of a block, staying at 65,535 where they exceed it."""
     bound[:] = 0
@@ -243,7 +242,7 @@ def _more(total: Any, there: Any, here: Any) -> Any:
     return more if more >= deviation else np.uint16(_FAR)
 
 
-@_kernel
+@kernel
 def _leave_out(there: Any, known: Any, asked: Any, bound: Any) -> None:
     """Put candidates out of reach that have an own instant at which the subject is absent."""
     for word in range(len(there)):
@@ -254,7 +253,7 @@ def _leave_out(there: Any, known: Any, asked: Any, bound: Any) -> None:
                     bound[lane] = _FAR
 
 
-@_kernel
+@kernel
 def _select(bound: Any, least: Any, most: Any, within: Any) -> None:
     if most < least:
         within[:] = 0
@@ -264,7 +263,7 @@ def _select(bound: Any, least: Any, most: Any, within: Any) -> None:
         within[lane] = (bound[lane] >= first) & (bound[lane] <= last)
 
 
-@_kernel
+@kernel
 def _take(
     there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, order: Any, first: Any, bound: Any, within: Any,
     shift: Any, levels: Any, total: Any, which: Any,
@@ -286,7 +285,7 @@ def _take(
 # ---- the nearest so far ----------------------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 def take_one(
     there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, j: Any, index: Any, total: Any, which: Any
 ) -> Any:
@@ -302,7 +301,7 @@ def take_one(
     return True
 
 
-@_kernel
+@kernel
 def _both_ways(there: Any, own: Any, i: Any, j: Any) -> Any:
     for word in range(own.shape[1]):  # noqa: SIM110 - quicker than a generator
         if (own[i, word] & ~there[j, word]) | (own[j, word] & ~there[i, word]):
@@ -310,7 +309,7 @@ def _both_ways(there: Any, own: Any, i: Any, j: Any) -> Any:
     return True
 
 
-@_kernel
+@kernel
 def _deviation(when: Any, here: Any, there: Any, enough: Any) -> Any:
     """Sum the deviations at all own instants, or at as many as together exceed `enough`."""
     away = np.int64(0)
@@ -321,7 +320,7 @@ def _deviation(when: Any, here: Any, there: Any, enough: Any) -> Any:
     return away
 
 
-@_kernel
+@kernel
 def _replace_furthest(total: Any, which: Any, size: Any, away: Any, index: Any) -> None:
     """Put an entry into the first `size` of a heap instead of its first, and let it sink to where it belongs."""
     at = 0
@@ -336,12 +335,12 @@ def _replace_furthest(total: Any, which: Any, size: Any, away: Any, index: Any) 
     total[at], which[at] = away, index
 
 
-@_kernel
+@kernel
 def _nearer(total: Any, which: Any, at: Any, away: Any, index: Any) -> Any:
     return total[at] < away or (total[at] == away and which[at] < index)
 
 
-@_kernel
+@kernel
 def sort_heap(total: Any, which: Any) -> None:
     """Turn a heap into a list, nearest first."""
     for last in range(len(total) - 1, 0, -1):

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.mob._classes import classes, information_loss
 from dbanon.methods.mob._links import _bits, linked, pruned
@@ -39,8 +39,6 @@ _CREDIT = 0.5  # of an own instant that is covered: it would cost about as much 
 _RESTRICTION = 0.1  # own instants' worth of an instant at which an object lets nobody else of a group be known
 _LEAST_GAIN = 1e-6  # of an exchange: less may be nothing but rounding
 _MIN_COMPARISONS_PER_THREAD = 1 << 16
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 class _Facts(NamedTuple):
@@ -271,7 +269,7 @@ def _share(blocks: list[Int], task: Callable[[Int], None]) -> None:
 # ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, there_share: Any, at: Any, low: Any, high: Any) -> None:
     """Average the places of each segment; where an object is absent from all of one, those of the whole run."""
     segments = len(cuts) - 1
@@ -294,7 +292,7 @@ def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, there_share: Any
                 at[i, segments + segment] = np.int32(scale * all_y / all_count)
 
 
-@_kernel
+@kernel
 def _count(words: Any) -> Any:
     total = np.int64(0)
     for word in words:
@@ -302,7 +300,7 @@ def _count(words: Any) -> Any:
     return total
 
 
-@_kernel
+@kernel
 def _new(own: Any, union: Any) -> Any:
     """Count the instants of `own` that are not in the union."""
     total = np.int64(0)
@@ -311,7 +309,7 @@ def _new(own: Any, union: Any) -> Any:
     return total
 
 
-@_kernel
+@kernel
 def _growth(place: Any, least: Any, most: Any) -> Any:
     """Sum by how much a coarse place lies outside the coarse rectangles of a group."""
     total = np.int32(0)
@@ -320,7 +318,7 @@ def _growth(place: Any, least: Any, most: Any) -> Any:
     return total
 
 
-@_kernel
+@kernel
 def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
     """Form groups of k: the first of those left, then who costs least beside those taken; label the members."""
     known, present, at = facts.own[rows], facts.there[rows], facts.place[rows]
@@ -361,7 +359,7 @@ def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
             left = left[1:]
 
 
-@_kernel
+@kernel
 def _cheapest(
     known: Any, present: Any, at: Any, length: Any, left: Any, union: Any, common: Any, least: Any, most: Any,
     nearness: Any,
@@ -382,7 +380,7 @@ def _cheapest(
     return best
 
 
-@_kernel
+@kernel
 def _swap(facts: Any, member: Any) -> None:
     """Try to exchange each member of each group with one of a few groups that seem to suit it."""
     groups, k = member.shape
@@ -401,7 +399,7 @@ def _swap(facts: Any, member: Any) -> None:
                 _describe(facts, member, h, state)
 
 
-@_kernel
+@kernel
 def _suitable(facts: Any, state: Any, i: Any, g: Any, few: Any, fit: Any) -> None:
     """Find the groups beside g to which i would bring least."""
     fit[:], few[:] = np.inf, -1
@@ -416,7 +414,7 @@ def _suitable(facts: Any, state: Any, i: Any, g: Any, few: Any, fit: Any) -> Non
                 few[at] = h
 
 
-@_kernel
+@kernel
 def _promising(facts: Any, state: Any, member: Any, g: Any, m: Any, few: Any, pair: Any, promise: Any) -> None:
     """Find the exchanges of a member of g with one of a few groups by which the unions shrink most."""
     i = member[g, m]
@@ -440,7 +438,7 @@ def _promising(facts: Any, state: Any, member: Any, g: Any, m: Any, few: Any, pa
                 pair[at, 0], pair[at, 1] = h, o
 
 
-@_kernel
+@kernel
 def _best_exchange(facts: Any, state: Any, member: Any, g: Any, m: Any, pair: Any) -> Any:
     """Compute the cost of exchanges; the group and the member of the best, or -1 where none costs less than before."""
     best, other, lowest = np.int64(-1), np.int64(-1), -_LEAST_GAIN
@@ -457,7 +455,7 @@ def _best_exchange(facts: Any, state: Any, member: Any, g: Any, m: Any, pair: An
     return best, other
 
 
-@_kernel
+@kernel
 def _described(facts: Any, member: Any) -> Any:
     groups, words, columns = len(member), facts.own.shape[1], facts.place.shape[1]
     state = _State(
@@ -470,7 +468,7 @@ def _described(facts: Any, member: Any) -> Any:
     return state
 
 
-@_kernel
+@kernel
 def _describe(facts: Any, member: Any, g: Any, state: Any) -> None:
     members, union, once = member[g], state.union[g], state.once[g]
     least, most = state.least[g], state.most[g]
@@ -487,7 +485,7 @@ def _describe(facts: Any, member: Any, g: Any, state: Any) -> None:
     state.cost[g] = _cost(facts, members, state.box)
 
 
-@_kernel
+@kernel
 def _slot(scores: Any, score: Any) -> Any:
     """Insert into a short ascending list, after equal ones; where, or -1 where it is too long already."""
     at = len(scores) - 1
@@ -500,7 +498,7 @@ def _slot(scores: Any, score: Any) -> Any:
     return at
 
 
-@_kernel
+@kernel
 def _cost(facts: Any, members: Any, box: Any) -> Any:
     """Sum over all members and instants of the union what is lost there, and the price of the rectangle.
 
@@ -527,14 +525,14 @@ def _cost(facts: Any, members: Any, box: Any) -> Any:
     return total * len(members)
 
 
-@_kernel
+@kernel
 def _widen(along: Any, least: Any, most: Any) -> None:
     for at in range(len(along)):
         least[at] = min(least[at], along[at])
         most[at] = max(most[at], along[at])
 
 
-@_kernel
+@kernel
 def _join_all(facts: Any, member: Any, rest: Any) -> Any:
     """Let each of `rest` join a group of fewer than 2k where it costs least of those that seem to suit it, -1: none."""
     groups, k = member.shape
@@ -570,7 +568,7 @@ def _join_all(facts: Any, member: Any, rest: Any) -> Any:
     return joined
 
 
-@_kernel
+@kernel
 def _room(facts: Any, state: Any, common: Any, size: Any, most: Any, i: Any, few: Any, fit: Any) -> None:
     """Find the groups that have room for i, by presence too, and where it would cost least."""
     fit[:], few[:] = np.inf, -1

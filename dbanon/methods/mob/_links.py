@@ -10,13 +10,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions
 
 _CHOICE = 2  # times k nearest objects from which partners are chosen
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def linked(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], who: Int) -> tuple[Int, Int]:
@@ -76,7 +75,7 @@ def pruned(positions: Positions, k: int, kept: NDArray[np.bool_], owner: Int, ot
     return np.concatenate([one, two[back]]), np.concatenate([two, one[back]])
 
 
-@_kernel
+@kernel
 def _link(who: Any, choice: Any, own: Any, wanted: Any, pairs: Any) -> Any:
     words, count = own.shape[1], np.int64(0)
     # The links of each object, as a list: pair c stands as entry 2 c in the list of its first object and as 2 c + 1 in
@@ -125,7 +124,7 @@ def _bits(word: Any) -> Any:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@_kernel
+@kernel
 def _needed(one: Any, two: Any, asks: Any, degree: Any, k: Any) -> Any:
     """Say of each link, in order, whether either of its objects would have too few without it."""
     needed = np.ones(len(one), np.bool_)

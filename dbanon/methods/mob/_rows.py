@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.cloaks import Cloaks, Hiding, Regions, by_hour
 from dbanon.base.errors import DataError, InfeasibleError
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
@@ -22,8 +22,6 @@ from dbanon.methods.mob import Parameters, _classes, _improve, _links, _position
 from dbanon.methods.mob._classes import Classes
 from dbanon.methods.mob._positions import Dropped, Positions
 from dbanon.methods.mob._sets import Sets
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,7 +196,7 @@ def _regions(found: _Found, shown: Bool, who: Int, offset: Int) -> tuple[NDArray
     )
 
 
-@_kernel
+@kernel
 def _fill(
     x: Any, y: Any, of: Any, shown: Any, who: Any, offset: Any, width: Any, instant: Any, row_of: Any, cell: Any
 ) -> None:  # fmt: skip

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int, freeze
 from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions, Words
@@ -29,7 +29,6 @@ REASONS = ("few_partners",)
 _MORE = 16  # times k candidates are found by vectors before all that fit are looked at
 _MIN_DEVIATIONS_PER_THREAD = 1 << 22
 
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 Draw = Callable[[Int, NDArray[np.bool_]], NDArray[np.int32]]
 """Finds the k - 1 partners of some objects among those left, padded with -1."""
@@ -186,7 +185,7 @@ def _together(
 # ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 def _visit(visited: Any, partners: Any) -> Any:
     """Algorithm 3, lines 5 to 10: who chose, and whom. HS(i) are those whom i chose, and those who chose i."""
     n, wanted = partners.shape
@@ -218,7 +217,7 @@ def _visit(visited: Any, partners: Any) -> Any:
     return chooser[:used].copy(), chosen[:used].copy()
 
 
-@_kernel
+@kernel
 def _fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) -> Any:
     taken = np.full((len(who), wanted), -1, np.int32)
     for w in range(len(who)):
@@ -228,7 +227,7 @@ def _fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) -> An
     return taken
 
 
-@_kernel
+@kernel
 def _fit(there: Any, own: Any, candidates: Any, union: Any, common: Any, taken: Any) -> None:
     """Take the first candidates who can be present with all taken before at all own instants of all of them.
 
@@ -247,7 +246,7 @@ def _fit(there: Any, own: Any, candidates: Any, union: Any, common: Any, taken: 
             common &= there[j]
 
 
-@_kernel
+@kernel
 def _fits(there: Any, own: Any, union: Any, common: Any) -> Any:
     """Whether one is present at the instants of the union, and all the others at its own."""
     for word in range(len(union)):  # noqa: SIM110 - quicker than a generator
@@ -256,7 +255,7 @@ def _fits(there: Any, own: Any, union: Any, common: Any) -> Any:
     return True
 
 
-@_kernel
+@kernel
 def _fit_rest(
     offset: Any, instant: Any, there: Any, own: Any, place: Any, who: Any, among: Any, own_of: Any, there_of: Any,
     taken: Any, low: Any, high: Any,
@@ -282,7 +281,7 @@ def _fit_rest(
         _fit(there, own, index[np.argsort(total[:found], kind="mergesort")], union, common, taken[w])
 
 
-@_kernel
+@kernel
 def _among(taken: Any, j: Any) -> Any:
     for one in taken:  # noqa: SIM110 - quicker than a generator
         if one == j:
@@ -290,7 +289,7 @@ def _among(taken: Any, j: Any) -> Any:
     return False
 
 
-@_kernel
+@kernel
 def _deviation(offset: Any, instant: Any, place: Any, i: Any, j: Any) -> Any:
     """Sum the deviations along the curve at the own instants of i."""
     total = np.int64(0)
@@ -299,7 +298,7 @@ def _deviation(offset: Any, instant: Any, place: Any, i: Any, j: Any) -> Any:
     return total
 
 
-@_kernel
+@kernel
 def _nearest_owner(offset: Any, instant: Any, there: Any, when: Any, place: Any, owners: Any, one: Any) -> Any:
     """Find the owner that `one` deviates least from, of those at whose instants it is present; -1 where none is."""
     best, least = np.int64(-1), np.int64(0)

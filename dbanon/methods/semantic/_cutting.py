@@ -7,14 +7,12 @@ partitions with atoms that do not hold. One seed, one result: random numbers are
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic._graph import Graph
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 NEVER = 1e9  # weight of what an atom lacks with which none that holds comes not to hold
 _TRIES = 10  # random trees that must fail before an atom is taken as not to be cut
@@ -66,7 +64,7 @@ def memory(graph: Graph) -> Work:
 # ---- random numbers: splitmix64, so that no version of NumPy or Numba changes the atoms ------------------------------
 
 
-@_kernel
+@kernel
 def _bits(state: NDArray[np.uint64]) -> Any:
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
@@ -75,12 +73,12 @@ def _bits(state: NDArray[np.uint64]) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@_kernel
+@kernel
 def _below(state: NDArray[np.uint64], limit: int) -> Any:
     return np.int64(((_bits(state) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
 
 
-@_kernel
+@kernel
 def _patience(state: NDArray[np.uint64]) -> Any:
     """Draw from nearly the exponential distribution, without a logarithm, whose last bit depends on the machine."""
     bits, halvings = _bits(state), 0
@@ -94,7 +92,7 @@ def _patience(state: NDArray[np.uint64]) -> Any:
 # ---- what an atom has and costs --------------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 def _mix(graph: Graph, count: NDArray[np.int32], less: NDArray[np.int32], sign: int) -> Any:
     """Sum up points of interest, categories, and m (ln m - ln Y), of one count with or without another."""
     pois, there, sums = 0, 0, 0.0
@@ -107,7 +105,7 @@ def _mix(graph: Graph, count: NDArray[np.int32], less: NDArray[np.int32], sign: 
     return pois, there, sums
 
 
-@_kernel
+@kernel
 def _lack(graph: Graph, mix: tuple[int, int, float]) -> Any:
     """Say how far an atom is from holding: 0 where it does."""
     pois, there, sums = mix
@@ -121,7 +119,7 @@ def _lack(graph: Graph, mix: tuple[int, int, float]) -> Any:
     return lack
 
 
-@_kernel
+@kernel
 def _price(graph: Graph, weight: float, size: int, area: int, mix: tuple[int, int, float], usuals: float) -> Any:  # noqa: PLR0917
     """Cells times area, and what an atom lacks, as a share of what its cells usually cost; 0 without cells."""
     if not size:
@@ -130,27 +128,27 @@ def _price(graph: Graph, weight: float, size: int, area: int, mix: tuple[int, in
     return size * np.float64(area) + (weight * lack * usuals / size if lack else 0.0)
 
 
-@_kernel
+@kernel
 def _mix_of(atoms: Atoms, a: int) -> Any:
     return atoms.pois[a], atoms.there[a], atoms.sums[a]
 
 
-@_kernel
+@kernel
 def _price_of(graph: Graph, atoms: Atoms, weight: float, a: int) -> Any:
     return _price(graph, weight, atoms.size[a], atoms.area[a], _mix_of(atoms, a), atoms.usuals[a])
 
 
-@_kernel
+@kernel
 def holds(graph: Graph, atoms: Atoms, a: int) -> Any:
     return _lack(graph, _mix_of(atoms, a)) == 0
 
 
-@_kernel
+@kernel
 def _sum_up(graph: Graph, atoms: Atoms, a: int) -> None:
     atoms.pois[a], atoms.there[a], atoms.sums[a] = _mix(graph, atoms.kinds[a], atoms.kinds[a], 0)
 
 
-@_kernel
+@kernel
 def begin(graph: Graph, of: Int) -> Any:
     """Begin with a partition."""
     c, q = len(of), len(graph.log_share)
@@ -172,7 +170,7 @@ def begin(graph: Graph, of: Int) -> Any:
 # ---- single cells ----------------------------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 def flip(  # noqa: PLR0917 - one step of the search
     graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], steps: int, heat: float, weight: float
 ) -> None:
@@ -208,7 +206,7 @@ def flip(  # noqa: PLR0917 - one step of the search
             _move(graph, atoms, i, a, b)
 
 
-@_kernel
+@kernel
 def _stays_connected(graph: Graph, atoms: Atoms, work: Work, i: int) -> Any:
     """Whether an atom still hangs together without a cell, as far as a short search around the cell can see."""
     a, work.stamp[0] = atoms.of[i], work.stamp[0] + 2
@@ -237,7 +235,7 @@ def _stays_connected(graph: Graph, atoms: Atoms, work: Work, i: int) -> Any:
     return False
 
 
-@_kernel
+@kernel
 def _move(graph: Graph, atoms: Atoms, i: int, a: int, b: int) -> None:
     atoms.of[i] = b
     for atom, sign in ((a, -1), (b, 1)):
@@ -252,7 +250,7 @@ def _move(graph: Graph, atoms: Atoms, i: int, a: int, b: int) -> None:
 # ---- random spanning trees -------------------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
     graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], i: int, a: int, b: int
 ) -> Any:
@@ -293,7 +291,7 @@ def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
     return length
 
 
-@_kernel
+@kernel
 def _recut(  # noqa: PLR0917 - one step of the search
     graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], i: int, b: int, heat: float, weight: float
 ) -> Any:
@@ -330,7 +328,7 @@ def _recut(  # noqa: PLR0917 - one step of the search
     return True
 
 
-@_kernel
+@kernel
 def recut(  # noqa: PLR0917 - one step of the search
     graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], steps: int, heat: float, weight: float
 ) -> None:
@@ -350,7 +348,7 @@ def recut(  # noqa: PLR0917 - one step of the search
                 _recut(graph, atoms, work, state, i, b, heat * _TREE_HEAT, weight)
 
 
-@_kernel
+@kernel
 def split(graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64]) -> None:
     """Cut atoms along random trees, into two that hold, until none can be cut as far as is seen."""
     failed, again = np.zeros(len(atoms.of), np.int64), True
@@ -366,7 +364,7 @@ def split(graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64]) -> 
 # ---- merging ---------------------------------------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 def join(graph: Graph, atoms: Atoms, work: Work) -> None:  # noqa: C901, PLR0912 - one loop over chains of cells
     """Merge atoms that do not hold with neighbours, the cheapest merge first, until each holds or has no neighbour."""
     c = len(atoms.of)
@@ -411,7 +409,7 @@ def join(graph: Graph, atoms: Atoms, work: Work) -> None:  # noqa: C901, PLR0912
             i = after[i]
 
 
-@_kernel
+@kernel
 def _partner(graph: Graph, atoms: Atoms, first: Int, after: Int, a: int) -> Any:
     """Find the neighbour that an atom is merged with at the least cost, of equal ones the first; and the cost."""
     best, least, i = -1, np.inf, first[a]

@@ -10,9 +10,10 @@ from itertools import combinations, count
 import numpy as np
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic import _losses, _optimum
-from dbanon.methods.semantic._losses import Scale, Track, _kernel
+from dbanon.methods.semantic._losses import Scale, Track
 from dbanon.methods.semantic._points import Units
 
 ALL_PAIRS = 50
@@ -210,13 +211,13 @@ class _Grouping:
                 self._open[min(place, where)] = both
 
 
-@_kernel
+@kernel
 def _unit(points: Track, offset: Int, unit: int) -> Track:
     low, high = offset[unit], offset[unit + 1]
     return Track(points.start[low:high], points.end[low:high], points.first[low : high + 1], points.atom)
 
 
-@_kernel
+@kernel
 def _candidates(
     area: Int, scale: Scale, points: Track, offset: Int, subject: Int, places: Int, low: int, high: int, found: Int
 ) -> None:
@@ -253,7 +254,7 @@ def _candidates(
                 losses[rank], found[at, rank] = loss, beside
 
 
-@_kernel
+@kernel
 def _pair_losses(area: Int, scale: Scale, points: Track, offset: Int, one: Int, other: Int, lost: Float) -> None:
     """Compute C_ij of pairs of units."""
     for at in range(len(one)):

@@ -4,15 +4,13 @@
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import Parameters
 from dbanon.methods.semantic._graph import MM2
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 class Scale(NamedTuple):
@@ -41,7 +39,7 @@ def scale(params: Parameters, grid_s: int) -> Scale:
     )
 
 
-@_kernel
+@kernel
 def loss(
     area: Int, scale: Scale, walked: Track, other: Track, n_walked: int, n_other: int, step: int, limit: float
 ) -> Any:
@@ -92,7 +90,7 @@ def loss(
     return total / points
 
 
-@_kernel
+@kernel
 def _area(area: Int, track: Track, point: int) -> Any:
     total = np.int64(0)
     for at in range(track.first[point], track.first[point + 1]):
@@ -100,7 +98,7 @@ def _area(area: Int, track: Track, point: int) -> Any:
     return total
 
 
-@_kernel
+@kernel
 def _union(area: Int, one: Track, i: int, other: Track, j: int) -> Any:
     """Area of the atoms of two points together, and of those of the second."""
     a, a_end = one.first[i], one.first[i + 1]

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.semantic._losses import Scale, Track, _kernel
+from dbanon.methods.semantic._losses import Scale, Track
 
 
-@_kernel
+@kernel
 def rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32]) -> Track:
     """Cut the fixes of a group into the rows that lose least.
 
@@ -80,7 +81,7 @@ def rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32
     return _track(slot, atom, order, first, since)
 
 
-@_kernel
+@kernel
 def _best(
     area: Int, scale: Scale, slot: Int, atom: NDArray[np.int32], order: Int, first: Int, j: int, low: int, high: int,
     mark: int, own: Any, held: Int, new: Any, cost: Float, least: Float,
@@ -105,7 +106,7 @@ def _best(
     return best, start
 
 
-@_kernel
+@kernel
 def _slots(offset: Int, slot: Int, order: Int) -> tuple[Int, Int]:
     """Find where each slot begins in `order`, int64[c + 1], and c(j), int64[c]: -1 where a member has no fix yet."""
     member = np.empty(len(slot), np.int64)
@@ -123,7 +124,7 @@ def _slots(offset: Int, slot: Int, order: Int) -> tuple[Int, Int]:
     return first[: count + 1], complete[:count]
 
 
-@_kernel
+@kernel
 def _hold(area: Int, order: Int, first: Int, atom: NDArray[np.int32], j: int, mark: int, held: Int) -> Any:
     """Mark the atoms of a slot; give the area of those that were not marked."""
     added = np.int64(0)
@@ -135,7 +136,7 @@ def _hold(area: Int, order: Int, first: Int, atom: NDArray[np.int32], j: int, ma
     return added
 
 
-@_kernel
+@kernel
 def _look_back(
     order: Int, first: Int, atom: NDArray[np.int32], low: int, high: int, mark: int, passed: Int, new: Any
 ) -> None:
@@ -147,7 +148,7 @@ def _look_back(
             passed[here] = mark
 
 
-@_kernel
+@kernel
 def _track(slot: Int, atom: NDArray[np.int32], order: Int, first: Int, since: Int) -> Track:
     """Follow the stretches back from the last slot, and write them from the first."""
     count, j = 0, len(since) - 1

@@ -16,15 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 DECISION_BYTES = 512 * 1024**2
 """Decisions held at once; where there are more, columns are tabulated a second time instead of being remembered."""
@@ -99,7 +97,7 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
     return better
 
 
-@_kernel
+@kernel
 def _columns(
     wx0: Any, wy0: Any, wx1: Any, wy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, k: Any, low: Any, first: Any,
     last: Any, begin: Any, end: Any, scratch: Any, cost: Any, edge: Any, better: Any,
@@ -131,7 +129,7 @@ def _columns(
         edge[j - low] = best
 
 
-@_kernel
+@kernel
 def _trace(better: Any, at: Any, start: Any) -> Any:
     """Follow the decisions back: the best start at or before `at` is the last one that was better than all before."""
     for j in range(len(start) - 1, -1, -1):

@@ -11,13 +11,11 @@ nearly show where their users are.
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 ASPECT = 4.0  # of the longer to the shorter side; a rectangle that was thinner may stay so
 MOST_PASSES = 10
@@ -73,7 +71,7 @@ def sides(users: Boxes, sites: Boxes, members: Int) -> tuple[Int, Int]:
     return x1.astype(np.int64) - x0 + 1, y1.astype(np.int64) - y0 + 1
 
 
-@_kernel
+@kernel
 def _search(
     x0: Any, y0: Any, x1: Any, y1: Any, shaped: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, order: Any, length: Any,
     aspect: Any, members: Any, owner: Any, area: Any,
@@ -91,7 +89,7 @@ def _search(
             area[s] = _move(near, who, s, site, box, area[s], aspect[s], members[s], owner)
 
 
-@_kernel
+@kernel
 def _near(
     x0: Any, y0: Any, x1: Any, y1: Any, owner: Any, s: Any, site: Any, length: Any, area: Any, found: Any, size: Any,
 ) -> Any:  # fmt: skip
@@ -114,13 +112,13 @@ def _near(
     return np.sort(found[np.argsort(size[:n])[:CANDIDATES]])
 
 
-@_kernel
+@kernel
 def _fits(wide: Any, tall: Any, area: Any, length: Any, aspect: Any) -> Any:
     """Whether a rectangle is smaller, and neither too long nor too thin."""
     return wide * tall < area and wide + tall <= length and max(wide, tall) <= aspect * min(wide, tall)
 
 
-@_kernel
+@kernel
 def _move(
     near: Any, who: Any, s: Any, site: Any, box: Any, area: Any, aspect: Any, members: Any, owner: Any
 ) -> Any:  # fmt: skip
@@ -148,7 +146,7 @@ def _move(
     return wide * tall
 
 
-@_kernel
+@kernel
 def _least(
     near: Any, shaped: Any, site: Any, k: Any, area: Any, length: Any, aspect: Any, scratch: Any, box: Any
 ) -> Any:
@@ -183,7 +181,7 @@ def _least(
         box[0], box[1], box[2], box[3] = left, down, right, up
 
 
-@_kernel
+@kernel
 def _sides(values: Any, start: Any, step: Any) -> Any:
     """Distinct coordinates from `start` outwards: those at which one more user comes in."""
     ordered = np.sort(values)
@@ -197,7 +195,7 @@ def _sides(values: Any, start: Any, step: Any) -> Any:
     return sides[:number]
 
 
-@_kernel
+@kernel
 def _window(
     near: Any, order: Any, axis: Any, shaped: Any, begin: Any, end: Any, site: Any, k: Any, scratch: Any
 ) -> Any:

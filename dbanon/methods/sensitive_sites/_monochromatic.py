@@ -9,15 +9,13 @@ SSDBM 2008, section 3 (figure 6, with 1DAnon of Ghinita, Karras, Kalnis, Mamouli
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 REMEMBERED = 32
 _WORST = np.int64(2**62)
@@ -142,7 +140,7 @@ def _bounds(users: Boxes, offset: Int) -> Boxes:
     return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
 
 
-@_kernel
+@kernel
 def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any) -> None:
     """cost[i] is the least for the first i users, size[i] that of the last group among them."""
     cost[0] = 0
@@ -160,7 +158,7 @@ def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any)
                     size[i] = g
 
 
-@_kernel
+@kernel
 def _renew(
     gx0: Any, gy0: Any, gx1: Any, gy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, left: Any, taken: Any, group: Any,
     area: Any, place: Any,

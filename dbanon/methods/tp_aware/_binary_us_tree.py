@@ -18,16 +18,15 @@ where int64 would overflow (30 instants of 2^26 cells a side and 2 million traje
 
 from typing import Any
 
-import numba
 import numpy as np
 
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+from dbanon.base.kernels import kernel
 
 # In every kernel x, y are int32[n, l], cells relative to the root's corner. A child of fewer than k is -1. Kernels
 # allocate nothing, call nothing of NumPy's and take few types: each of these costs a first run time to compile.
 
 
-@_kernel
+@kernel
 def _top_level(x: Any, y: Any, order: Any, lo: Any, hi: Any) -> Any:
     """The number of low bits in which the cells of a range differ at some instant."""
     differ = np.int32(0)
@@ -43,7 +42,7 @@ def _top_level(x: Any, y: Any, order: Any, lo: Any, hi: Any) -> Any:
     return levels
 
 
-@_kernel
+@kernel
 def _read_words(v: Any, level: Any, chunk: Any, order: Any, word: Any, lo: Any, hi: Any) -> None:
     """Write 64 bits of the strings of a range, those of one half-level and up to 64 instants, left-aligned."""
     begin, end = 64 * chunk, min(v.shape[1], 64 * chunk + 64)
@@ -55,7 +54,7 @@ def _read_words(v: Any, level: Any, chunk: Any, order: Any, word: Any, lo: Any, 
         word[p] = bits << np.uint64(64 - (end - begin))
 
 
-@_kernel
+@kernel
 def _partition(order: Any, word: Any, lo: Any, hi: Any, bit: Any, spare_order: Any, spare_word: Any) -> Any:
     """Split a range stably by one bit of its words; the start of the ones."""
     mask = np.uint64(1) << np.uint64(bit)
@@ -100,7 +99,7 @@ def build(x: Any, y: Any, height: int, k: int) -> Any:
     return order, node[:made].copy()
 
 
-@_kernel
+@kernel
 def _build(  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
     x: Any, y: Any, height: Any, k: Any, order: Any, word: Any, spare_order: Any, spare_word: Any, stack: Any, node: Any
 ) -> Any:
@@ -238,7 +237,7 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:
     return passed, kept, rows[row_at[0]]
 
 
-@_kernel
+@kernel
 def _fill_rows(
     node: Any, area: Any, k: Any, length: Any, most: Any, temp: Any, best: Any, best_s: Any, rows: Any, row_at: Any,
     choice: Any, choice_at: Any,
@@ -282,7 +281,7 @@ def _fill_rows(
         top += length[m]
 
 
-@_kernel
+@kernel
 def _one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any, temp: Any) -> None:
     """Stage one where one child is a node: the other passes all it has."""
     d1 = node[child, 1] - node[child, 0]
@@ -298,7 +297,7 @@ def _one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any,
         temp[d] = 0.0
 
 
-@_kernel
+@kernel
 def _two(node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows: Any, row_at: Any, temp: Any) -> None:
     """Stage one where both children are nodes: what they pass is added up in every way."""
     d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
@@ -323,7 +322,7 @@ def _two(node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows:
         temp[d1 + d2] = 0.0
 
 
-@_kernel
+@kernel
 def _share(node: Any, k: Any, left: Any, right: Any, length: Any, rows: Any, row_at: Any, s: Any) -> Any:
     """Find how many of the s passed by two children the left one passes: the least number of the least cost."""
     d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
@@ -343,7 +342,7 @@ def _share(node: Any, k: Any, left: Any, right: Any, length: Any, rows: Any, row
     return share
 
 
-@_kernel
+@kernel
 def _backtrack(
     node: Any, k: Any, length: Any, rows: Any, row_at: Any, choice: Any, choice_at: Any, passed: Any, kept: Any
 ) -> None:
@@ -366,7 +365,7 @@ def _backtrack(
             passed[one] = s - (d - (node[one, 1] - node[one, 0]))
 
 
-@_kernel
+@kernel
 def _median(column: Any, n: Any) -> Any:
     """The lower median of the first n values, which it moves about (Hoare's selection)."""
     lo, hi, middle = 0, n - 1, (n - 1) // 2
@@ -391,7 +390,7 @@ def _median(column: Any, n: Any) -> Any:
     return column[middle]
 
 
-@_kernel
+@kernel
 def _farthest_last(x: Any, y: Any, pool: Any, lo: Any, n: Any, distance: Any, column: Any) -> None:
     """Order ``pool[lo:lo + n]`` by L1 distance, over all instants, to the coordinatewise median; ties by index."""
     for p in range(n):
@@ -422,7 +421,7 @@ def _farthest_last(x: Any, y: Any, pool: Any, lo: Any, n: Any, distance: Any, co
             root = child
 
 
-@_kernel
+@kernel
 def _nearer(distance: Any, pool: Any, lo: Any, a: Any, b: Any) -> Any:
     return distance[a] < distance[b] or (distance[a] == distance[b] and pool[lo + a] < pool[lo + b])
 
@@ -449,7 +448,7 @@ def assign(x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any) -> Any
     return members, np.concatenate([[0], np.cumsum(kept[bundle], dtype=np.int64)]), node[bundle, 2]
 
 
-@_kernel
+@kernel
 def _assign(
     x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any, pool: Any, distance: Any, column: Any, members: Any
 ) -> None:
@@ -489,7 +488,7 @@ def boxes(x: Any, y: Any, members: Any, offset: Any) -> Any:
     return box
 
 
-@_kernel
+@kernel
 def _boxes(x: Any, y: Any, members: Any, offset: Any, box: Any) -> None:
     for r in range(len(offset) - 1):
         for p in range(offset[r], offset[r + 1]):

@@ -10,10 +10,10 @@ times their number estimates the bound of all.
 from itertools import pairwise
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.tp_aware import _blocks
 
@@ -21,8 +21,6 @@ SAMPLE = 100
 """Subjects, each in one window, that are looked at in a run."""
 
 _SEED = 20120905  # of the sample: not the run's, on which nothing here depends
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def sampled(present: Int) -> list[Int]:
@@ -87,7 +85,7 @@ def _bounds(near: NDArray[np.int32], mine: NDArray[np.int32]) -> Float:
     return np.asarray((sides[:few] * sides[few:]).sum(axis=0))
 
 
-@_kernel
+@kernel
 def _least(
     x: Any, y: Any, block: Any, near: Any, turn: Any, asked: Any, who: Any, area: Any, lowest: Any
 ) -> None:  # fmt: skip
@@ -108,7 +106,7 @@ def _least(
                 _insert(lowest, m, _whole(x, y, block[p], i, turn, few, area[p], lowest[m, last]))
 
 
-@_kernel
+@kernel
 def _whole(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: Any, most: Any) -> Any:
     """Give the area at all instants, of which `area` has the few and a cell at each other; if above `most`, less."""
     for f in range(few, len(turn)):
@@ -119,7 +117,7 @@ def _whole(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: Any, most:
     return area
 
 
-@_kernel
+@kernel
 def _insert(lowest: Any, m: Any, area: Any) -> None:
     """Put an area among a subject's smallest, if it is one; the greatest of them goes."""
     at = lowest.shape[1] - 1

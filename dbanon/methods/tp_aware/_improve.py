@@ -16,10 +16,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.tp_aware import _blocks
 
@@ -27,8 +27,6 @@ _LANES = 16  # instants are padded to a multiple of it, so that the processor do
 _MARGIN = 4  # whoever has a bound up to the best area and this part of it is listed
 _MOST_BITS = 62  # of an area summed over the instants
 _MOST = np.int64(2**63 - 1)
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def grouping(
@@ -75,7 +73,7 @@ def begins(offset: Int, k: int) -> Int:
     return np.append(np.concatenate(each), offset[-1])
 
 
-@_kernel
+@kernel
 def _copy(x: Any, y: Any, who: Any, turn: Any, shift: Any, place: Any, distance: Any) -> None:
     """Copy the positions of a block side by side; the distance of each from the mean of all, over all instants."""
     for p in range(len(who)):
@@ -94,7 +92,7 @@ def _copy(x: Any, y: Any, who: Any, turn: Any, shift: Any, place: Any, distance:
                 distance[p] += abs(place[p, axis, j] - mean)
 
 
-@_kernel
+@kernel
 def _group(place: Any, k: Any, outermost: Any, near: Any, bound: Any, numbers: Any, box: Any, out: Any) -> None:
     """Group a block; `out` gets its members, by their numbers in it, group by group."""
     left, few = len(outermost), len(near) // 2
@@ -134,7 +132,7 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, bound: Any, numbers: A
         out[done + s] = whom[s]
 
 
-@_kernel
+@kernel
 def _cheapest(place: Any, box: Any, bound: Any, whom: Any, listed: Any, some: Any) -> Any:
     """Find who leaves the least area of those listed, ties by number: the slot, or -1, and the area."""
     best, least = np.int64(-1), _MOST
@@ -148,7 +146,7 @@ def _cheapest(place: Any, box: Any, bound: Any, whom: Any, listed: Any, some: An
     return best, least
 
 
-@_kernel
+@kernel
 def _list(bound: Any, left: Any, reach: Any, listed: Any) -> Any:
     some = 0
     for s in range(left):
@@ -158,7 +156,7 @@ def _list(bound: Any, left: Any, reach: Any, listed: Any) -> Any:
     return some
 
 
-@_kernel
+@kernel
 def _close(group: Any, left: Any, few: Any, near: Any, whom: Any, slot: Any) -> Any:
     """Fill the slots of a group from the end; how many are left."""
     for i in group:
@@ -173,7 +171,7 @@ def _close(group: Any, left: Any, few: Any, near: Any, whom: Any, slot: Any) -> 
     return left
 
 
-@_kernel
+@kernel
 def _begin(place: Any, seed: Any, near: Any, left: Any, bound: Any, box: Any) -> None:
     """Make the group of one subject; bounds are the areas at the few instants, and one cell at each other."""
     width, few = place.shape[2], len(near) // 2
@@ -190,7 +188,7 @@ def _begin(place: Any, seed: Any, near: Any, left: Any, bound: Any, box: Any) ->
             bound[s] += np.int64(wide) * np.int64(high)
 
 
-@_kernel
+@kernel
 def _joined(place: Any, i: Any, box: Any) -> Any:
     """Give the area of a group with one more, summed over the instants."""
     total = np.int64(0)
@@ -202,7 +200,7 @@ def _joined(place: Any, i: Any, box: Any) -> Any:
     return total
 
 
-@_kernel
+@kernel
 def _grow(place: Any, i: Any, box: Any) -> None:
     for j in range(place.shape[2]):
         box[0, j] = min(box[0, j], place[i, 0, j])

@@ -8,13 +8,11 @@ looked for where they end too early, until there is none: then there are no such
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Int
-
-_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple[NDArray[np.int32] | None, Bool]:
@@ -77,7 +75,7 @@ def _left(match: Int, n: int) -> Bool:
     return left | ~taken
 
 
-@_kernel
+@kernel
 def _cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
     """The other of each, -1 for none: greedy cycles, then as many as there can be."""
     n = len(cost)
@@ -122,7 +120,7 @@ def _cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
     return match
 
 
-@_kernel
+@kernel
 def _regular(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one recurrence
     """Choose pairs so that everyone is `degree` times on either side; and who cannot be."""
     n = len(allowed)
