@@ -206,7 +206,7 @@ class Cells:
     overlap_m2 : float
         How much the cells cover more than once; less than a square metre counts as nothing.
     atom : int64[c], optional
-        The atom that the last release of the same people gave each cell; None where there is no such release.
+        The atom that a release of the same people gave each cell, -1 where none did; None where no cell has one.
     """
 
     cell_id: Int

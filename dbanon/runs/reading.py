@@ -136,6 +136,8 @@ def _cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
     pois[cell[category >= 0], category[category >= 0]] = number[category >= 0]
     pairs, atoms = source.call("cell_neighbours"), source.call("stored_atoms", *_promise(params))
     neighbours = np.searchsorted(cell_id, np.column_stack([arrow.numbers(pairs[c]) for c in pairs.column_names]))
+    atom = np.full(len(cell_id), -1)
+    atom[np.searchsorted(cell_id, arrow.numbers(atoms["cell_id"]))] = arrow.numbers(atoms["atom"])
     return Cells(
         cell_id=cell_id,
         area_m2=arrow.numbers(table["area_m2"])[first],
@@ -144,7 +146,7 @@ def _cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
         neighbours=np.unique(neighbours, axis=0),
         fix_cell=_fix_cells(source),
         overlap_m2=float(source.call("cell_faults")["overlap_m2"][0].as_py() or 0),
-        atom=arrow.numbers(atoms["atom"]).astype(np.int64) if len(atoms) else None,
+        atom=atom if len(atoms) else None,
     )
 
 

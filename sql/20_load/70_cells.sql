@@ -52,42 +52,33 @@ COMMENT ON FUNCTION dbanon_internal.cell_shape(@postgis@.geometry) IS
 'By what a cell is known again when it is loaded anew or into another dataset: a hash of its polygon, byte by byte, and SRID.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stored_atoms(dataset_id bigint, l double precision, t double precision) RETURNS TABLE (cell_id bigint, atom integer)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
 SET enable_nestloop = off
 SET jit = off
 AS $$
-DECLARE
-    cells CONSTANT bigint[] := ARRAY(SELECT c.cell_id FROM ONLY dbanon.cell c WHERE c.dataset_id = stored_atoms.dataset_id ORDER BY c.cell_id);
-    shapes CONSTANT bytea[] := ARRAY(SELECT dbanon_internal.cell_shape(c.geom) FROM ONLY dbanon.cell c
-                                     WHERE c.dataset_id = stored_atoms.dataset_id ORDER BY c.cell_id);
-    earlier bigint;
-BEGIN
-    -- Withdrawn ones too: what was published stays known. Those that everybody knows first, since all others are compared with them; then those
-    -- whose atoms promise enough, as atoms that are merged for more are seldom those of another release.
-    FOR earlier IN
-        SELECT l.release_id
-        FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = stored_atoms.dataset_id)
-        ORDER BY l.readers IS NULL DESC,
+    WITH told AS MATERIALIZED (
+        -- Withdrawn releases too: what was published stays known.
+        SELECT c.cell_id, p.atom, l.release_id, l.readers IS NULL AS is_known,
             coalesce(r.params ->> 'atom_l', r.params ->> 'l', '0')::double precision >= stored_atoms.l
-                AND coalesce(r.params ->> 'atom_t', r.params ->> 't', 'Infinity')::double precision <= stored_atoms.t DESC,
-            l.release_id DESC
-    LOOP
-        IF NOT EXISTS (
-            SELECT FROM unnest(shapes) s (shape)
-            LEFT JOIN ONLY dbanon.published_cell p ON p.release_id = earlier AND p.shape = s.shape
-            WHERE p.atom IS NULL)
-        THEN
-            RETURN QUERY SELECT s.cell_id, min(p.atom)
-                FROM unnest(cells, shapes) s (cell_id, shape)
-                JOIN ONLY dbanon.published_cell p ON p.release_id = earlier AND p.shape = s.shape
-                GROUP BY s.cell_id ORDER BY s.cell_id;
-            RETURN;
-        END IF;
-    END LOOP;
-END
+                AND coalesce(r.params ->> 'atom_t', r.params ->> 't', 'Infinity')::double precision <= stored_atoms.t AS is_enough,
+            count(*) OVER (PARTITION BY l.release_id) AS cells
+        FROM ONLY dbanon.cell c
+        JOIN ONLY dbanon.published_cell p ON p.shape = dbanon_internal.cell_shape(c.geom) AND p.atom IS NOT NULL
+        JOIN ONLY dbanon.release l ON l.release_id = p.release_id
+        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+        WHERE c.dataset_id = stored_atoms.dataset_id
+            AND d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = stored_atoms.dataset_id)
+    ), chosen AS (
+        -- Releases that everybody knows first, since all others are compared with them; then those that know most of these cells; then those
+        -- whose atoms promise enough, as atoms that are merged for more are seldom those of another release.
+        SELECT DISTINCT ON (t.cell_id) t.cell_id, t.release_id, t.atom FROM told t
+        ORDER BY t.cell_id, t.is_known DESC, t.cells DESC, t.is_enough DESC, t.release_id DESC, t.atom
+    )
+    SELECT c.cell_id, (dense_rank() OVER (ORDER BY c.release_id, c.atom) - 1)::integer FROM chosen c ORDER BY c.cell_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.stored_atoms(bigint, double precision, double precision) IS
-'Gives each cell of a dataset the atom that it was in in a release of the dataset''s population whose atoms cover all of these cells: of those that
-everybody knows, of these those that promise l and t, of these the newest; no row where there is none.';
+'Gives the cells of a dataset that a release of its population gave an atom, with that atom: of those that everybody knows, of these those that know
+most of these cells, of these those that promise l and t, of these the newest; no row where there is none.';

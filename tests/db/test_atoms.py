@@ -188,6 +188,31 @@ def test_atoms_are_those_of_the_same_polygons_in_the_same_population(city: psyco
     assert atoms_read(city, twin) == [0, 1, 2, 3]
 
 
+def test_new_cells_join_the_atoms_that_are_there(city: psycopg.Connection) -> None:
+    city.execute("DELETE FROM dbanon.poi WHERE poi_id = (SELECT max(poi_id) FROM dbanon.poi)")
+    city.execute("DELETE FROM dbanon.cell WHERE cell_id = (SELECT max(cell_id) FROM dbanon.cell)")
+    publish(city, write(city, [[0, 1, 2], [3, 4], [5, 6]]))
+    larger = add_dataset(city, "larger")
+    add_cells(city, larger)
+    assert atoms_read(city, larger) == [0, 0, 0, 1, 1, 2, 2, -1]
+    publish(city, write(city, [[0, 1, 2], [3, 4], [5, 6, 7]], dataset=larger))
+    assert atoms_read(city, larger) == [0, 0, 0, 1, 1, 2, 2, 2]
+
+
+def test_each_cell_has_the_atom_of_the_release_that_knows_most_of_its_dataset(city: psycopg.Connection) -> None:
+    west, whole = add_dataset(city, "west"), add_dataset(city, "whole")
+    for dataset in (west, whole):
+        add_cells(city, dataset)
+    city.execute(
+        "DELETE FROM dbanon.cell"
+        " WHERE dataset_id = %s AND ST_XMin(geom) > 350 OR dataset_id = 1 AND ST_XMin(geom) < 150",
+        [west],
+    )
+    publish(city, write(city, [[0, 1], [2, 3], [4, 5]]))
+    publish(city, write(city, [[0, 1, 2, 3]], dataset=west), allow_overlap=True, reason="for this one test")
+    assert atoms_read(city, whole) == [0, 0, 1, 1, 2, 2, 3, 3] or atoms_read(city, whole) == [3, 3, 0, 0, 1, 1, 2, 2]
+
+
 def test_atoms_stay_known_when_cells_are_loaded_anew_and_their_dataset_is_dropped(city: psycopg.Connection) -> None:
     publish(city, write(city, PAIRS))
     city.execute("DELETE FROM dbanon.cell")

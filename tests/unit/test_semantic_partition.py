@@ -72,10 +72,15 @@ def atoms_of(atom):
 
 
 def check(cells, atom, l, t):  # noqa: E741
+    check_held(cells, atom, l, t)
+    assert all(connected(cells, members) for members in atoms_of(atom))
+
+
+def check_held(cells, atom, l, t):  # noqa: E741
     assert len(atom) == len(cells.cell_id)
     firsts = [min(members) for members in atoms_of(atom)]
     assert firsts == sorted(firsts)
-    assert all(connected(cells, members) and holds(cells, members, l, t) for members in atoms_of(atom))
+    assert all(holds(cells, members, l, t) for members in atoms_of(atom))
 
 
 def partitions(items):
@@ -157,6 +162,27 @@ def parted(cells):
     return neighbours, cells.area_m2.tolist()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_new_cells_are_cut_by_themselves_and_the_rest_of_them_join_what_is_stored(seed):
+    rng = random.Random(seed)
+    cells = city(rng, 24)
+    known = graph(cells, 2, 0.3)
+    stored = np.where(np.arange(len(cells.cell_id)) < (6, 23)[seed % 2], _partition.cut(known), -1)
+    atom = _partition.joined(known, stored)
+    check_held(cells, atom, 2, 0.3)
+    for members in atoms_of(stored):
+        assert len(set(atom[sorted(members)].tolist())) == 1
+    if seed % 2 == 0:  # what is new holds by itself, and is more than one atom
+        assert len(set(atom[stored < 0].tolist()) - set(atom[stored >= 0].tolist())) > 1
+
+
+def test_stored_atoms_may_be_in_pieces():
+    # Of a stored atom of three cells in a row the middle one is there no more.
+    cells = cells_of({0: [1], 1: [0, 2], 2: [1, 3], 3: [2]}, [1] * 4, [[1, 0], [1, 1], [1, 1], [0, 1]])
+    assert _partition.joined(graph(cells, 2, 0.2), np.array([0, 1, 2, 0])).tolist() == [0, 1, 2, 0]
+    assert _partition.joined(graph(cells, 2, 0.001), np.array([0, 1, 2, 1])).tolist() == [0, 0, 1, 0]
+
+
 def test_atoms_that_hold_stay_as_they_are():
     cells = city(random.Random(5), 40)
     atom = _partition.cut(graph(cells, 3, 0.2))
@@ -180,7 +206,7 @@ def test_without_l_and_t_every_cell_is_an_atom():
     cells = city(random.Random(1), 30)
     known = graph(cells, 0, math.inf)
     assert (_partition.cut(known) == np.arange(30)).all()
-    assert _partition.floor(known) == math.inf
+    assert _partition.allowed(known) == math.inf
     empty = cells_of(*grid(4, 4), np.zeros((16, 0)))
     assert (_partition.cut(graph(empty, 0, math.inf)) == np.arange(16)).all()
 
@@ -219,7 +245,7 @@ def test_a_part_that_fails_as_a_whole_is_named(l, t):  # noqa: E741
             call(graph(cells, l, t))
 
 
-def test_the_floor_is_what_chance_allows():
+def test_as_many_atoms_are_allowed_as_chance_gives():
     cells = cells_of(*grid(4, 1), [[10, 10, 10, 10, 10, 10]] * 4)
-    assert _partition.floor(graph(cells, 0, 0.1)) == pytest.approx(2 * 0.1 * 240 / 5)
-    assert _partition.floor(graph(cells, 0, 0.0)) == 1
+    assert _partition.allowed(graph(cells, 0, 0.1)) == pytest.approx(2 * 0.1 * 240 / 5)
+    assert _partition.allowed(graph(cells, 0, 0.0)) == 1

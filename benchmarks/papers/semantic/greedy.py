@@ -71,7 +71,7 @@ class _Grouping:
 
     def _single(self, unit: int) -> Group:
         own = slice(self._units.offset[unit], self._units.offset[unit + 1])
-        cell = self._units.region[own].copy()
+        cell = self._units.place[own].copy()
         # Copies, as kernels are compiled for arrays that may be changed apart from those that may not.
         start, end = self._units.start[own].copy(), self._units.end[own].copy()
         track = Track(start=start, end=end, offset=np.arange(len(cell) + 1), cell=cell)
@@ -137,7 +137,7 @@ class _Grouping:
         if n < 2:
             return []
         units = self._units
-        arrays = (units.offset, units.start, units.end, units.region)
+        arrays = (units.offset, units.start, units.end, units.place)
         one, other = np.triu_indices(n, 1) if n <= ALL_PAIRS else self._candidates(places)
         one, other = places[one], places[other]
         differ = units.subject[one] != units.subject[other]
@@ -162,7 +162,7 @@ class _Grouping:
     def _candidates(self, places: Int) -> tuple[Int, Int]:
         """Choose pairs of single units that may be cheap to merge: indices into `places`, the lesser first."""
         units, found = self._units, np.full((len(places), CANDIDATES), -1, np.int64)
-        arrays = (units.offset, units.start, units.end, units.region, units.subject)
+        arrays = (units.offset, units.start, units.end, units.place, units.subject)
 
         def search(low: int, high: int) -> None:
             work = growth.work(self._graph)

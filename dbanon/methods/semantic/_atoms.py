@@ -66,7 +66,7 @@ def figures(of: City, graph: Graph) -> dict[str, float]:
 
     The last is an estimate, and missing where t is infinite: there, cells with l categories are atoms.
     """
-    most = _partition.floor(graph)
+    most = _partition.allowed(graph)
     known = {"atoms": float(len(of)), "atom_side_m": _partition.cost(graph, of.atom) ** 0.5}
     return known if np.isinf(most) else {**known, "atoms_allowed": most}
 

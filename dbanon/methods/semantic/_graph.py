@@ -85,3 +85,21 @@ def graph(cells: Cells, params: Parameters) -> Graph:
         least=params.l,
         most=params.t + 1e-9,
     )
+
+
+def part(graph: Graph, cells: Int) -> Graph:
+    """Keep some cells (ascending) and the borders between them; what the whole city has stays."""
+    number = np.full(len(graph.area), -1)
+    number[cells] = np.arange(len(cells))
+    ends, kinds = np.diff(graph.first), np.diff(graph.first_kind)
+    inner = (np.repeat(number, ends) >= 0) & (number[graph.near] >= 0)
+    held = np.repeat(number, kinds) >= 0
+    ranks = np.arange(len(cells) + 1)
+    return graph._replace(
+        first=np.searchsorted(np.repeat(number, ends)[inner], ranks).astype(np.int64),
+        near=number[graph.near][inner].astype(np.int32),
+        area=graph.area[cells],
+        first_kind=np.searchsorted(np.repeat(number, kinds)[held], ranks).astype(np.int64),
+        kind=graph.kind[held],
+        many=graph.many[held],
+    )

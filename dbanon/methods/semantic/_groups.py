@@ -65,7 +65,7 @@ def prepare(units: Units, area: Int, scale: Scale) -> None:
 class _Grouping:
     def __init__(self, units: Units, area: Int, scale: Scale, k: int) -> None:
         self._units, self._area, self._scale, self._k = units, area, scale, k
-        self._single = Track(units.start, units.end, np.arange(len(units.start) + 1), units.region)
+        self._single = Track(units.start, units.end, np.arange(len(units.start) + 1), units.place)
         self._open = {
             i: Group(units=[i], people=frozenset([subject]), track=_unit(self._single, units.offset, i))
             for i, subject in enumerate(units.subject.tolist())
@@ -122,7 +122,7 @@ class _Grouping:
         own = self._units
         fixes = [slice(own.fix_offset[unit], own.fix_offset[unit + 1]) for unit in units]
         offset = np.concatenate([[0], np.cumsum([part.stop - part.start for part in fixes])])
-        slot, atom = (np.concatenate([values[part] for part in fixes]) for values in (own.fix_slot, own.fix_cell))
+        slot, atom = (np.concatenate([values[part] for part in fixes]) for values in (own.fix_slot, own.fix_place))
         return _optimum.rows(self._area, self._scale, offset, slot, atom)
 
     def _mixed(self) -> list[Edge]:

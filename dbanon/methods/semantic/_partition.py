@@ -19,7 +19,7 @@ from dbanon.base import cores
 from dbanon.base.errors import LISTED, InfeasibleError, counted
 from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import _cutting
-from dbanon.methods.semantic._graph import MM2, Graph
+from dbanon.methods.semantic._graph import MM2, Graph, part
 
 SEED = 0x5EA7A705  # public: the atoms are no secret, and the same again
 _SEARCHES = 2  # with a seed each; the cheaper result is taken
@@ -54,14 +54,15 @@ def cut(graph: Graph) -> Int:
 
 
 def joined(graph: Graph, atom: Int) -> Int:
-    """Merge those of stored atoms that fail with neighbours until all hold: points of interest, l or t have changed.
+    """Take stored atoms, and merge those that fail with neighbours until all hold.
 
-    Two cells of one atom stay together, so nothing is told apart that was not before.
+    They fail where points of interest, l or t have changed. Cells that are in no stored atom are cut by themselves
+    first. Two cells of one stored atom stay together, so nothing is told apart that was not before.
 
     Parameters
     ----------
     atom : int64[c]
-        The atom of each cell, each connected by shared edges.
+        The atom of each cell, in one piece or several; -1 where it is in none.
 
     Returns
     -------
@@ -74,12 +75,26 @@ def joined(graph: Graph, atom: Int) -> Int:
         As of `cut`.
     """
     _whole(graph)
-    atoms = _cutting.begin(graph, _numbered(atom))
+    new = np.flatnonzero(atom < 0)
+    of = atom.copy()
+    of[new] = atom.max(initial=-1) + 1 + _cut_apart(part(graph, new))
+    atoms = _cutting.begin(graph, _numbered(of))
     _cutting.join(graph, atoms, _cutting.memory(graph))
     return _numbered(atoms.of)
 
 
-def floor(graph: Graph) -> float:
+def _cut_apart(graph: Graph) -> Int:
+    """Cut the cells of each part that holds; in other parts each cell is an atom, which fails."""
+    _, of = connected_components(_adjacency(graph))
+    atoms = _cutting.begin(graph, of.astype(np.int64))
+    holding = np.array([_cutting.holds(graph, atoms, a) for a in of], bool)
+    atom = np.arange(len(of)) + len(of)
+    if holding.any():
+        atom[holding] = cut(part(graph, np.flatnonzero(holding)))
+    return atom
+
+
+def allowed(graph: Graph) -> float:
     """Estimate how many atoms there can be: about 2tP / (q - 1), for P points of interest of q categories.
 
     Not a bound: n points of interest drawn from the city's own mix diverge by (q - 1) / 2n on average. At least 1.
@@ -100,10 +115,14 @@ def _numbered(atom: Int) -> Int:
     return np.argsort(np.argsort(first))[of].astype(np.int64)
 
 
+def _adjacency(graph: Graph) -> csr_array:
+    c = len(graph.area)
+    return csr_array((np.ones(len(graph.near), np.int8), graph.near, graph.first), (c, c))
+
+
 def _whole(graph: Graph) -> Int:
     """Put all cells that hang together into one atom, and check that each holds."""
-    c = len(graph.area)
-    parts, of = connected_components(csr_array((np.ones(len(graph.near), np.int8), graph.near, graph.first), (c, c)))
+    parts, of = connected_components(_adjacency(graph))
     of = np.asarray(of, np.int64)
     atoms = _cutting.begin(graph, of)
     failing = [a for a in range(parts) if not _cutting.holds(graph, atoms, a)]
@@ -125,7 +144,7 @@ def _search(graph: Graph, of: Int, seed: int) -> Int:
     atoms = _cutting.begin(graph, of)
     _cutting.split(graph, atoms, work, state)
     atoms, c = _cutting.begin(graph, of), len(of)
-    if floor(graph) < _HOPELESS and not np.ptp(of):
+    if allowed(graph) < _HOPELESS and not np.ptp(of):
         return of
     steps = max(c, min(c * c // 40, 300))  # small cities are searched for longer: it costs little
     usual = float((atoms.usual / atoms.size[of]).mean())

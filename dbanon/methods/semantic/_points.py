@@ -1,4 +1,4 @@
-"""From fixes to points: stays in one cell, and whose record they make."""
+"""From fixes to points: stays in one place, and whose record they make. A place is an atom, or a cell."""
 
 from dataclasses import dataclass
 
@@ -20,10 +20,10 @@ class Units:
     offset: Int  # [u + 1]: points of unit i are ``[offset[i], offset[i + 1])``, at least one
     start: Int  # [p]; start, end: slots, half-open; both ascend within a unit
     end: Int  # [p]
-    region: NDArray[np.int32]  # [p]: the cell
+    place: NDArray[np.int32]  # [p]
     fix_offset: Int  # [u + 1]
-    fix_slot: Int  # [f]: the slots of all fixes in cells, ascending within a unit
-    fix_cell: NDArray[np.int32]  # [f]
+    fix_slot: Int  # [f]: the slots of all fixes in some place, ascending within a unit
+    fix_place: NDArray[np.int32]  # [f]
     of_trajectory: Int  # [n]: the unit of each trajectory; -1 where there is none
     of_fix: Int  # [m]: the unit of each fix of the data; -1 where it is not published
     state: NDArray[np.uint8]  # [m]: codes of `STATES`
@@ -35,19 +35,19 @@ class Units:
         return len(self.subject)
 
 
-def units(data: Trajectories, cell: Int, rank: Int, gap_s: int, min_cells: int) -> Units:
-    """Collapse the fixes of each subject, or of each of its days, to stays in one cell.
+def units(data: Trajectories, place: Int, rank: Int, gap_s: int, min_cells: int) -> Units:
+    """Collapse the fixes of each subject, or of each of its days, to stays in one place.
 
     Parameters
     ----------
-    cell : int64[m]
+    place : int64[m]
         Of each fix; -1 outside all.
     rank : int64[s]
         The run's order of subjects, by code.
     gap_s : int
         A stay ends where the next fix is later than this.
     min_cells : int
-        Units with fewer distinct cells are left out.
+        Units with fewer distinct places are left out.
     """
     day = data.day if data.day is not None else np.zeros(len(data.trajectory_id), np.int64)
     # Units come by the run's order and the day, so places of units decide later ties as the run's order does.
@@ -55,17 +55,17 @@ def units(data: Trajectories, cell: Int, rank: Int, gap_s: int, min_cells: int) 
     of_trajectory = of_trajectory.reshape(-1)
     path = np.repeat(np.arange(len(data.trajectory_id)), np.diff(data.offset))
     slot, unit = np.floor(data.t / data.grid_s).astype(np.int64), of_trajectory[path]
-    state = np.where(cell < 0, OUTSIDE, PUBLISHED).astype(np.uint8)
-    width = int(cell.max(initial=0)) + 1
-    pairs = np.unique(unit[cell >= 0] * width + cell[cell >= 0])
+    state = np.where(place < 0, OUTSIDE, PUBLISHED).astype(np.uint8)
+    width = int(place.max(initial=0)) + 1
+    pairs = np.unique(unit[place >= 0] * width + place[place >= 0])
     few = np.bincount(pairs // width, minlength=key.shape[1]) < max(min_cells, 1)
-    state[few[unit] & (cell >= 0)] = FEW_CELLS
+    state[few[unit] & (place >= 0)] = FEW_CELLS
     number = np.where(few, -1, np.cumsum(~few) - 1)
     order = np.flatnonzero(state == PUBLISHED)
     order = order[np.lexsort((slot[order], number[unit[order]]))]
-    own, at, here = number[unit[order]], slot[order], cell[order]
+    own, at, here = number[unit[order]], slot[order], place[order]
     new = np.ones(len(order), bool)
-    # A point of section III: a stay ends with the cell, or with a gap too long to say where the person was.
+    # A point of section III: a stay ends with the place, or with a gap too long to say where the person was.
     new[1:] = (own[1:] != own[:-1]) | (here[1:] != here[:-1]) | ((at[1:] - at[:-1]) * data.grid_s > gap_s)
     first = np.flatnonzero(new)
     last = np.append(first, len(order))[1:] - 1
@@ -76,10 +76,10 @@ def units(data: Trajectories, cell: Int, rank: Int, gap_s: int, min_cells: int) 
         offset=np.searchsorted(own[first], np.arange(count + 1)),
         start=at[first],
         end=at[last] + 1,
-        region=here[first].astype(np.int32),
+        place=here[first].astype(np.int32),
         fix_offset=np.searchsorted(own, np.arange(count + 1)),
         fix_slot=at,
-        fix_cell=here.astype(np.int32),
+        fix_place=here.astype(np.int32),
         of_trajectory=number[of_trajectory],
         of_fix=np.where(state == PUBLISHED, number[unit], -1),
         state=state,
