@@ -355,6 +355,7 @@ CREATE TABLE dbanon.release (
     content bytea,
     -- The sum of keyed hashes of its rows of grouping and exposure, by which a change of these is found.
     groups_sum numeric NOT NULL DEFAULT 0,
+    cells_sum numeric NOT NULL DEFAULT 0,
     -- What its rows say, as functions for analysts need it: at instants so far apart (null: one), or at some
     -- time of each period; of people whose records end after so long, or at midnights (null: not); and their box.
     holds text CHECK (holds IN ('instant', 'some time')),

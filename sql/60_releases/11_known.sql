@@ -10,7 +10,7 @@
 --   fix_code          loading adds; dbanon.forget_subject deletes those of the person (guard_codes)
 --   population        its key stays once a dataset of it has a release; installation: as soon as there is one (guard_key)
 --   dataset, run      population, naming, settle time, method and parameters stay (guard_people, guard_run)
--- Where triggers are switched off, a sum of keyed hashes tells: dbanon.release.groups_sum.
+-- Where triggers are switched off, sums of keyed hashes tell: dbanon.release.groups_sum and cells_sum.
 
 -- Bound when it is made, so that the planner puts it into the statement: it is called for millions of rows.
 CREATE OR REPLACE FUNCTION dbanon_internal.row_code(key bytea, period bytea, people bigint[]) RETURNS bigint

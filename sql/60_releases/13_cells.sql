@@ -55,6 +55,17 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.store_cells(bigint, bigint) IS
 'Stores under the number of a release which cells the regions of a run tell apart, the atom of each, and the atoms; nothing where they are not made of cells.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.cells_sum(release_id bigint, dataset_id bigint) RETURNS numeric
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(sum(dbanon_internal.row_code(k.key, p.shape, ARRAY[p.atom, p.class])), 0)
+    FROM (SELECT dbanon_internal.groups_key('published_cell', cells_sum.release_id, cells_sum.dataset_id) OFFSET 0) k (key)
+    CROSS JOIN (SELECT c.shape, c.atom, c.class FROM ONLY dbanon.published_cell c WHERE c.release_id = cells_sum.release_id) p
+$$;
+COMMENT ON FUNCTION dbanon_internal.cells_sum(bigint, bigint) IS
+'The sum of keyed hashes of what is stored of the cells that a release tells apart, as it is now.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.pois_at(release_id bigint, dataset_id bigint) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -203,12 +214,28 @@ AS $$
 DECLARE
     dataset CONSTANT bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = check_classes.run_id);
     others text[];
+    changed dbanon.release;
     found record;
     beside text;
     counted text;
 BEGIN
-    -- Most runs are not made of cells, or are the first.
-    IF (SELECT count(*) < 2 OR NOT bool_or(o.is_new) FROM dbanon_internal.cell_releases(run_id, new_release) o) THEN
+    -- Most runs are not made of cells.
+    IF NOT EXISTS (SELECT FROM ONLY dbanon.published_cell c WHERE c.release_id = new_release) THEN
+        RETURN '{}';
+    END IF;
+    SELECT l.* INTO changed
+        FROM ONLY dbanon.release l
+        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+        WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = dataset)
+            AND l.cells_sum <> dbanon_internal.cells_sum(l.release_id, r.dataset_id)
+        ORDER BY l.release_id LIMIT 1;
+    IF changed.release_id IS NOT NULL THEN
+        RAISE EXCEPTION 'Which cells a release tells apart must be as it was published, for run % to be compared with it. That of % (number %) was '
+                        'changed since.', run_id, changed.name, changed.release_id
+            USING ERRCODE = 'DA005', HINT = 'Restore its rows of dbanon.published_cell, and the key in dbanon.population, from a backup.';
+    END IF;
+    IF (SELECT count(*) < 2 FROM dbanon_internal.cell_releases(run_id, new_release)) THEN
         RETURN '{}';
     END IF;
     others := dbanon_internal.release_titles(dbanon_internal.releases_of_other_cells(run_id, new_release), dataset, NULL);

@@ -368,14 +368,14 @@ BEGIN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content,
-                                    groups_sum, holds, step_s, window_s, day_zone, extent, pois_at)
+                                    groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
                     dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer),
                     dbanon_internal.run_span(publish.run_id), dbanon_internal.run_reach(publish.run_id),
                     CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN dbanon_internal.run_content(publish.run_id) END,
-                    known, traits ->> 'holds', (run.params ->> (traits ->> 'every'))::integer,
+                    known, dbanon_internal.cells_sum(new_release, run.dataset_id), traits ->> 'holds', (run.params ->> (traits ->> 'every'))::integer,
                     (run.params ->> (traits ->> 'every'))::integer * (run.params ->> (traits ->> 'window'))::integer,
                     (SELECT d.day_zone FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id AND (traits -> 'days')::boolean),
                     dbanon_internal.run_extent(publish.run_id), dbanon_internal.pois_at(new_release, run.dataset_id));

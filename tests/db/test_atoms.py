@@ -360,6 +360,20 @@ def test_cells_without_a_point_of_interest_are_infinitely_far(city: psycopg.Conn
     publish(city, write(city, [[0, 1, 2, 3, 4, 5], [6, 7]], l=0, t="inf"))
 
 
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM dbanon.published_cell WHERE class IS NOT NULL", "UPDATE dbanon.published_cell SET class = 7"]
+)
+def test_what_is_known_of_places_must_be_as_it_was_published(city: psycopg.Connection, change: str) -> None:
+    publish(city, write(city, PAIRS))
+    city.execute("ALTER TABLE dbanon.published_cell DISABLE TRIGGER USER")
+    city.execute(change)
+    city.execute("ALTER TABLE dbanon.published_cell ENABLE TRIGGER USER")
+    for atoms in (PAIRS, SHIFTED):
+        with pytest.raises(psycopg.Error, match=r"\(number 1\) was changed since") as caught:
+            publish(city, write(city, atoms))
+        assert caught.value.sqlstate == "DA005"
+
+
 def test_two_publications_at_a_time_come_one_after_the_other(city: psycopg.Connection) -> None:
     twin = add_dataset(city, "twin")
     add_cells(city, twin)
