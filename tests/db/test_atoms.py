@@ -361,7 +361,8 @@ def test_cells_without_a_point_of_interest_are_infinitely_far(city: psycopg.Conn
 
 
 @pytest.mark.parametrize(
-    "change", ["DELETE FROM dbanon.published_cell WHERE class IS NOT NULL", "UPDATE dbanon.published_cell SET class = 7"]
+    "change",
+    ["DELETE FROM dbanon.published_cell WHERE class IS NOT NULL", "UPDATE dbanon.published_cell SET class = 7"],
 )
 def test_what_is_known_of_places_must_be_as_it_was_published(city: psycopg.Connection, change: str) -> None:
     publish(city, write(city, PAIRS))

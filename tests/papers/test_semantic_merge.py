@@ -1,46 +1,14 @@
 """The kernels of the paper's semantic against the plain algorithm, on random cities and walks."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from benchmarks.papers.semantic import greedy, growth, merger
 from benchmarks.papers.semantic.loss import Scale
-from dbanon.base.trajectory import Cells, Trajectories
 from dbanon.methods.semantic import Parameters, _graph, _points
 from tests.papers import plain_semantic as plain
 from tests.papers.plain_semantic import PaperCase, case_at_random
-from tests.unit.semantic_cases import Case
-
-
-def cells_of(case: Case) -> Cells:
-    return Cells(
-        cell_id=np.arange(len(case.area)),
-        area_m2=np.array(case.area) / 1e6,
-        categories=tuple("abcd"[: len(case.pois[0])]),
-        pois=np.array(case.pois, np.int64),
-        neighbours=np.array(case.edges, np.int64).reshape(-1, 2),
-        fix_cell=np.concatenate(case.cells),
-    )
-
-
-def data_of(case: Case) -> Trajectories:
-    """One trajectory a unit, all of one subject on different days; two fixes of a slot are parts of it apart."""
-    slots = [np.array(slots, float) for slots in case.slots]
-    t = [slot + np.arange(len(slot)) / (2 * len(slot)) for slot in slots]
-    offset = np.concatenate([[0], np.cumsum([len(slot) for slot in slots])])
-    return Trajectories(
-        trajectory_id=np.arange(len(slots)), subject=np.array(case.subjects), offset=offset, t=np.concatenate(t),
-        x=np.zeros(offset[-1]), y=np.zeros(offset[-1]), srid=0, grid_m=1.0, grid_s=1, day=np.arange(len(slots)),
-    )  # fmt: skip
-
-
-def in_order(case: PaperCase) -> PaperCase:
-    """The units of a case by subject, as the order of a run has them."""
-    order = sorted(range(len(case.subjects)), key=lambda unit: (case.subjects[unit], unit))
-    taken = {name: [getattr(case, name)[unit] for unit in order] for name in ("subjects", "slots", "cells")}
-    return replace(case, **taken)
+from tests.unit.semantic_cases import cells_of, data_of, in_order
 
 
 def computed(case: PaperCase) -> list[tuple[list[int], list[plain.Point]]]:

@@ -6,9 +6,15 @@ Many are made to tie: equal areas, few slots, few points of interest, the same m
 # ruff: noqa: E741 - the names of the paper
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from dbanon.base.trajectory import Cells, Trajectories
+
+_C = TypeVar("_C", bound="Case")
 
 
 class Loss(NamedTuple):
@@ -171,3 +177,35 @@ def case_at_random(seed, most_units=8, most_cells=25, most_points=8):
         slots=[slots for slots, _ in walks],
         cells=[cells for _, cells in walks],
     )
+
+
+# ---- as the package takes them -----------------------------------------------------------------------------------------
+
+
+def cells_of(case: Case) -> Cells:
+    return Cells(
+        cell_id=10 + 3 * np.arange(len(case.area)),
+        area_m2=np.array(case.area) / 1e6,
+        categories=tuple("abcd"[: len(case.pois[0])]),
+        pois=np.array(case.pois, np.int64),
+        neighbours=np.array(case.edges, np.int64).reshape(-1, 2),
+        fix_cell=np.concatenate(case.cells),
+    )
+
+
+def data_of(case: Case) -> Trajectories:
+    """One trajectory a unit, all of one subject on different days; two fixes of a slot are parts of it apart."""
+    slots = [np.array(slots, float) for slots in case.slots]
+    t = [slot + np.arange(len(slot)) / (2 * len(slot)) for slot in slots]
+    offset = np.concatenate([[0], np.cumsum([len(slot) for slot in slots])])
+    return Trajectories(
+        trajectory_id=np.arange(len(slots)), subject=np.array(case.subjects), offset=offset, t=np.concatenate(t),
+        x=np.zeros(offset[-1]), y=np.zeros(offset[-1]), srid=0, grid_m=1.0, grid_s=1, day=np.arange(len(slots)),
+    )  # fmt: skip
+
+
+def in_order(case: _C) -> _C:
+    """The units of a case by subject, as the order of a run has them."""
+    order = sorted(range(len(case.subjects)), key=lambda unit: (case.subjects[unit], unit))
+    taken = {name: [getattr(case, name)[unit] for unit in order] for name in ("subjects", "slots", "cells")}
+    return replace(case, **taken)

@@ -27,7 +27,7 @@ class Parameters:
     t: float = parameter(
         0.1,
         "How far the mix of points of interest in a region may be from the city's: Kullback-Leibler divergence in "
-        "nats; inf for any.",
+        "nats; inf allows any mix.",
         type="number",
         minimum=0,
         maximum=1000,
@@ -77,8 +77,8 @@ class Parameters:
     )
     atom_t: float | None = parameter(
         None,
-        "How far the mix of points of interest in an atom may be from the city's; inf for any; by default t. Atoms of "
-        "a larger one make smaller regions.",
+        "How far the mix of points of interest in an atom may be from the city's: a larger value makes smaller "
+        "regions, and inf allows any mix. By default it is t.",
         type="number",
         minimum=0,
         maximum=1000,
@@ -101,8 +101,8 @@ METHOD = Method(
     guarantee=(
         "An adversary who knows a whole trajectory finds at least k people with the same record; and in every "
         "published region there are points of interest of at least l categories, in shares that are no further than t "
-        "from the city's. Who runs the program again learns of a place only in which atom it is: a set of neighbouring "
-        "cells with atom_l categories and a divergence of at most atom_t, by default l and t."
+        "from the city's. An adversary who runs the program again learns only which atom a place is in: a set of "
+        "neighbouring cells with atom_l categories and a divergence of at most atom_t, by default l and t."
     ),
     adversary=(
         "A reader who has followed a person all along, and asks which record is theirs; or who looks up what there is "

@@ -1,8 +1,8 @@
 """Kernels that change a partition of cells into atoms: single cells move, trees are cut, what does not hold is merged.
 
 Atoms are sets of cells, and hold if they have the categories and the mix that a region must have. Invariant: each stays
-connected by shared edges. What an atom lacks adds to its price while a search goes on, so that it may pass through
-partitions with atoms that do not hold. One seed, one result: random numbers are made here.
+connected by shared edges. During a search an atom that does not hold costs more, so that the search may pass
+through partitions with such atoms. One seed, one result: random numbers are made here.
 """
 
 from typing import Any, NamedTuple
