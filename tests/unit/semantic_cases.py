@@ -179,7 +179,7 @@ def case_at_random(seed, most_units=8, most_cells=25, most_points=8):
     )
 
 
-# ---- as the package takes them -----------------------------------------------------------------------------------------
+# ---- as the package takes them --------------------------------------------------------------------------------------
 
 
 def cells_of(case: Case) -> Cells:
