@@ -129,7 +129,7 @@ BEGIN
     IF checked ? 'new_atoms' THEN
         stored := (SELECT count(DISTINCT a.atom) FROM dbanon_internal.stored_atoms(about.dataset_id,
             coalesce(checked ->> 'atom_l', checked ->> 'l', '0')::double precision, coalesce(checked ->> 'atom_t', checked ->> 't', 'Infinity')::double precision) a);
-        RETURN QUERY VALUES ('stored_atoms'::text, stored::numeric, true, 'those of the last release that is made of the same cells'::text);
+        RETURN QUERY VALUES ('stored_atoms'::text, stored::numeric, true, 'those that earlier releases gave these cells'::text);
     END IF;
     SELECT i.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i WHERE i.needed AND i.rows = 0 LIMIT 1;
     RETURN QUERY SELECT 'exit_code'::text, c.code::numeric, c.exact, c.sentence FROM (
