@@ -324,7 +324,7 @@ COMMENT ON COLUMN dbanon.release.span IS 'From the start of its first row to the
 COMMENT ON COLUMN dbanon.release.reach IS 'How far from its rows others are compared with them: 0, or for a snapshot or exact rows the greater of max_gap_s and the settle time of the population.';
 COMMENT ON COLUMN dbanon.release.content IS 'Digest of its people, sets, periods and regions: equal for the very same ones.';
 COMMENT ON COLUMN dbanon.release.groups_sum IS 'Sum of keyed hashes of its rows in dbanon.grouping and dbanon.exposure: a publication that reads them compares it.';
-COMMENT ON COLUMN dbanon.release.cells_sum IS 'The same of its rows in dbanon.published_cell.';
+COMMENT ON COLUMN dbanon.release.cells_sum IS 'Sum of keyed hashes of its rows in dbanon.published_cell: a publication that reads them compares it.';
 COMMENT ON COLUMN dbanon.release.holds IS 'What its rows say of each of their people: instant or some time, as published.releases has it.';
 COMMENT ON COLUMN dbanon.release.step_s IS 'Seconds between two instants; null where it speaks of one moment, or holds at some time.';
 COMMENT ON COLUMN dbanon.release.window_s IS 'After how many seconds a record ends; null where records do not end with windows.';

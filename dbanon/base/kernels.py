@@ -1,17 +1,21 @@
 """The one way in which loops are compiled, and what is compiled is kept on disk.
 
 Numba numbers its files of machine code and keeps an index of them without a lock. Two processes that compile one
-function for different types at once may both write file 1; whoever reads the index of one and the file of the other
-then runs code for other types, and gets wrong results in silence. Here each file is named for its types, and says what
-it is of.
+function for different types at once may both write file 1; a process that reads the index of one and the file of the
+other runs code for other types, and gets wrong results in silence. Numba also takes a file as fresh while the source of
+the function itself is unchanged, whatever has changed in modules that the function uses. Here each file is named for
+its types, and begins with a digest of all that it was made from.
 """
 
 # mypy: disable-error-code="no-untyped-call"
 
+import ast
 import hashlib
 import pickle
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -27,36 +31,71 @@ def kernel(function: F) -> F:
     It runs without the interpreter's lock. Numbers divided by zero are infinite or NaN, as NumPy's are.
     """
     compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
-    compiled._cache = _Cache(function)
+    compiled._cache = _Cache(function)  # a version of Numba that ignores this attribute keeps nothing
     return cast(F, compiled)
 
 
 class _Cache(caching.FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._cache_file = _Files(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, function.__module__)
 
 
 class _Files(caching.IndexDataCacheFile):
     """One file for each set of types that a function was compiled for, and no index.
 
-    Invariant: a file holds (what it is of, code), and is used only if it is of what is asked for. It comes into place
-    whole, so that processes may write one file at once.
+    Invariant: a file is used only if it begins with the digest of the sources, of the types that are asked for and of
+    the code that follows. It comes into place whole, so that processes may write one file at once.
     """
 
     def save(self, key: Any, data: Any) -> None:
+        code = self._dump(data)
         # What was compiled serves its process as well if the disk is full.
-        with suppress(OSError):
-            self._save_data(self._name(key), (self._source_stamp, key, data))
+        with suppress(OSError), self._open_for_write(self._path(key)) as file:
+            file.write(self._digest(key, code) + code)
 
     def load(self, key: Any) -> Any:
-        # A file that a machine left damaged when it stopped is written anew.
-        with suppress(OSError, EOFError, pickle.UnpicklingError):
-            stamp, of, data = self._load_data(self._name(key))
-            if (stamp, of) == (self._source_stamp, key):
-                return data
+        with suppress(OSError):
+            content = Path(self._path(key)).read_bytes()
+            digest, code = content[:32], content[32:]
+            if digest == self._digest(key, code):
+                return pickle.loads(code)  # noqa: S301 - from a directory that only its owner writes to
         return None
 
-    def _name(self, key: Any) -> str:
-        base = Path(self._index_path).name.removesuffix(".nbi")
-        return f"{base}.{hashlib.sha256(repr((self._version, key)).encode()).hexdigest()[:16]}.nbc"
+    def _path(self, key: Any) -> str:
+        return self._index_path.removesuffix("nbi") + hashlib.sha256(repr(key).encode()).hexdigest()[:16] + ".nbc"
+
+    def _digest(self, key: Any, code: bytes) -> bytes:
+        return hashlib.sha256(
+            b"\0".join([_sources(self._source_stamp), repr((self._version, key)).encode(), code])
+        ).digest()
+
+
+@cache
+def _sources(module: str) -> bytes:
+    """Digest the source of a module and of all modules of its project and of dbanon that it imports, and they."""
+    projects = {"dbanon", module.partition(".")[0]}
+    todo, met = [module], {module}
+    while todo:
+        new = {name for name in _imported(todo.pop()) if name.partition(".")[0] in projects and _file(name)}
+        todo += new - met
+        met |= new
+    return hashlib.sha256(b"\0".join(_source(name) for name in sorted(met))).digest()
+
+
+@cache
+def _source(module: str) -> bytes:
+    return Path(str(_file(module))).read_bytes()
+
+
+def _file(module: str) -> str | None:
+    return getattr(sys.modules.get(module), "__file__", None)
+
+
+def _imported(module: str) -> Iterator[str]:
+    """Name what a module imports when it is imported itself: modules, and what may be a module."""
+    for node in ast.parse(_source(module)).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names))

@@ -72,13 +72,13 @@ AS $$
         WHERE c.dataset_id = stored_atoms.dataset_id
             AND d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = stored_atoms.dataset_id)
     ), chosen AS (
-        -- Releases that everybody knows first, since all others are compared with them; then those that know most of these cells; then those
-        -- whose atoms promise enough, as atoms that are merged for more are seldom those of another release.
+        -- Releases that everybody knows first, since all others are compared with them; then those whose atoms promise enough, as atoms that
+        -- are merged for more are seldom those of another release; then those that know most of these cells.
         SELECT DISTINCT ON (t.cell_id) t.cell_id, t.release_id, t.atom FROM told t
-        ORDER BY t.cell_id, t.is_known DESC, t.cells DESC, t.is_enough DESC, t.release_id DESC, t.atom
+        ORDER BY t.cell_id, t.is_known DESC, t.is_enough DESC, t.cells DESC, t.release_id DESC, t.atom
     )
     SELECT c.cell_id, (dense_rank() OVER (ORDER BY c.release_id, c.atom) - 1)::integer FROM chosen c ORDER BY c.cell_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.stored_atoms(bigint, double precision, double precision) IS
-'Gives the cells of a dataset that a release of its population gave an atom, with that atom: of those that everybody knows, of these those that know
-most of these cells, of these those that promise l and t, of these the newest; no row where there is none.';
+'Gives the cells of a dataset that a release of its population gave an atom, with that atom: of those that everybody knows, of these those that promise
+l and t, of these those that know most of these cells, of these the newest; no row where there is none.';

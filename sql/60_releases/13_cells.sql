@@ -207,6 +207,32 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.releases_of_other_cells(bigint, bigint) IS
 'Which earlier releases of the same area are made of other polygons than a run; null where none is.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.check_known_cells(run_id bigint) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    changed dbanon.release;
+BEGIN
+    SELECT l.* INTO changed
+        FROM ONLY dbanon.release l
+        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+        WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.run s JOIN ONLY dbanon.dataset o ON o.dataset_id = s.dataset_id
+                                 WHERE s.run_id = check_known_cells.run_id)
+            AND l.cells_sum <> dbanon_internal.cells_sum(l.release_id, r.dataset_id)
+        ORDER BY l.release_id LIMIT 1;
+    IF changed.release_id IS NOT NULL THEN
+        RAISE EXCEPTION 'What is known of the cells of a release must be as it was published, for run % to be compared with it. That of % (number %) '
+                        'was changed since.', check_known_cells.run_id, changed.name, changed.release_id
+            USING ERRCODE = 'DA005', DETAIL = 'Its cells, or the key of its population, are not what its keyed hash says.',
+                  HINT = 'Restore its rows of dbanon.published_cell, and the key in dbanon.population, from a backup.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_known_cells(bigint) IS
+'Refuses to compare the cells of a run with a release of whose cells not the same is stored as when it was published.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.check_classes(run_id bigint, new_release bigint, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -214,7 +240,6 @@ AS $$
 DECLARE
     dataset CONSTANT bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = check_classes.run_id);
     others text[];
-    changed dbanon.release;
     found record;
     beside text;
     counted text;
@@ -223,18 +248,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.published_cell c WHERE c.release_id = new_release) THEN
         RETURN '{}';
     END IF;
-    SELECT l.* INTO changed
-        FROM ONLY dbanon.release l
-        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = dataset)
-            AND l.cells_sum <> dbanon_internal.cells_sum(l.release_id, r.dataset_id)
-        ORDER BY l.release_id LIMIT 1;
-    IF changed.release_id IS NOT NULL THEN
-        RAISE EXCEPTION 'Which cells a release tells apart must be as it was published, for run % to be compared with it. That of % (number %) was '
-                        'changed since.', run_id, changed.name, changed.release_id
-            USING ERRCODE = 'DA005', HINT = 'Restore its rows of dbanon.published_cell, and the key in dbanon.population, from a backup.';
-    END IF;
+    PERFORM dbanon_internal.check_known_cells(run_id);
     IF (SELECT count(*) < 2 FROM dbanon_internal.cell_releases(run_id, new_release)) THEN
         RETURN '{}';
     END IF;

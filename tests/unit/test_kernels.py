@@ -1,73 +1,105 @@
-"""What compiled code is kept under: never for other types than it was compiled for."""
+"""Compiled code is used only for the types and the sources that it was compiled from."""
 
-import importlib.util
+import importlib
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-KERNEL = "from dbanon.base.kernels import kernel\n\n@kernel\ndef second(x):\n    return x[0, 1]\n"
+from dbanon.base import kernels
+
+KERNEL = """
+from dbanon.base.kernels import kernel
+from {0}.layout import COLUMN
+
+@kernel
+def second(x):
+    return x[0, COLUMN]
+"""
 ROWS = np.arange(4.0).reshape(2, 2)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A module with a kernel that was compiled for rows and for columns, which lie otherwise in memory."""
-    path = tmp_path / "kernels_of_a_test.py"
-    path.write_text(KERNEL)
-    assert asked(path) == (1.0, 2.0)
-    return path
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with a kernel that was compiled for rows and for columns, which lie otherwise in memory."""
+    folder = tmp_path / f"package_{tmp_path.name}"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "layout.py").write_text("COLUMN = 1\n")
+    (folder / "loops.py").write_text(KERNEL.format(folder.name))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # which Python takes for fresh within a second
+    assert asked(folder) == (1.0, 2.0)
+    return folder
 
 
-def loaded(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def loaded(folder: Path) -> ModuleType:
+    """The module as another process would have it."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    kernels._sources.cache_clear()
+    kernels._source.cache_clear()
+    return importlib.import_module(f"{folder.name}.loops")
 
 
-def asked(path: Path) -> tuple[float, float]:
-    second = loaded(path).second
+def asked(folder: Path) -> tuple[float, float]:
+    second = loaded(folder).second
     return second(ROWS), second(ROWS.T)
 
 
-def files(path: Path) -> list[Path]:
-    return sorted((path.parent / "__pycache__").glob("*.nbc"))
+def files(folder: Path) -> list[Path]:
+    return sorted((folder / "__pycache__").glob("*.nbc"))
 
 
-def test_code_for_other_types_is_not_used_where_a_file_holds_it(path: Path) -> None:
-    one, other = files(path)
+def test_what_was_compiled_is_loaded_and_not_compiled_again(folder: Path) -> None:
+    before = {file: file.stat().st_mtime_ns for file in files(folder)}
+    assert len(before) == 2
+    assert asked(folder) == (1.0, 2.0)
+    assert before == {file: file.stat().st_mtime_ns for file in files(folder)}
+
+
+def test_code_for_other_types_is_not_used_where_a_file_holds_it(folder: Path) -> None:
+    one, other = files(folder)
     one_code, other_code = one.read_bytes(), other.read_bytes()
     one.write_bytes(other_code)
     other.write_bytes(one_code)
-    assert asked(path) == (1.0, 2.0)
-    assert files(path) == [one, other]  # each written anew in its place
+    assert asked(folder) == (1.0, 2.0)
+    assert files(folder) == [one, other]  # each written again in its place
 
 
-@pytest.mark.parametrize("left", [0, 100])
-def test_a_damaged_file_is_written_anew(path: Path, left: int) -> None:
-    for file in files(path):
-        file.write_bytes(file.read_bytes()[:left])
-    assert asked(path) == (1.0, 2.0)
-    assert all(file.stat().st_size > left for file in files(path))
+@pytest.mark.parametrize("damage", [lambda code: b"", lambda code: code[:100], lambda code: code[:-1] + b"x"])
+def test_a_damaged_file_is_written_again(folder: Path, damage) -> None:
+    whole = [file.stat().st_size for file in files(folder)]
+    for file in files(folder):
+        file.write_bytes(damage(file.read_bytes()))
+    assert asked(folder) == (1.0, 2.0)
+    assert [file.stat().st_size for file in files(folder)] == pytest.approx(whole, rel=0.01)
 
 
-def test_code_of_an_older_source_is_not_used(path: Path) -> None:
-    path.write_text(KERNEL.replace("[0, 1]", "[1, 0]"))
-    assert asked(path) == (2.0, 1.0)
+@pytest.mark.parametrize(
+    ("file", "old", "new"), [("loops.py", "x[0, COLUMN]", "x[COLUMN, 0]"), ("layout.py", "COLUMN = 1", "COLUMN = 0")]
+)
+def test_code_of_another_source_is_not_used(folder: Path, file: str, old: str, new: str) -> None:
+    # The second is a constant of a module that the kernel's own imports.
+    source = (folder / file).read_text()
+    assert old in source
+    (folder / file).write_text(source.replace(old, new))
+    assert asked(folder) == ((2.0, 1.0) if file == "loops.py" else (0.0, 0.0))
+    (folder / file).write_text(source)
+    assert asked(folder) == (1.0, 2.0)
 
 
-def test_a_disk_that_is_full_loses_no_result(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for file in files(path):
+def test_a_disk_that_is_full_loses_no_result(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in files(folder):
         file.unlink()
-    fresh = loaded(path).second
+    second = loaded(folder).second
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(fresh._cache._cache_file, "_save_data", full)
-    assert fresh(ROWS) == 1.0
-    assert files(path) == []
+    monkeypatch.setattr(second._cache._cache_file, "_open_for_write", full)
+    assert second(ROWS) == 1.0
+    assert files(folder) == []

@@ -80,9 +80,12 @@ def _count(evidence: RegionEvidence) -> Counts:
 
 def _free(found: _Found, rules: Rules) -> Bool:
     """Say which rows of `Groups` have regions that do not follow from the atoms of their fixes: bool[c]."""
-    rows = (found.region, found.places)
-    free = (unlike if rules.grows else loose)(found.atoms if rules.grows else found.told, *rows, found.fate)
-    return free | torn(found.atoms, found.told, *rows) if rules.asks_atoms else free
+    atoms, told, rows = found.atoms, found.told, (found.region, found.places)
+    # Where regions grow, what one has besides the atoms of its fixes must be the same wherever these are the same.
+    free = unlike(atoms, *rows, found.fate) if rules.grows else loose(told, *rows, found.fate)
+    if rules.asks_atoms:
+        free |= torn(atoms, told, *rows)
+    return free
 
 
 attack = Attack(name="semantic", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN)

@@ -86,7 +86,7 @@ class Parameters:
     )
     new_atoms: bool = parameter(
         False,
-        "Whether to cut the city into atoms anew instead of taking those of the last release of the same people. "
+        "Whether to cut the city into atoms anew instead of taking those of earlier releases of the same people. "
         "Old and new atoms together may reveal where people were, and then publication needs a reason.",
         type="switch",
     )
@@ -102,7 +102,7 @@ METHOD = Method(
         "An adversary who knows a whole trajectory finds at least k people with the same record; and in every "
         "published region there are points of interest of at least l categories, in shares that are no further than t "
         "from the city's. An adversary who runs the program again learns only which atom a place is in: a set of "
-        "neighbouring cells with atom_l categories and a divergence of at most atom_t, by default l and t."
+        "cells with atom_l categories and a divergence of at most atom_t, by default l and t."
     ),
     adversary=(
         "A reader who has followed a person all along, and asks which record is theirs; or who looks up what there is "

@@ -1,8 +1,8 @@
 """Cut a city's cells once into atoms: sets of neighbouring cells that each have the categories and the mix of a region.
 
-Decides which cells are told apart, from areas, borders and points of interest alone. Invariant: an atom is connected by
-shared edges, and has `least` categories and a divergence of at most `most` by itself; so has every union of atoms,
-because counts add and the divergence is convex. Same graph, same atoms, however many threads there are.
+Decides which cells are told apart, from areas, borders and points of interest alone. Invariant: an atom has `least`
+categories and a divergence of at most `most` by itself; so has every union of atoms, because counts add and the
+divergence is convex. New atoms are connected by shared edges. Same graph, same atoms, however many threads there are.
 
 The cost is the area of a cell's atom, on average over cells. Random spanning trees are cut as long as both sides hold.
 Simulated annealing then moves single cells between neighbouring atoms, and cuts atoms, and pairs of atoms, along random
