@@ -59,25 +59,28 @@ SET enable_nestloop = off
 SET jit = off
 AS $$
     WITH told AS MATERIALIZED (
-        -- Withdrawn releases too: what was published stays known.
-        SELECT c.cell_id, p.atom, l.release_id, l.readers IS NULL AS is_known,
-            coalesce(r.params ->> 'atom_l', r.params ->> 'l', '0')::double precision >= stored_atoms.l
-                AND coalesce(r.params ->> 'atom_t', r.params ->> 't', 'Infinity')::double precision <= stored_atoms.t AS is_enough,
-            count(*) OVER (PARTITION BY l.release_id) AS cells
+        -- Of all releases, withdrawn ones too: what was published stays known.
+        SELECT c.cell_id, p.release_id, p.atom
         FROM ONLY dbanon.cell c
         JOIN ONLY dbanon.published_cell p ON p.shape = dbanon_internal.cell_shape(c.geom) AND p.atom IS NOT NULL
-        JOIN ONLY dbanon.release l ON l.release_id = p.release_id
+        WHERE c.dataset_id = stored_atoms.dataset_id
+    ), ranked AS MATERIALIZED (
+        -- Releases that everybody knows first, since all others are compared with them; then those whose atoms promise enough, as atoms that
+        -- are merged for more are seldom those of another release; then those that know most of these cells; then the newest.
+        SELECT l.release_id, row_number() OVER (ORDER BY l.readers IS NULL DESC,
+            coalesce(r.params ->> 'atom_l', r.params ->> 'l', '0')::double precision >= stored_atoms.l
+                AND coalesce(r.params ->> 'atom_t', r.params ->> 't', 'Infinity')::double precision <= stored_atoms.t DESC,
+            n.cells DESC, l.release_id DESC) AS place
+        FROM (SELECT t.release_id, count(*) AS cells FROM told t GROUP BY t.release_id) n
+        JOIN ONLY dbanon.release l ON l.release_id = n.release_id
         JOIN ONLY dbanon.run r ON r.run_id = l.run_id
         JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-        WHERE c.dataset_id = stored_atoms.dataset_id
-            AND d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = stored_atoms.dataset_id)
-    ), chosen AS (
-        -- Releases that everybody knows first, since all others are compared with them; then those whose atoms promise enough, as atoms that
-        -- are merged for more are seldom those of another release; then those that know most of these cells.
-        SELECT DISTINCT ON (t.cell_id) t.cell_id, t.release_id, t.atom FROM told t
-        ORDER BY t.cell_id, t.is_known DESC, t.is_enough DESC, t.cells DESC, t.release_id DESC, t.atom
+        WHERE d.population_id = (SELECT o.population_id FROM ONLY dbanon.dataset o WHERE o.dataset_id = stored_atoms.dataset_id)
     )
-    SELECT c.cell_id, (dense_rank() OVER (ORDER BY c.release_id, c.atom) - 1)::integer FROM chosen c ORDER BY c.cell_id
+    SELECT b.cell_id, (dense_rank() OVER (ORDER BY b.best) - 1)::integer
+    FROM (SELECT t.cell_id, min(k.place << 32 | t.atom) AS best
+          FROM told t JOIN ranked k ON k.release_id = t.release_id GROUP BY t.cell_id) b
+    ORDER BY b.cell_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.stored_atoms(bigint, double precision, double precision) IS
 'Gives the cells of a dataset that a release of its population gave an atom, with that atom: of those that everybody knows, of these those that promise
