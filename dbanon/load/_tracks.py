@@ -29,7 +29,10 @@ _GEOLIFE = "trajectory"
 
 def are_tracks(path: Path) -> bool:
     """Whether a path is a folder, or named as a file of a track is."""
-    return path.is_dir() or path.suffix.lower() in _SUFFIXES
+    try:
+        return path.suffix.lower() in _SUFFIXES or path.is_dir()
+    except OSError:  # in a folder that may not be read
+        return False
 
 
 def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.Batch]:

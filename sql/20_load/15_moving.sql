@@ -72,7 +72,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.moving_instants(text, text) IS
-'Reads the fixes of the text of a tgeompoint: unix seconds, a point, and the fix as it was written. A text with a mistake is one fix without a
+'Reads the fixes of the text of a tgeompoint: unix seconds, a point, and the fix as it was written; a text with a mistake is one fix without a
 place.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.moving_source(qualified text, asked dbanon_internal.loading) RETURNS text

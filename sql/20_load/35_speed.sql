@@ -52,7 +52,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.longest_chain(bigint[], double precision[], double precision[], double precision) IS
 'Chooses, among the parts of a subject''s path in the order of time, those with the most fixes of which each is near enough to the one before;
-their numbers. Of each part: how many fixes it has; {unix seconds, longitude, latitude} of its first and of its last.';
+their numbers; a part is how many fixes it has, and {unix seconds, longitude, latitude} of its first and of its last.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.mark_too_fast(asked dbanon_internal.loading, source_srid integer) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
