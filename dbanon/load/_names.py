@@ -19,7 +19,7 @@ def check(called: str, found: Sequence[str], wanted: Sequence[str], options: str
     missing = [name for name in wanted if name not in found]
     if missing and any(re.match(r"\s*[+-]?\.?[0-9]", name) for name in found):
         raise DataError(
-            f"The columns of {called} must have names. Values stand in their place; name the columns in its first line."
+            f"The columns of {called} must have names. Its first line holds values instead; put a header above them."
         )
     if missing:
         names = [name for name in found if is_name(name)][:40]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from dbanon.base.errors import DataError
+from dbanon.base.errors import DataError, counted
 from dbanon.load import _arrow, _crs, _files, _geometry, _gis, _names
 
 NAMES = ("subject", "trip", "time", "x", "y")
@@ -90,8 +90,8 @@ def _found(folder: Path) -> list[Path]:
                     others += 1
     if not found:
         raise DataError(
-            f"A folder to load must hold .gpx or .plt files. {folder.name} holds none, and {others:,} others; name the "
-            "folder that does, or files."
+            f"A folder to load must hold .gpx or .plt files. {folder} holds none of them and "
+            f"{counted(others, 'other file')}; name the folder that does, or files."
         )
     return found
 
@@ -132,7 +132,7 @@ def _plt(top: Path, path: Path) -> pa.Table:
         head = [file.readline(1000) for _ in range(_PLT_LINES)]
     if not head[0].lower().startswith((b"geolife", b"oziexplorer")) or not head[1].strip().startswith(b"WGS 84"):
         raise DataError(
-            f"{path.name} must begin with the {_PLT_LINES} lines of a PLT file, of which the second is 'WGS 84'. It "
+            f"{path.name} must begin with the six lines of a PLT file, of which the second is 'WGS 84'. It "
             "begins otherwise; copy it again."
         )
     if path.stat().st_size <= sum(map(len, head)):

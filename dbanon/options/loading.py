@@ -127,8 +127,13 @@ class _File:
 class _Table:
     dataset: Dataset
     subject: Subject
-    time: Annotated[str, Option("Column of the time: a timestamp, or unix seconds or milliseconds.")]
-    geom: Annotated[str, Option("Column of the position: a point, or a shape, whose bounding rectangle counts.")]
+    time: Annotated[str, Option("Column of the time: a timestamp, or unix seconds or milliseconds.")] = "time"
+    geom: Annotated[
+        str,
+        Option(
+            "Column of the position: a point; a shape, whose bounding rectangle counts; a tgeompoint, with its times."
+        ),
+    ]
     trip: Trip = None
     crs: Annotated[str | None, Option("Coordinate system of the points; else their own.")] = None
 

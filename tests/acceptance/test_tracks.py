@@ -74,7 +74,7 @@ def test_fast_fixes_are_counted_in_the_table_and_left_out(database: str, folder:
     ("arguments", "code", "facts"),
     [
         (("empty",), 3, (".gpx or .plt", "none")),
-        (("cut.plt",), 3, ("cut.plt", "6 lines")),
+        (("cut.plt",), 3, ("cut.plt", "six lines")),
         (("untimed.gpx",), 3, ("untimed.gpx", "time")),
         (("still.json",), 3, ("still.json", "MovingPoint")),
         (("ships.json",), 3, ("'subject'", "--subject")),

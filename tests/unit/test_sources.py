@@ -277,13 +277,13 @@ def test_of_other_tracks_the_first_folder_names_the_person_and_else_the_file(tmp
 
 
 TRACKS = {
-    "a folder of nothing": ("", "", ("none", "0 others")),
-    "a folder of other files": ("a.csv", "subject\n", ("none", "1 others")),
+    "a folder of nothing": ("", "", ("none", "0 other files")),
+    "a folder of other files": ("a.csv", "subject\n", ("none", "1 other file")),
     "GPX without times": ("a.gpx", GPX.format(UNTIMED), ("a.gpx", "time")),
     "GPX without tracks": ("a.gpx", GPX.format('<wpt lat="1" lon="2"/>'), ("a.gpx", "points of tracks")),
     "GPX that breaks off": ("a.gpx", GPX.format(TRACK)[:-30], ("a.gpx", "whole GPX")),
     "an empty file": ("a.gpx", "", ("a.gpx", "empty")),
-    "PLT whose head is cut": ("a.plt", HEAD.partition("\n")[2] + POINT, ("a.plt", "6 lines")),
+    "PLT whose head is cut": ("a.plt", HEAD.partition("\n")[2] + POINT, ("a.plt", "six lines")),
     "PLT of a head": ("a.plt", HEAD, ("none",)),
     "PLT with a cell too few": ("a.plt", HEAD + POINT + "53.1,8.2\n", ("a.plt", "2 cells")),
     "no PLT": ("a.plt", "subject,time,x,y\n", ("a.plt", "PLT")),
