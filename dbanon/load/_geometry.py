@@ -25,10 +25,15 @@ _FLAGS = 0xE0000000  # of EWKB: z, m and SRID; ISO says z and m by thousands
 
 @dataclass(frozen=True)
 class Geometry:
-    """A column of geometries; `crs` is EPSG:n, None where nothing names it."""
+    """A column of geometries, and the reference system as the source has it: a name, PROJJSON, or None."""
 
     name: str
-    crs: str | None
+    described: str | Mapping[str, Any] | None = None
+
+    def system(self, called: str, given: str | None) -> str:
+        """Choose the reference system as `_crs.system` does; one without a number is refused where it is needed."""
+        own = None if self.described is None else _crs.epsg(called, self.described)
+        return _crs.system(called, own, given)
 
 
 @dataclass(frozen=True)
@@ -56,19 +61,19 @@ class Geometries:
         return self.columns[self.declared[0]] if self.declared else None
 
 
-def found(called: str, schema: pa.Schema, primary: str | None = None) -> Geometries:
+def found(schema: pa.Schema, primary: str | None = None) -> Geometries:
     """Find the columns of geometries of a frame or a file."""
-    columns = {field.name: Geometry(field.name, None) for field in schema if _is_binary(field.type)}
+    columns = {field.name: Geometry(field.name) for field in schema if _is_binary(field.type)}
     declared = {}
     for field in schema:
         about = _extension(field)
         if about is not None:
-            declared[field.name] = Geometry(field.name, _system(called, about))
+            declared[field.name] = Geometry(field.name, _described(about))
     geo = _json((schema.metadata or {}).get(b"geo"))
     for name, about in geo.get("columns", {}).items():
         if name in schema.names and isinstance(about, dict):
             # GeoParquet: without the member WGS 84, null for none that is known.
-            declared[name] = Geometry(name, _system(called, {"crs": about.get("crs", "OGC:CRS84")}))
+            declared[name] = Geometry(name, about.get("crs", "OGC:CRS84"))
     return Geometries(columns | declared, tuple(declared), primary or geo.get("primary_column"))
 
 
@@ -90,9 +95,9 @@ def _json(text: bytes | None) -> dict[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
-def _system(called: str, about: Mapping[str, Any]) -> str | None:
+def _described(about: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
     crs = about.get("crs")
-    return None if crs is None else _crs.epsg(called, f"EPSG:{crs}" if about.get("crs_type") == "srid" else crs)
+    return f"EPSG:{crs}" if about.get("crs_type") == "srid" else crs
 
 
 def as_wkb(called: str, name: str, column: pa.Array) -> pa.Array:

@@ -73,7 +73,7 @@ class File:
     @cached_property
     def geometries(self) -> _geometry.Geometries:
         schema = _files.parquet_schema(self.path)
-        return _geometry.Geometries({}) if schema is None else _geometry.found(self.name, schema)
+        return _geometry.Geometries({}) if schema is None else _geometry.found(schema)
 
     def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         return _files.batches(
@@ -117,7 +117,7 @@ class Frame:
                 f"{self.name} must be a table that Arrow can hold, and be open. Got one that hands out no rows; keep "
                 "the columns that are needed, each of one type."
             ) from None
-        self.geometries = _geometry.found(self.name, self._reader.schema, primary)
+        self.geometries = _geometry.found(self._reader.schema, primary)
 
     def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         _names.check(self.name, self._reader.schema.names, names, wanted.options)

@@ -139,7 +139,7 @@ def _found(source: _sources.Source, asked: LoadingPlaces) -> tuple[LoadingPlaces
     if asked.x is None and asked.y is None:
         found = source.geometries.chosen(source.name, asked.geom)
         if found is not None:
-            return dataclasses.replace(asked, geom=found.name), _crs.system(source.name, found.crs, asked.crs)
+            return dataclasses.replace(asked, geom=found.name), found.system(source.name, asked.crs)
     if isinstance(asked, LoadingCells):
         asked = dataclasses.replace(asked, geom=asked.geom or "geom")
     return asked, _crs.DEGREES if asked.crs is None else asked.crs

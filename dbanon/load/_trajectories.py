@@ -224,8 +224,8 @@ def _system(sources: Sequence[_sources.Source], positions: Sequence[_Position], 
     systems = {}
     for source, where in zip(sources, positions, strict=True):
         if where.is_geometry:
-            crs = source.geometries.columns[where.columns[0]].crs
-            systems[_crs.system(source.name, crs, given)] = source.name
+            geometry = source.geometries.columns[where.columns[0]]
+            systems[geometry.system(source.name, given)] = source.name
         else:
             systems[_crs.DEGREES if given is None else given] = source.name
     if len(systems) > 1:

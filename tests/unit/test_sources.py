@@ -243,6 +243,7 @@ def test_a_system_without_a_number_and_a_place_that_is_two_things_are_refused() 
     odd = gpd.GeoDataFrame({"a": [1]}, geometry=PLACES[:1], crs="+proj=laea +lat_0=50 +lon_0=8 +ellps=bessel")
     with refusal(DataError, "geopandas.GeoDataFrame", "EPSG"):
         _prepared(odd)
+    assert _prepared(odd, x="a", y="b").crs == "EPSG:4326"
     with refusal(ParameterError, "--geom", "--x"):
         _prepared(pa.table(PEOPLE), geom="g", x="x")
 
