@@ -2,7 +2,9 @@
 
 Run with ``./dev bench benchmarks/loads.py``; numbers of fixes as arguments, 1,000,000 and 10,000,000 by default. The
 plain side is what a careful script would do: rows read one by one, inserted in batches with twins left out, lines made
-at the end. It is measured on the first million rows of the last file, against dbanon on the same rows.
+at the end. It is measured on the first million rows of the last file, against dbanon on the same rows. With ``frames``
+as the first argument the same fixes, 2,000,000 or another number, are loaded from files and from tables in memory; the
+arguments after that choose among the sources.
 """
 
 import csv
@@ -10,13 +12,15 @@ import itertools
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
-from _measure import dbanon
+import pyarrow.parquet as pq
+from _measure import dbanon, python, server_cpu_s
 
 from dbanon.database import open_database
 
@@ -68,7 +72,51 @@ def first_rows(path: Path, directory: Path) -> Path:
     return short
 
 
+IN_MEMORY = """
+import sys
+import pyarrow as pa
+import pyarrow.parquet as pq
+import dbanon
+file = pq.ParquetFile(sys.argv[1])
+frame = {
+    "pyarrow": lambda: file.read(),
+    "pandas": lambda: file.read().to_pandas(),
+    "stream": lambda: pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches()),
+}[sys.argv[2]]()
+with dbanon.connect() as database:
+    database.load_trajectories(frame, dataset=sys.argv[3])
+"""
+
+
+def frames(fixes: int, sources: Sequence[str]) -> None:
+    """Load the same fixes from files and from memory; the memory of the client has the table in it."""
+    dbanon("db", "up")
+    print(
+        f"{'fixes':>12} {'from':>8} {'seconds':>8} {'client CPU':>11} {'server CPU':>11} {'client MB':>10} "
+        f"{'server MB':>10}"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        path, packed = Path(name) / "fixes.csv", Path(name) / "fixes.parquet"
+        write(path, fixes)
+        pq.write_table(pacsv.read_csv(path), packed)
+        for source in sources or ("csv", "parquet", "pyarrow", "pandas", "stream"):
+            before = server_cpu_s()
+            if source in ("csv", "parquet"):
+                cost = dbanon("load", "trajectories", str(path.with_suffix(f".{source}")), "--dataset", "frames")
+            else:
+                cost = python("-c", IN_MEMORY, str(packed), source, "frames")
+            print(
+                f"{fixes:>12,} {source:>8} {cost.seconds:>8.1f} {cost.cpu_s:>11.1f} {server_cpu_s() - before:>11.1f} "
+                f"{cost.client_mb:>10.0f} {cost.server_mb:>10.0f}"
+            )
+            with open_database() as database:
+                database.connection.execute("DELETE FROM dbanon.dataset WHERE name = 'frames'")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["frames"]:
+        frames(int((sys.argv[2:] or ["2000000"])[0]), sys.argv[3:])
+        return
     sizes = [int(number) for number in sys.argv[1:]] or [1_000_000, 10_000_000]
     dbanon("db", "up")
     print(f"{'fixes':>12} {'from':>6} {'seconds':>9} {'us a fix':>9} {'client MB':>10} {'server MB':>10}")

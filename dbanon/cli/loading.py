@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 @taking(loading.LoadingTrajectories)
 def load_trajectories(
     files: Annotated[  # whether it can be read is for the loader to say: there it is bad data, not bad usage
-        list[Path], typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one fix a row.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            readable=False,
+            help="CSV (also .gz) or Parquet, one fix a row; GPX, PLT or MF-JSON; or a folder of GPX and PLT.",
+        ),
     ],
     **options: Any,
 ) -> None:

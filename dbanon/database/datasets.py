@@ -5,8 +5,7 @@ They translate the server's errors, and leave every decision to `load`, `synth` 
 
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dbanon import load, releases
 from dbanon.base.progress import Progress, reports
@@ -27,14 +26,16 @@ class Datasets:
     @reports
     @keywords(loading.LoadingTrajectories)
     def load_trajectories(
-        self, files: str | Path | Sequence[str | Path], asked: loading.LoadingTrajectories
+        self, source: load.Table | Sequence[load.Table], asked: loading.LoadingTrajectories
     ) -> load.LoadReport:
-        """Load one fix a row from CSV (also gzipped) or Parquet files.
+        """Load fixes from files, or from tables in memory.
 
         Parameters
         ----------
-        files : str, Path or sequence of them
-            In the order that decides between contradicting fixes.
+        source : path, table or sequence of them
+            Files: CSV (also gzipped), Parquet, GPX, PLT, MF-JSON, or a folder of GPX and PLT. Tables: what has
+            ``__arrow_c_stream__``, such as frames of pandas, polars and GeoPandas, relations of DuckDB and tables of
+            pyarrow. In the order that decides between contradicting fixes.
 
         Raises
         ------
@@ -43,8 +44,10 @@ class Datasets:
         DataError
             If a file is no table or no row is usable; nothing is stored then.
         """
-        several = [files] if isinstance(files, str | Path) else files
-        return load.load_trajectories(self.connection, [Path(file) for file in several], asked, self.progress)
+        # A table may be a sequence of columns as well.
+        alone = isinstance(source, str) or not isinstance(source, Sequence) or hasattr(source, "__arrow_c_stream__")
+        several = [cast("load.Table", source)] if alone else cast("Sequence[load.Table]", source)
+        return load.load_trajectories(self.connection, several, asked, self.progress)
 
     @reports
     @keywords(loading.ImportingTrajectories)
@@ -67,39 +70,39 @@ class Datasets:
 
     @reports
     @keywords(loading.LoadingRequests)
-    def load_requests(self, file: str | Path, asked: loading.LoadingRequests) -> load.LoadReport:
+    def load_requests(self, source: load.Table, asked: loading.LoadingRequests) -> load.LoadReport:
         """Load the requests that subjects sent to a location-based service, one a row."""
-        return load.load_requests(self.connection, Path(file), asked, self.progress)
+        return load.load_requests(self.connection, source, asked, self.progress)
 
     @reports
     @keywords(loading.LoadingQuasiIdentifiers)
-    def load_quasi_identifiers(self, file: str | Path, asked: loading.LoadingQuasiIdentifiers) -> load.LoadReport:
+    def load_quasi_identifiers(self, source: load.Table, asked: loading.LoadingQuasiIdentifiers) -> load.LoadReport:
         """Load times at which an adversary may know where a subject was, one a row."""
-        return load.load_quasi_identifiers(self.connection, Path(file), asked, self.progress)
+        return load.load_quasi_identifiers(self.connection, source, asked, self.progress)
 
     @reports
     @keywords(loading.LoadingSites)
-    def load_sites(self, file: str | Path, asked: loading.LoadingSites) -> load.LoadReport:
+    def load_sites(self, source: load.Table, asked: loading.LoadingSites) -> load.LoadReport:
         """Load sensitive sites from a table, one a row, or from a geographic file, one a feature."""
-        return load.load_places(self.connection, Path(file), asked, self.progress)
+        return load.load_places(self.connection, source, asked, self.progress)
 
     @reports
     @keywords(loading.LoadingPois)
-    def load_pois(self, file: str | Path, asked: loading.LoadingPois) -> load.LoadReport:
+    def load_pois(self, source: load.Table, asked: loading.LoadingPois) -> load.LoadReport:
         """Load points of interest from a table, one a row, or from a geographic file, one a feature."""
-        return load.load_places(self.connection, Path(file), asked, self.progress)
+        return load.load_places(self.connection, source, asked, self.progress)
 
     @reports
     @keywords(loading.LoadingCells)
-    def load_cells(self, file: str | Path, asked: loading.LoadingCells) -> load.LoadReport:
+    def load_cells(self, source: load.Table, asked: loading.LoadingCells) -> load.LoadReport:
         """Load the areas that base stations cover, as they are, from a table or a geographic file."""
-        return load.load_places(self.connection, Path(file), asked, self.progress)
+        return load.load_places(self.connection, source, asked, self.progress)
 
     @reports
     @keywords(loading.LoadingStations)
-    def load_stations(self, file: str | Path, asked: loading.LoadingStations) -> load.LoadReport:
+    def load_stations(self, source: load.Table, asked: loading.LoadingStations) -> load.LoadReport:
         """Load base stations from a table or a geographic file, and make their cells."""
-        return load.load_places(self.connection, Path(file), asked, self.progress)
+        return load.load_places(self.connection, source, asked, self.progress)
 
     @reports
     @keywords(generating.Generating)

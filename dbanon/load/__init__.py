@@ -10,7 +10,6 @@ message holds a coordinate or a subject.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -19,16 +18,19 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import DataError, choose_one
 from dbanon.base.progress import Progress, silent
-from dbanon.load import _parse, _staging, _trajectories
+from dbanon.load import _parse, _staging
+from dbanon.load._sources import ArrowStream, Table
 from dbanon.load._staging import LoadReport
 from dbanon.load._tables import load_places, load_quasi_identifiers, load_requests, store_places
-from dbanon.load._trajectories import Files
+from dbanon.load._trajectories import prepared
 from dbanon.load.datasets import ASKED
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
 from dbanon.postgres.connection import PIN_PATH, Connection, errors_translated, jsonb
 
 __all__ = [
+    "ArrowStream",
     "LoadReport",
+    "Table",
     "import_trajectories",
     "load_places",
     "load_quasi_identifiers",
@@ -50,17 +52,15 @@ _IMPORT = f"SELECT {_MADE} FROM dbanon_internal.import_fixes(%(table)s::oid, {AS
 
 
 def load_trajectories(
-    connection: Connection, files: Sequence[Path], asked: LoadingTrajectories, progress: Progress = silent
+    connection: Connection, given: Sequence[Table], asked: LoadingTrajectories, progress: Progress = silent
 ) -> LoadReport:
-    """Load one fix a row from CSV (also gzipped) or Parquet files.
+    """Load fixes from files and from tables in memory.
 
-    Order of files and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
+    Their order and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
     """
     _parse.check_zone(asked.tz)
-    _trajectories.check_files(files)
-    _trajectories.check_columns(asked)
-    source = Files(tuple(files), asked)
-    arguments: dict[str, Any] = {"asked": jsonb(vars(asked))}
+    source = prepared(given, asked)
+    arguments: dict[str, Any] = {"asked": jsonb(vars(asked) | {"crs": source.crs})}
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         begun = connection.execute(_BEGIN, arguments).fetchone()
         geographic, first = cast("tuple[bool, int]", begun)
@@ -68,7 +68,7 @@ def load_trajectories(
         source.stage(staging, progress, geographic=geographic, first=first)
         connection.execute(_JUDGE, arguments | {"geographic": geographic})
         arguments |= {
-            "sources": source.sources,
+            "sources": source.recorded,
             "read": staging.read,
             "cells": Jsonb(staging.cells),
             "swap": source.remedy,
@@ -77,7 +77,7 @@ def load_trajectories(
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_FINISH, arguments).fetchall()
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
-    return _report(asked.dataset, source.sources, loads, notices)
+    return _report(asked.dataset, source.recorded, loads, notices)
 
 
 def import_trajectories(

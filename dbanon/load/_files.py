@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from dbanon.base.errors import DataError, counted
-from dbanon.load import _parquet
+from dbanon.load import _names, _parquet
 
 BLOCK_BYTES = 4 * 1024**2
 HEAD_BYTES = 65_536
@@ -30,37 +30,64 @@ _KINDS = {
     stat.S_IFSOCK: "a socket; write what it says to a file first",
 }
 _SEPARATORS = ",;\t|"
-_NAME = re.compile(r"\s*[^\W\d][\w .()/-]{0,39}\s*")  # what is quoted of a header, which may hold a person's data
-_VALUE = re.compile(r"\d\.\d|\d{3}")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of a file: the line of each (the header is line 1) and the columns asked for, as text or numbers."""
+    """Some rows of a source: the line of each (a file's header is line 1) and the columns asked for.
+
+    These are texts, numbers, times or WKB. `systems` are the reference systems that the rows name, as EPSG:n.
+    """
 
     line: pa.Array
     columns: dict[str, pa.Array]
     done_bytes: int
+    systems: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.line)
 
 
-def batches(path: Path, names: Sequence[str], *, options: str, may_break: Collection[str] = ()) -> Iterator[Batch]:
+def batches(
+    path: Path,
+    names: Sequence[str],
+    *,
+    options: str,
+    may_break: Collection[str] = (),
+    geometry: str | None = None,
+) -> Iterator[Batch]:
     """Read the named columns of a CSV (also gzipped) or Parquet file; `options` are those that name them.
 
-    Raises `DataError` if there is no such file, or it is empty, no table, cut off or lacks a column; or if a cell holds
-    a line break in a column that is not among `may_break`: a quote that was opened and not closed swallows whole rows.
+    Of Parquet that of `geometry` becomes WKB. Raises `DataError` if there is no such file, or it is empty, no
+    table, cut off or lacks a column; or if a cell holds a line break in a column that is not among `may_break`: a quote
+    that was opened and not closed swallows whole rows.
     """
     names = list(dict.fromkeys(names))
-    first = 2
-    for columns, done in _parts(path, names, options, may_break):
-        rows = len(columns[0])
-        yield Batch(pa.array(np.arange(first, first + rows)), dict(zip(names, columns, strict=True)), done)
-        first += rows
-    if first == 2:
-        raise DataError(f"{path.name} must hold rows below its header. Got none; check the file.")
+    read = _parts(path, names, options, may_break, geometry)
+    parts = ((dict(zip(names, columns, strict=True)), done) for columns, done in read)
+    yield from numbered(path.name, parts, first=2)
+
+
+def numbered(
+    called: str,
+    parts: Iterator[tuple[dict[str, pa.Array], int]],
+    *,
+    first: int,
+    systems: frozenset[str] = frozenset(),
+) -> Iterator[Batch]:
+    """Make batches of parts of a source and how many bytes of it were read with each; its rows are numbered.
+
+    Raises `DataError` if there is no row.
+    """
+    line = first
+    for columns, done in parts:
+        rows = len(next(iter(columns.values())))
+        yield Batch(pa.array(np.arange(line, line + rows)), columns, done, systems)
+        line += rows
+    if line == first:
+        below = "below its header" if first > 1 else "to load; a stream that was read before has none left"
+        raise DataError(f"{called} must hold rows {below}. Got none; check it.")
 
 
 def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) -> None:
@@ -74,21 +101,21 @@ def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) ->
 
 
 def _parts(
-    path: Path, names: list[str], options: str, may_break: Collection[str]
+    path: Path, names: list[str], options: str, may_break: Collection[str], geometry: str | None
 ) -> Iterator[tuple[list[pa.Array], int]]:
-    with _readable(path):
-        _demand_file(path)
+    with readable(path):
+        demand_file(path)
         with path.open("rb") as raw:
             magic = raw.read(4)
         if magic == b"PAR1":
-            yield from _parquet_parts(path, names, options)
+            yield from _parquet_parts(path, names, options, geometry)
         else:
             yield from _csv(path, names, options, may_break=may_break, zipped=magic[:2] == b"\x1f\x8b")
 
 
 def demand_readable(path: Path) -> None:
     """Refuse a path that names no file, or one that may not be read, as `DataError`."""
-    with _readable(path):
+    with readable(path):
         if _size(path):
             path.open("rb").close()
 
@@ -102,14 +129,14 @@ def _size(path: Path) -> int:
     return there.st_size
 
 
-def _demand_file(path: Path) -> None:
+def demand_file(path: Path) -> None:
     """Refuse what is no file with bytes in it, without opening it."""
     if not _size(path):  # those of the system that wait for what comes, such as /proc/kmsg, call themselves empty
         raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path, kind: str = "CSV or Parquet file") -> Iterator[None]:
     """Turn what the readers say of a broken file into one sentence that quotes nothing of it."""
     try:
         yield
@@ -118,7 +145,7 @@ def _readable(path: Path) -> Iterator[None]:
     except PermissionError:
         raise DataError(f"The file to load must be readable. {path} is not; check its permissions.") from None
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path.name} must be a whole CSV or Parquet file. {_complaint(str(error))}") from None
+        raise DataError(f"{path.name} must be a whole {kind}. {_complaint(str(error))}") from None
 
 
 def _complaint(words: str) -> str:
@@ -132,11 +159,26 @@ def _complaint(words: str) -> str:
     return "Got a file that breaks off or is of another kind; check it."
 
 
-def _parquet_parts(path: Path, names: list[str], options: str) -> Iterator[tuple[list[pa.Array], int]]:
+def parquet_schema(path: Path) -> pa.Schema | None:
+    """Look at the columns of a Parquet file; None of another, or of one that cannot be read: that is said later."""
+    try:
+        # Files of the system that wait for what comes call themselves empty; reading from them might never end.
+        if not path.is_file() or not path.stat().st_size:
+            return None
+        with path.open("rb") as raw:
+            magic = raw.read(4)
+        return pq.read_schema(path) if magic == b"PAR1" else None
+    except (pa.ArrowException, OSError):
+        return None
+
+
+def _parquet_parts(
+    path: Path, names: list[str], options: str, geometry: str | None
+) -> Iterator[tuple[list[pa.Array], int]]:
     with pq.ParquetFile(path) as file:
-        _check_columns(path, file.schema_arrow.names, names, options)
+        _names.check(path.name, file.schema_arrow.names, names, options)
         size, rows = path.stat().st_size, max(file.metadata.num_rows, 1)
-        for columns, done in _parquet.columns(path, file, names):
+        for columns, done in _parquet.columns(path, file, names, geometry):
             yield columns, size * done // rows
 
 
@@ -149,7 +191,7 @@ def _csv(
     if len(head) < HEAD_BYTES and not head.partition(first.encode())[2].strip():
         return  # a header alone, which Arrow would call broken
     separator = _separator(first, names)
-    _check_columns(path, next(csv.reader([first], delimiter=separator)), names, options)
+    _names.check(path.name, next(csv.reader([first], delimiter=separator)), names, options)
     stream, file = _stream(path, zipped=zipped)
     with stream:
         reader = pacsv.open_csv(  # on one thread, because only then an error names its line
@@ -191,11 +233,6 @@ def _first_line(path: Path, head: bytes) -> str:
     return first
 
 
-def is_name(text: str) -> bool:
-    """Whether what a file calls a column looks like a name, and not like a person's data."""
-    return bool(_NAME.fullmatch(text)) and not _VALUE.search(text)
-
-
 def _is_wide(head: bytes) -> bool:
     """Whether text of two bytes a character is likely: every other byte is zero."""
     half = len(head) // 2
@@ -211,20 +248,3 @@ def _separator(first: str, names: Sequence[str]) -> str:
     columns = {sign: next(csv.reader([first], delimiter=sign)) for sign in _SEPARATORS}
     fits = (sign for sign, found in columns.items() if set(names) <= set(found))
     return next(fits, max(_SEPARATORS, key=lambda sign: len(columns[sign])))
-
-
-def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str], options: str) -> None:
-    missing = [name for name in wanted if name not in found]
-    if missing and any(re.match(r"\s*[+-]?\.?[0-9]", name) for name in found):
-        raise DataError(
-            f"The first line of {path.name} must name its columns. It holds values instead; put a header above them."
-        )
-    if missing:
-        names = [name for name in found if is_name(name)][:40]
-        shown = ": " + ", ".join(names) if names else f" {len(found)} others"
-        raise DataError(
-            f"{path.name} must have a column '{missing[0]}'. It has{shown}; name the right one ({options})."
-        )
-    twice = [name for name in wanted if list(found).count(name) > 1]
-    if twice:
-        raise DataError(f"{path.name} must have one column '{twice[0]}'. It has several; rename the others.")

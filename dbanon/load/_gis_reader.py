@@ -1,9 +1,10 @@
-"""Reads a geographic file in a separate process: ``python -I _gis_reader.py FILE LAYER COLUMN LIMITS PARENT``.
+"""Reads geographic files in a separate process: ``python -I _gis_reader.py ASKED``, of one JSON object.
 
-Invariants: GDAL has one driver, which follows no address, and runs no query that a file contains. The kernel ends the
-process at its LIMITS (a JSON object of numbers), and when the process PARENT ends. Standard output holds the features
-as an Arrow stream (``wkb`` and ``label``; of the schema, ``crs`` is what GDAL found and ``named`` what a GeoJSON's
-members name), or one JSON object that says what is wrong. Imports nothing of dbanon, so that it starts quickly.
+Its members: ``files``; ``limits``; ``parent``, a process; ``tracks``, true for the points of GPX files, else ``layer``
+and ``column`` of the one file. Invariants: GDAL has one driver, which follows no address, and runs no query that a file
+contains. The kernel ends the process at its limits, and when the parent ends. Standard output holds the features as an
+Arrow stream (``wkb`` and ``label``; of the schema, ``crs`` is what GDAL found and ``named`` what a GeoJSON's members
+name; or the points), or one JSON object that says what is wrong. Imports nothing of dbanon, so that it starts quickly.
 """
 
 import ctypes
@@ -35,9 +36,9 @@ MOST_NAMES = 40
 _PR_SET_PDEATHSIG = 1
 
 
-def _stop(fault: str, has: Sequence[str] = ()) -> NoReturn:
-    """Say what is wrong, and what the file has instead: the first names, and how many."""
-    print(json.dumps({"fault": fault, "names": list(has[:MOST_NAMES]), "count": len(has)}))
+def _stop(fault: str, has: Sequence[str] = (), file: int = 0) -> NoReturn:
+    """Say what is wrong with which file, and what it has instead: the first names, and how many."""
+    print(json.dumps({"fault": fault, "names": list(has[:MOST_NAMES]), "count": len(has), "file": file}))
     sys.exit(3)
 
 
@@ -147,14 +148,44 @@ def main(path: str, wanted: str, column: str, most_bytes: int) -> None:
         stream.write_table(table, max_chunksize=10_000)
 
 
+def track_points(files: Sequence[str], most_bytes: int) -> None:
+    """Write the points of the tracks of GPX files."""
+    import pyarrow as pa
+
+    pyogrio, parts = _gdal("GPX"), []
+    for number, file in enumerate(files):
+        try:
+            found = ["track_fid", "track_seg_id", "time"]
+            meta, points = pyogrio.raw.read_arrow(file, layer="track_points", columns=found, datetime_as_string=True)
+        except MemoryError:
+            raise
+        except Exception:
+            _stop("broken", file=number)
+        if not len(points):
+            _stop("tracks", file=number)
+        if points["time"].null_count == len(points):
+            _stop("times", file=number)
+        wkb = points[meta.get("geometry_name") or "wkb_geometry"].cast(pa.binary())
+        counted = [pa.array([number] * len(points), pa.int32()), points["track_fid"], points["track_seg_id"]]
+        parts.append(pa.table([*counted, points["time"], wkb], names=["file", "track", "segment", "time", "wkb"]))
+        if sum(part.nbytes for part in parts) > most_bytes:
+            _stop("output", file=number)
+    whole = pa.concat_tables(parts)
+    with pa.ipc.new_stream(sys.stdout.buffer, whole.schema) as stream:
+        stream.write_table(whole, max_chunksize=10_000)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     os.environ["CPL_DEBUG"] = "OFF"
-    file, layer, column, given, parent = sys.argv[1:]
-    limits = json.loads(given)
+    asked = json.loads(sys.argv[1])
+    most = asked["limits"]["output_bytes"]
     try:
-        _limit(limits, int(parent))
-        main(file, layer, column, limits["output_bytes"])
+        _limit(asked["limits"], asked["parent"])
+        if asked.get("tracks"):
+            track_points(asked["files"], most)
+        else:
+            main(asked["files"][0], asked["layer"], asked["column"], most)
     except MemoryError:
         _stop("memory")
     except Exception as error:

@@ -6,24 +6,18 @@ kept once.
 """
 
 import io
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError
-from dbanon.load import _parse
+from dbanon.load import _arrow
 
-ROWS = 65_536
-SLICE_BYTES = 32 * 1024**2
 MOST_BYTES = 10**9
 MOST_TIMES = 1000
 
@@ -75,12 +69,14 @@ class _Column:
         return self.page * (_TEXT_COPIES if self.is_text else 1) + self.dictionary * _DICTIONARY_COPIES
 
 
-def columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> Iterator[tuple[list[pa.Array], int]]:
-    """Read the named columns: texts, each once where Arrow can (as dictionaries), numbers and times.
+def columns(
+    path: Path, file: pq.ParquetFile, names: Sequence[str], geometry: str | None
+) -> Iterator[tuple[list[pa.Array], int]]:
+    """Read the named columns: texts, each once where Arrow can (as dictionaries), numbers, times and a geometry.
 
-    Yields rows of at most `SLICE_BYTES` or one, and the number of the last.
+    Yields rows as `_arrow.columns` cuts them, and the number of the last.
     """
-    found = _surveyed(path, file, names)
+    found = _surveyed(path, file, names, geometry)
     needed = sum(column.needed for column in found)
     if needed > MOST_BYTES:
         raise DataError(
@@ -88,58 +84,46 @@ def columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> Iterator[
             f"{needed // 10**6:,} MB, since its pages are large when unpacked; write it with smaller ones."
         )
     # The headers bound a page, but do not say how often a shared text is repeated: that is counted below.
-    rows = int(SLICE_BYTES / max(sum(column.row_bytes for column in found), 1))
-    shared = [column.name for column in found if column.is_shared]
+    rows = int(_arrow.SLICE_BYTES / max(sum(column.row_bytes for column in found), 1))
+    shared = [column.name for column in found if column.is_shared and column.name != geometry]
     packed, unpacked, done = path.stat().st_size, 0, 0
+
+    def count(size: int) -> None:
+        nonlocal unpacked
+        unpacked += size
+        if unpacked > max(MOST_BYTES, MOST_TIMES * packed):
+            raise DataError(
+                f"A file must unpack to at most {MOST_TIMES:,} times its size. The texts of {path.name} are larger; "
+                "check what it holds."
+            )
+
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as reader:
-        for batch in _gathered(reader.iter_batches(min(max(rows, 1), ROWS), columns=list(names))):
-            read = [_plain(path, name, batch.column(name)) for name in names]
-            size = _sizes(read)
-            unpacked += int(size.sum())
-            if unpacked > max(MOST_BYTES, MOST_TIMES * packed):
-                raise DataError(
-                    f"A file must unpack to at most {MOST_TIMES:,} times its size. The texts of {path.name} are "
-                    "larger; check what it holds."
-                )
-            for cut in _slices(size):
-                done += cut.stop - cut.start
-                yield [column[cut.start : cut.stop] for column in read], done
+        batches = reader.iter_batches(min(max(rows, 1), _arrow.ROWS), columns=list(names))
+        for read in _arrow.columns(path.name, batches, names, geometry=geometry, check=count):
+            done += len(read[0])
+            yield read, done
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put small batches together: had they been read as one, they might not have been small."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        held.append(batch)
-        rows, size = rows + len(batch), size + batch.nbytes
-        if rows >= ROWS or size >= SLICE_BYTES / 2:
-            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
-            held, rows, size = [], 0, 0
-    if held:
-        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
-
-
-def _surveyed(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> list[_Column]:
+def _surveyed(path: Path, file: pq.ParquetFile, names: Sequence[str], geometry: str | None) -> list[_Column]:
+    """Survey what each column is stored as: itself, or for a geometry perhaps a column for each axis."""
+    leaves: list[int] = []
+    for name in names:
+        if name != geometry:
+            _arrow.demand_flat(path.name, name, file.schema_arrow.field(name).type)
+        paths = [file.schema.column(i).path for i in range(len(file.schema))]
+        axes = [i for i, at in enumerate(paths) if name == geometry and at.startswith(f"{name}.")]
+        leaves += axes or [paths.index(name)]
     with path.open("rb") as raw:
         groups = _row_groups(raw)
-        return [_survey(path, file, name, raw, groups) for name in names]
+        return [_survey(file.schema.column(leaf), leaf, raw, groups) for leaf in leaves]
 
 
-def _survey(
-    path: Path, file: pq.ParquetFile, name: str, raw: io.BufferedReader, groups: Sequence[dict[int, Any]]
-) -> _Column:
-    kind = _stored(file.schema_arrow.field(name).type)
-    leaves = [i for i in range(len(file.schema)) if file.schema.column(i).path == name]
-    if pa.types.is_nested(kind) or len(leaves) != 1:
-        what = "structures" if pa.types.is_struct(kind) else "lists"
-        raise DataError(f"Column '{name}' of {path.name} must hold one value a row. It holds {what}; take them apart.")
-    leaf = file.schema.column(leaves[0])
-    column = _Column(name, leaf.physical_type == "BYTE_ARRAY", max(leaf.length, 8))
+def _survey(leaf: Any, number: int, raw: io.BufferedReader, groups: Sequence[dict[int, Any]]) -> _Column:
+    column = _Column(leaf.path, leaf.physical_type == "BYTE_ARRAY", max(leaf.length, 8))
     with _broken():
         for group in groups:
             # RowGroup 1: chunks; ColumnChunk 3: meta data, of which 5 counts values, 9 and 11 say where pages begin.
-            chunk = group[1][leaves[0]][3]
+            chunk = group[1][number][3]
             at, values = chunk[9], 0
             if 0 < chunk.get(11, 0) < at:
                 at = chunk[11]
@@ -241,50 +225,3 @@ def _integer(data: bytes, at: int) -> tuple[int, int]:
     value, at = _varint(data, at)
     # Zigzag: 0, -1, 1, -2, ... as 0, 1, 2, 3, ...
     return value >> 1 ^ -(value & 1), at
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-
-
-def _plain(path: Path, name: str, column: pa.Array) -> pa.Array:
-    """Make text of all that is neither a number nor a time, and raise ArrowInvalid for what is none."""
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    if _parse.is_number(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        return column
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(pa.dictionary(pa.int32(), pa.string()))
-    else:
-        column = column.cast(pa.string())
-    column.validate(full=True)  # Arrow takes what a file calls text for UTF-8
-    return column
-
-
-def _sizes(read: Sequence[pa.Array]) -> NDArray[np.int64]:
-    """Bytes of the texts of each row; none where there are few in all."""
-    lengths = [(pc.binary_length(_values(column)), column) for column in read if _is_text(column)]
-    most = sum(pc.max(length).as_py() or 0 for length, _ in lengths)
-    size = np.zeros(len(read[0]), np.int64)
-    if most * len(size) > SLICE_BYTES:
-        for length, column in lengths:
-            rows = length.take(column.indices) if pa.types.is_dictionary(column.type) else length
-            size += pc.fill_null(rows, 0).to_numpy(zero_copy_only=False)
-    return size
-
-
-def _is_text(column: pa.Array) -> bool:
-    return bool(pa.types.is_dictionary(column.type) or pa.types.is_string(column.type))
-
-
-def _values(column: pa.Array) -> pa.Array:
-    return column.dictionary if pa.types.is_dictionary(column.type) else column
-
-
-def _slices(size: NDArray[np.int64]) -> Iterator[slice]:
-    """Cut rows of these sizes so that each part has few bytes, or one row."""
-    # Cut wherever the running total passes a multiple: a part is its first row and less than `SLICE_BYTES` more.
-    part = np.cumsum(size) // SLICE_BYTES
-    cuts = [0, *(int(cut) + 1 for cut in np.flatnonzero(np.diff(part))), len(size)]
-    for start, stop in itertools.pairwise(cuts):
-        yield slice(start, stop)

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import shapely
 from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError, ParameterError
@@ -182,7 +183,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def as_json(columns: dict[str, pa.Array]) -> pa.Array:
-    """Rows as JSON objects of texts, one a row, by the names of their columns; nulls stay null, long texts are cut."""
+    """Rows as JSON objects of texts, by the names of their columns: WKB as WKT, nulls as null, long texts cut."""
     pieces: list[pa.Array | pa.Scalar] = []
     for name, column in columns.items():
         lead = "{" if not pieces else ", "
@@ -192,6 +193,9 @@ def as_json(columns: dict[str, pa.Array]) -> pa.Array:
 
 @_by_value
 def _shown(column: pa.Array) -> pa.Array:
+    if pa.types.is_binary(column.type):  # a geometry
+        shapes = shapely.from_wkb(np.asarray(column.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
+        column = pa.array(np.asarray(shapely.to_wkt(shapes), object), pa.string())
     return pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MOST_SHOWN)
 
 

@@ -1,4 +1,4 @@
-"""Files of anything but trajectories: copied into ``pg_temp.dbanon_file`` for the imports of tables to judge and store.
+"""Whatever is loaded beside trajectories: copied into ``pg_temp.dbanon_file`` for the imports of tables to judge.
 
 Invariants: all rows of a file are copied, with the line and the cells as they were read; what is wrong with a row is
 for ``dbanon.import_*`` to say, as of any other table. What cannot be read as a number, a time or a shape is null.
@@ -18,7 +18,7 @@ from psycopg.rows import dict_row
 
 from dbanon.base.errors import DataError, ParameterError, counted
 from dbanon.base.progress import Progress, silent
-from dbanon.load import _files, _gis, _parse, _staging, _trajectories
+from dbanon.load import _crs, _files, _gis, _parse, _sources, _staging, _trajectories
 from dbanon.load._staging import LoadReport
 from dbanon.options.loading import Box, LoadingCells, LoadingPlaces, LoadingQuasiIdentifiers, LoadingRequests
 from dbanon.postgres import binary_copy
@@ -28,7 +28,6 @@ from dbanon.postgres.connection import Connection, errors_translated
 Rows = Iterator[list[binary_copy.Column]]
 Shapes = NDArray[np.object_]
 
-DEGREES = "EPSG:4326"
 _CURVED = "(?i)curve|circularstring|surface"
 _POLYGONS = (3, 6)  # shapely's numbers of Polygon and MultiPolygon
 _EARLIEST_S, _LATEST_S = -1.5e11, 2e11
@@ -38,8 +37,10 @@ _EARLIEST_S, _LATEST_S = -1.5e11, 2e11
 # ---- places ----------------------------------------------------------------------------------------------------------
 
 
-def load_places(connection: Connection, file: Path, asked: LoadingPlaces, progress: Progress = silent) -> LoadReport:
-    """Load one place a row from CSV (also gzipped) or Parquet, or one a feature from GeoJSON, GeoPackage or Shapefile.
+def load_places(
+    connection: Connection, given: _sources.Table, asked: LoadingPlaces, progress: Progress = silent
+) -> LoadReport:
+    """Load one place a row from a table (a file or in memory), or one a feature from a geographic file.
 
     Parameters
     ----------
@@ -61,20 +62,21 @@ def load_places(connection: Connection, file: Path, asked: LoadingPlaces, progre
     kind = asked.kind
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         srid = _claimed(connection, asked.dataset)
-        if _gis.is_gis(file):
-            rows, crs = _features(file, asked)
+        source = _sources.table(given)
+        if isinstance(source, _sources.File) and _gis.is_gis(source.path):
+            rows, crs = _features(source.path, asked)
+            swap = "The shapes have them the other way round; write them with x first."
+            _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_others(asked)}.")
         else:
-            if isinstance(asked, LoadingCells):
-                asked = dataclasses.replace(asked, geom=asked.geom or "geom")
-            rows, crs = _placed(file, asked, progress), DEGREES if asked.crs is None else asked.crs
-        _copy(connection, file, None, rows, *_remedies(file, asked))
+            asked, crs = _found(source, asked)
+            _copy(connection, source.recorded, None, _placed(source, asked, progress), *_remedies(asked))
         made = _import_places(
             connection, kind, dataset=asked.dataset, crs=crs, replace=asked.replace, bbox=asked.bbox,
             drop_outliers=asked.drop_outliers, area=None if asked.area is None else _area(Path(asked.area)),
         )  # fmt: skip
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
     far = {"far-position": made["far"]} if made["far"] else {}
-    return _report(asked.dataset, kind, file, made, srid=srid, far=far, notices=notices)
+    return _report(asked.dataset, kind, source, made, srid=srid, far=far, notices=notices)
 
 
 def store_places(
@@ -127,15 +129,28 @@ def _import_places(
     )
 
 
-def _remedies(file: Path, asked: LoadingPlaces) -> tuple[str, str]:
-    """What to do where x and y are the wrong way round, and where no row is usable."""
-    others = "--crs and --bbox" if asked.kind == "sites" else "and --crs"
-    if _gis.is_gis(file):
-        return "The shapes have them the other way round; write them with x first.", f"Check the file, {others}."
+def _others(asked: LoadingPlaces) -> str:
+    """Name the options to check beside those of columns."""
+    return "--crs and --bbox" if asked.kind == "sites" else "and --crs"
+
+
+def _found(source: _sources.Source, asked: LoadingPlaces) -> tuple[LoadingPlaces, str]:
+    """Find where the places of a table are: as asked for, else in its geometry; and in which reference system."""
+    if asked.x is None and asked.y is None:
+        found = source.geometries.chosen(source.name, asked.geom)
+        if found is not None:
+            return dataclasses.replace(asked, geom=found.name), found.system(source.name, asked.crs)
+    if isinstance(asked, LoadingCells):
+        asked = dataclasses.replace(asked, geom=asked.geom or "geom")
+    return asked, _crs.DEGREES if asked.crs is None else asked.crs
+
+
+def _remedies(asked: LoadingPlaces) -> tuple[str, str]:
+    """What to do where x and y of a table are the wrong way round, and where no row is usable."""
     if asked.geom is not None:
         swap = f"The shapes of column '{asked.geom}' have them the other way round; write them with x first."
-        return swap, f"Check which column --geom names, {others}."
-    return _trajectories.swapped_columns(*_position(asked)), f"Check which columns --x and --y name, {others}."
+        return swap, f"Check which column --geom names, {_others(asked)}."
+    return _trajectories.swapped_columns(*_position(asked)), f"Check which columns --x and --y name, {_others(asked)}."
 
 
 def _position(asked: LoadingPlaces) -> tuple[str, str]:
@@ -148,10 +163,7 @@ def _checked_columns(asked: LoadingPlaces) -> list[str]:
 
     Raises `ParameterError` if there are two places in a row, or one column is to be two things.
     """
-    if asked.geom is not None and (asked.x is not None or asked.y is not None):
-        raise ParameterError(
-            "A place must have either a shape or x and y. Got columns of both; give --geom, or --x and --y."
-        )
+    _trajectories.refuse_two_positions(asked.geom, asked.x, asked.y)
     place = _position(asked) if asked.geom is None else (asked.geom,)
     names = [*place, *([] if asked.name is None else [asked.name])]
     _trajectories.check_differ(names, "position and name")
@@ -160,13 +172,14 @@ def _checked_columns(asked: LoadingPlaces) -> list[str]:
     return names
 
 
-def _placed(file: Path, asked: LoadingPlaces, progress: Progress) -> Rows:
+def _placed(source: _sources.Source, asked: LoadingPlaces, progress: Progress) -> Rows:
     """Read places from the rows of a table."""
     names, kind = _checked_columns(asked), asked.kind
     if asked.layer is not None:
-        raise ParameterError(f"Only a geographic file has layers. Got --layer for {file.name}; leave it out.")
+        raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}; leave it out.")
     options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
-    for batch in _trajectories.tracked(file, names, progress, options=options):
+    geometry = asked.geom if asked.geom in source.geometries.columns else None
+    for batch in _trajectories.tracked(source, names, _sources.Wanted(options, geometry=geometry), progress):
         label = pa.nulls(len(batch), pa.string())
         if asked.name is not None:
             label = _texts(batch, asked.name)
@@ -184,7 +197,7 @@ def _features(file: Path, asked: LoadingPlaces) -> tuple[Rows, str]:
             f"{file.name} holds its own geometries. Got columns for them; leave out --x, --y and --geom."
         )
     found = _gis.features(file, layer=asked.layer, label=asked.name)
-    return _feature_rows(found.parts, asked.name), _gis.system(file, found.crs, asked.crs)
+    return _feature_rows(found.parts, asked.name), _crs.system(file.name, found.crs, asked.crs)
 
 
 def _feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Rows:
@@ -212,7 +225,7 @@ def _area(file: Path) -> str:
     found = _gis.features(file, layer=None, label=None) if _gis.is_gis(file) else None
     if found is None:
         raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them; check --area.")
-    crs = _gis.system(file, found.crs, None)
+    crs = _crs.system(file.name, found.crs, None)
     shapes = np.concatenate([np.empty(0, object), *(_known_shapes(part.column(0)) for part in found.parts)])
     if not len(shapes) or not (np.isin(shapely.get_type_id(shapes), _POLYGONS) & shapely.is_valid(shapes)).all():
         raise DataError(
@@ -233,7 +246,9 @@ def _points(x: pa.Array, y: pa.Array) -> pa.Array:
 
 
 def _shapes(column: pa.Array) -> pa.Array:
-    """Read shapes from WKT, as WKB; null where a cell holds none."""
+    """Read shapes from WKT or WKB, as WKB; null where a cell holds none."""
+    if pa.types.is_binary(column.type):
+        return _wkb(_known_shapes(column))
     texts = _parse.texts(column)
     # Shapely reads a curve only to fail on it later, inside a collection, or at once.
     texts = pc.if_else(pc.match_substring_regex(texts, _CURVED), pa.scalar(None, pa.string()), texts)
@@ -260,7 +275,7 @@ def _wkb(shapes: Shapes) -> pa.Array:
 
 
 def load_requests(
-    connection: Connection, file: Path, asked: LoadingRequests, progress: Progress = silent
+    connection: Connection, given: _sources.Table, asked: LoadingRequests, progress: Progress = silent
 ) -> LoadReport:
     """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
 
@@ -274,7 +289,9 @@ def load_requests(
         connection.execute("SELECT dbanon_internal.check_request_columns(%s, %s, %s::text[])", [*named, columns])
         srid = _claimed(connection, asked.dataset)
         options = "--subject, --time or --columns"
-        _copy(connection, file, len(columns), _events(file, [*named, *columns], asked.tz, progress, options))
+        source = _sources.table(given)
+        rows = _events(source, [*named, *columns], asked.tz, progress, options)
+        _copy(connection, source.recorded, len(columns), rows)
         made = _imported(
             connection,
             "dbanon_internal.take_requests('pg_temp.dbanon_file', %(dataset)s, 'subject', 'time', %(cells)s::text[], "
@@ -282,13 +299,13 @@ def load_requests(
             {"dataset": asked.dataset, "cells": [f"cell_{i + 1}" for i in range(len(columns))], "keys": columns},
         )
         progress("storing requests", made["rows_kept"], made["rows_kept"])
-    return _report(asked.dataset, "requests", file, made, srid=srid, notices=notices)
+    return _report(asked.dataset, "requests", source, made, srid=srid, notices=notices)
 
 
 def load_quasi_identifiers(
-    connection: Connection, file: Path, asked: LoadingQuasiIdentifiers, progress: Progress = silent
+    connection: Connection, given: _sources.Table, asked: LoadingQuasiIdentifiers, progress: Progress = silent
 ) -> LoadReport:
-    """Load times at which an adversary may know where a subject was, one a row of a CSV (also gzipped) or Parquet file.
+    """Load times at which an adversary may know where a subject was, one a row.
 
     Of the report `trajectories` is 0, `subjects` counts those who have one.
     """
@@ -297,7 +314,8 @@ def load_quasi_identifiers(
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'subject and time')", [named])
         srid = _claimed(connection, asked.dataset)
-        _copy(connection, file, 0, _events(file, named, asked.tz, progress, "--subject or --time"))
+        source = _sources.table(given)
+        _copy(connection, source.recorded, 0, _events(source, named, asked.tz, progress, "--subject or --time"))
         made = _imported(
             connection,
             "dbanon.import_quasi_identifiers('pg_temp.dbanon_file', %(dataset)s, set_name => %(set_name)s, "
@@ -305,14 +323,14 @@ def load_quasi_identifiers(
             vars(asked),
         )
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
-    return _report(asked.dataset, kind, file, made, srid=srid, notices=notices)
+    return _report(asked.dataset, kind, source, made, srid=srid, notices=notices)
 
 
-def _events(file: Path, wanted: Sequence[str], tz: str | None, progress: Progress, options: str) -> Rows:
+def _events(source: _sources.Source, wanted: Sequence[str], tz: str | None, progress: Progress, options: str) -> Rows:
     """Read the columns of subjects and times, and those of cells after them."""
     times = _parse.Times(tz)
     subject, time, *cells = wanted
-    for batch in _trajectories.tracked(file, list(wanted), progress, options=options, may_break=cells):
+    for batch in _trajectories.tracked(source, list(wanted), _sources.Wanted(options, cells), progress):
         at = _timestamps(times.seconds(batch.columns[time]))
         yield [*_known(batch), _texts(batch, subject), at, *(_texts(batch, c) for c in cells)]
 
@@ -335,10 +353,10 @@ def _claimed(connection: Connection, dataset: str) -> int:
     return cast("tuple[int]", row)[0]
 
 
-def _copy(connection: Connection, source: Path | str, cells: int | None, rows: Rows, *remedies: str) -> None:
+def _copy(connection: Connection, source: str, cells: int | None, rows: Rows, *remedies: str) -> None:
     """Copy rows of (line, content, ...) into ``pg_temp.dbanon_file``, for places or for events with so many cells."""
     connection.execute(
-        "SELECT dbanon_internal.make_file(%s, %s::integer, %s, %s)", [str(source), cells, *(remedies or (None, None))]
+        "SELECT dbanon_internal.make_file(%s, %s::integer, %s, %s)", [source, cells, *(remedies or (None, None))]
     )
     for columns in rows:
         with copying(connection, "pg_temp.dbanon_file") as copy:
@@ -364,7 +382,7 @@ def _imported(connection: Connection, call: str, arguments: Mapping[str, Any]) -
 def _report(
     dataset: str,
     kind: str,
-    file: Path,
+    source: _sources.Source,
     made: Mapping[str, Any],
     *,
     srid: int,
@@ -375,7 +393,7 @@ def _report(
         dataset=dataset,
         kind=kind,
         load_id=made["load_id"],
-        source=[str(file)],
+        source=[source.recorded],
         read=made["rows_read"],
         kept=made["rows_kept"],
         quarantined=dict(sorted(made["quarantined"].items())),

@@ -1,85 +1,139 @@
-"""Fixes out of files, batch by batch, into the staging table; what cannot be used goes into quarantine."""
+"""Fixes out of what is loaded, batch by batch, into the staging table; what cannot be used goes into quarantine."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dbanon.base.errors import ParameterError
+from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress
-from dbanon.load import _bbox, _files, _parse, _staging
+from dbanon.load import _arrow, _bbox, _crs, _files, _geometry, _moving, _parse, _sources, _staging
 from dbanon.options.loading import LoadingTrajectories
 from dbanon.postgres import binary_copy
 
 MB = 1024**2
 ITS_OWN = "-"
 """As the name of the subject column: every row is a separate subject."""
-OPTIONS = "--subject, --time, --x, --y or --trip"
+OPTIONS = "--subject, --time, --x, --y, --geom or --trip"
 _LATITUDES = {"lat", "latitude", "northing", "north"}
 _LONGITUDES = {"lon", "lng", "long", "longitude", "easting", "east"}
 
 
-def check_columns(asked: LoadingTrajectories) -> None:
-    """Raise `ParameterError` for columns of which no fix can be made.
+@dataclass(frozen=True)
+class _Position:
+    """Where the position of a source is: the columns of x and y, or the one of geometries or of moving points."""
 
-    One column is to be two things, none but the subject's is `ITS_OWN`, and x and y are not called like each other.
-    """
-    check_differ([asked.subject, asked.time, asked.x, asked.y], "subject, time, x and y")
-    if ITS_OWN in (asked.time, asked.x, asked.y, asked.trip):
-        raise ParameterError(f"Only the subject can be '{ITS_OWN}'. Got it for another column; name that column.")
-    refuse_names_of_each_other(asked.x, asked.y)
+    columns: tuple[str, ...]
+    is_geometry: bool = False
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether texts hold times, too."""
+        return len(self.columns) == 1 and not self.is_geometry
 
 
 @dataclass(frozen=True)
-class Files:
-    """Files of fixes, in the order that decides between contradicting ones."""
+class Fixes:
+    """Sources of fixes, in the order that decides between contradicting ones, and their reference system."""
 
-    paths: tuple[Path, ...]
+    sources: tuple[_sources.Source, ...]
+    positions: tuple[_Position, ...]
+    crs: str
     asked: LoadingTrajectories
 
     @property
-    def sources(self) -> list[str]:
+    def recorded(self) -> list[str]:
         """What the record of the load calls them."""
-        return [str(path) for path in self.paths]
+        return [source.recorded for source in self.sources]
 
     @property
     def remedy(self) -> str:
         """What to do where x and y are the wrong way round."""
-        return swapped_columns(self.asked.x, self.asked.y)
+        names = next((where.columns for where in self.positions if len(where.columns) == 2), None)
+        if names is None:
+            return (
+                f"The points of column '{self.positions[0].columns[0]}' have them the other way round; write x first."
+            )
+        return swapped_columns(*names)
 
     @property
     def cells(self) -> dict[str, str]:
         """For each column to read, each once, the column of the staging table."""
+        return {name: staged for where in self.positions for name, staged in self._cells(where).items()}
+
+    def _cells(self, where: _Position) -> dict[str, str]:
         asked = self.asked
-        named = {asked.subject: "subject", asked.time: "t", asked.x: "x", asked.y: "y", asked.trip: "trip"}
+        named = {asked.subject: "subject", asked.time: "t", asked.trip: "trip"}
+        if where.is_moving:
+            del named[asked.time]
+        named |= (
+            dict(zip(where.columns, ("x", "y"), strict=True))
+            if len(where.columns) == 2
+            else {where.columns[0]: "place"}
+        )
         return {name: staged for name, staged in named.items() if name is not None and name != ITS_OWN}
 
     def stage(self, staging: _staging.Staging, progress: Progress, *, geographic: bool, first: int) -> None:
         """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
-        for path in self.paths:
+        for source, where in zip(self.sources, self.positions, strict=True):
             times, rows = _parse.Times(self.asked.tz), 0
-            for batch in tracked(path, list(self.cells), progress, options=OPTIONS):
-                self._stage_batch(staging, batch, times, first + sum(staging.read) + rows, geographic=geographic)
-                rows += len(batch)
+            names = list(self._cells(where))
+            wanted = _sources.Wanted(OPTIONS, geometry=where.columns[0] if where.is_geometry else None)
+            for batch in tracked(source, names, wanted, progress):
+                read = (
+                    self._moving(batch, where, times, 1 + rows) if where.is_moving else self._read(batch, where, times)
+                )
+                self._check_system(source, read.systems)
+                for start in range(0, len(read.line), _arrow.ROWS):
+                    part = read.slice(start)
+                    number = first + sum(staging.read) + rows
+                    self._stage_batch(staging, part, number, geographic=geographic)
+                    rows += len(part.line)
             staging.read.append(rows)
 
-    def _stage_batch(
-        self, staging: _staging.Staging, batch: _files.Batch, times: _parse.Times, first: int, *, geographic: bool
-    ) -> None:
-        columns, named = batch.columns, self.asked
+    def _read(self, batch: _files.Batch, where: _Position, times: _parse.Times) -> "_Rows":
+        """Take rows for fixes."""
+        if where.is_geometry:
+            x, y = _geometry.points(batch.columns[where.columns[0]])
+        else:
+            x, y = (_parse.numbers(batch.columns[name]) for name in where.columns)
+        line = batch.line.to_numpy().astype(np.int64)
+        return _Rows(line, times.seconds(batch.columns[self.asked.time]), x, y, batch.columns, batch.systems)
+
+    def _moving(self, batch: _files.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
+        """Take rows apart into their fixes, which are numbered from `first`."""
+        (name,) = where.columns
+        found = _moving.instants(batch.columns[name], times)
+        row = pa.array(found.row)
+        columns = {other: cells.take(row) for other, cells in batch.columns.items() if other != name}
+        systems = frozenset(f"EPSG:{srid}" for srid in found.srids if srid)
+        line = first + np.arange(len(row), dtype=np.int64)
+        return _Rows(line, found.t, found.x, found.y, columns | {name: found.text}, systems)
+
+    def _check_system(self, source: _sources.Source, systems: frozenset[str]) -> None:
+        other = next((crs for crs in sorted(systems) if _crs.number(crs) != _crs.number(self.crs)), None)
+        if other is not None and len(systems) == 1:
+            raise ParameterError(f"{source.name} is in {other}. Got {self.crs} for it; give --crs {other}.")
+        if other is not None:
+            raise DataError(
+                f"The positions of {source.name} must be in one reference system. They are in {len(systems)}: "
+                f"{', '.join(sorted(systems))}; reproject them to one."
+            )
+
+    def _stage_batch(self, staging: _staging.Staging, rows: "_Rows", first: int, *, geographic: bool) -> None:
+        columns, named, size = rows.columns, self.asked, len(rows.line)
         if named.subject == ITS_OWN:
-            subject = pc.utf8_lpad(pa.array(first + np.arange(len(batch))).cast(pa.string()), 12, "0")
+            subject = pc.utf8_lpad(pa.array(first + np.arange(size)).cast(pa.string()), 12, "0")
         else:
             subject = _parse.texts(columns[named.subject])
-        t, x, y = times.seconds(columns[named.time]), _parse.numbers(columns[named.x]), _parse.numbers(columns[named.y])
-        trip = pa.nulls(len(batch), pa.string()) if named.trip is None else _parse.texts(columns[named.trip])
+        t, x, y = rows.t, rows.x, rows.y
+        trip = pa.nulls(size, pa.string()) if named.trip is None else _parse.texts(columns[named.trip])
         fine = self._fine(subject, trip, t, x, y, geographic=geographic)
-        file, line = np.full(len(batch), len(staging.read), np.int32), batch.line.to_numpy().astype(np.int64)
+        file, line = np.full(size, len(staging.read), np.int32), rows.line
         keep = pa.array(fine)
         numbers = [_staging.floats(column.filter(keep)) for column in (t, x, y)]
         staging.stage([file[fine], line[fine], subject.filter(keep), trip.filter(keep), *numbers])
@@ -105,6 +159,105 @@ class Files:
         return np.asarray(~odd)
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Fixes with their numbers, the columns they were read from, and the reference systems that these name."""
+
+    line: NDArray[np.int64]
+    t: pa.Array
+    x: pa.Array
+    y: pa.Array
+    columns: dict[str, pa.Array]
+    systems: frozenset[str]
+
+    def slice(self, start: int) -> "_Rows":
+        """Cut out some fixes from `start` on."""
+        end = start + _arrow.ROWS
+        t, x, y = (column[start:end] for column in (self.t, self.x, self.y))
+        columns = {name: column[start:end] for name, column in self.columns.items()}
+        return _Rows(self.line[start:end], t, x, y, columns, self.systems)
+
+
+def prepared(given: Sequence[_sources.Table], asked: LoadingTrajectories) -> Fixes:
+    """Look at what is to be loaded, without reading a row: where positions are, and in which reference system.
+
+    Raises
+    ------
+    ParameterError
+        Unless there are sources and each is another, for columns of which no fix can be made, and for reference systems
+        that differ.
+    DataError
+        For a table in memory that hands out no rows, and for a reference system without a number.
+    """
+    if not given:
+        raise ParameterError("At least one file or table must be given. Got none; name a CSV or Parquet file.")
+    sources = tuple(_sources.fixes(one) for one in given)
+    _check_others(sources)
+    positions = tuple(_position(source, asked) for source in sources)
+    for where in set(positions):
+        _check_columns(asked, where)
+    return Fixes(sources, positions, _system(sources, positions, asked.crs), asked)
+
+
+def _check_others(sources: Sequence[_sources.Source]) -> None:
+    places = [os.path.realpath(source.path) for source in sources if isinstance(source, _sources.File)]
+    twice = next((place for place in places if places.count(place) > 1), None)
+    if twice is not None:
+        name = next(s.name for s in sources if isinstance(s, _sources.File) and os.path.realpath(s.path) == twice)
+        raise ParameterError(f"Each file must be named once. Got {name} more than once; leave out the others.")
+
+
+def _position(source: _sources.Source, asked: LoadingTrajectories) -> _Position:
+    """Find where the position of a source is: as asked for, else in its geometry, else in x and y."""
+    refuse_two_positions(asked.geom, asked.x, asked.y)
+    if asked.x is None and asked.y is None:
+        found = source.geometries.chosen(source.name, asked.geom)
+        if found is not None:
+            return _Position((found.name,), is_geometry=True)
+        if asked.geom is not None:
+            return _Position((asked.geom,))
+    return _Position((asked.x or "x", asked.y or "y"))
+
+
+def _system(sources: Sequence[_sources.Source], positions: Sequence[_Position], given: str | None) -> str:
+    """Find the one reference system of all sources."""
+    systems = {}
+    for source, where in zip(sources, positions, strict=True):
+        if where.is_geometry:
+            geometry = source.geometries.columns[where.columns[0]]
+            systems[geometry.system(source.name, given)] = source.name
+        else:
+            systems[_crs.DEGREES if given is None else given] = source.name
+    if len(systems) > 1:
+        raise ParameterError(
+            f"What is loaded together must be in one reference system. {' and '.join(systems.values())} are in "
+            f"{' and '.join(systems)}; load them one after the other, the later ones with --append."
+        )
+    return next(iter(systems))
+
+
+def _check_columns(asked: LoadingTrajectories, where: _Position) -> None:
+    """Raise `ParameterError` for columns of which no fix can be made.
+
+    One column is to be two things, none but the subject's is `ITS_OWN`, and x and y are not called like each other.
+    """
+    time = [] if where.is_moving else [asked.time]
+    what = "x and y" if len(where.columns) == 2 else "position"
+    check_differ([asked.subject, *time, *where.columns], f"subject, {'' if where.is_moving else 'time, '}{what}")
+    if ITS_OWN in (asked.time, *where.columns, asked.trip):
+        raise ParameterError(f"Only the subject can be '{ITS_OWN}'. Got it for another column; name that column.")
+    if len(where.columns) == 2:
+        refuse_names_of_each_other(*where.columns)
+
+
+def refuse_two_positions(geom: str | None, x: str | None, y: str | None) -> None:
+    """Raise `ParameterError` if there are to be two places in a row."""
+    if geom is not None and (x is not None or y is not None):
+        raise ParameterError(
+            "A place must have either a shape or x and y. Got columns of both; give --geom, or --x and --y."
+        )
+
+
 def _nullable(column: pa.Array) -> pa.Array:
     return binary_copy.nullable(_staging.floats(column), _staging.is_null(column))
 
@@ -122,16 +275,6 @@ def swapped_columns(x: str, y: str) -> str:
     return f"Columns '{x}' and '{y}' are the other way round; give --x {y} --y {x}."
 
 
-def check_files(paths: Sequence[Path]) -> None:
-    """Raise `ParameterError` unless there are files and each is another, whatever it is called."""
-    if not paths:
-        raise ParameterError("At least one file must be named. Got none; name a CSV or Parquet file.")
-    places = [os.path.realpath(path) for path in paths]
-    twice = next((path for path, place in zip(paths, places, strict=True) if places.count(place) > 1), None)
-    if twice is not None:
-        raise ParameterError(f"Each file must be named once. Got {twice.name} more than once; leave out the others.")
-
-
 def check_differ(named: list[str], what: str) -> None:
     """Raise `ParameterError` if a column is named twice."""
     twice = next((name for name in named if named.count(name) > 1), None)
@@ -140,11 +283,14 @@ def check_differ(named: list[str], what: str) -> None:
 
 
 def tracked(
-    path: Path, names: list[str], progress: Progress, *, options: str, may_break: Collection[str] = ()
+    source: _sources.Source, names: list[str], wanted: _sources.Wanted, progress: Progress
 ) -> Iterator[_files.Batch]:
-    """Read the batches of a file and report how much of it is done, in MB; `options` are those that name columns."""
-    stage = f"reading {path.name}, MB"
+    """Read the batches of a source and report how much of it is done, in MB."""
+    stage = f"reading {source.name}, MB"
     progress(stage, 0, None)
-    for batch in _files.batches(path, names, options=options, may_break=may_break):
-        progress(stage, -(-batch.done_bytes // MB), -(-path.stat().st_size // MB))
+    done = 0
+    for batch in source.batches(names, wanted):
+        size = source.size
+        done = batch.done_bytes or done + sum(column.nbytes for column in batch.columns.values())
+        progress(stage, -(-done // MB), None if size is None else -(-size // MB))
         yield batch

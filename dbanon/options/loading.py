@@ -42,6 +42,8 @@ Subject = Annotated[str, Option("Column of the person or vehicle; '-' makes each
 Sender = Annotated[str, Option("Column of the sender, as the trajectories name them.")]
 Time = Annotated[str, Option("Column of the time: unix seconds or milliseconds, or ISO 8601.")]
 Trip = Annotated[str | None, Option("Column that separates a subject's trips.")]
+X = Annotated[str | None, Option("Column of the longitude or easting; else 'x'.")]
+Y = Annotated[str | None, Option("Column of the latitude or northing; else 'y'.")]
 Zone = Annotated[str | None, Option("Time zone of times that name none, such as Europe/Berlin.")]
 
 
@@ -74,10 +76,18 @@ class _Target:
     split_gap_s: Annotated[float | None, Option("Cut a trajectory where no fix came for longer (s).")] = None
     tz: Zone = None
     bbox: Annotated[Box | None, _bounds("Leave out what lies outside, in units of the source")] = None
-    drop_outliers: Annotated[bool, Option("Leave out what lies far outside the rest, not only count it.")] = False
+    drop_outliers: Annotated[
+        bool, Option("Leave out what lies far outside the rest, or is too fast, not only count it.")
+    ] = False
     subject_per_day: Annotated[
         bool, Option("Make each day of a subject, from midnight to midnight in --tz (else UTC), its own.")
     ] = False
+    max_speed_kmh: Annotated[
+        float | None,
+        Option(
+            "Count the fixes that imply a greater speed from the fix before; with --drop-outliers leave them out.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,25 +110,37 @@ class _File:
     dataset: Dataset
     subject: Subject = "subject"
     time: Time = "time"
-    x: Annotated[str, Option("Column of the longitude or easting.")] = "x"
-    y: Annotated[str, Option("Column of the latitude or northing.")] = "y"
+    x: X = None
+    y: Y = None
+    geom: Annotated[
+        str | None,
+        Option(
+            "Column of the position instead of x and y: geometries, or the text of tgeompoint, which has times, too; "
+            "else the only column of geometries."
+        ),
+    ] = None
     trip: Trip = None
-    crs: Annotated[str, Option("Coordinate system of the file.")] = "EPSG:4326"
+    crs: Annotated[str | None, Option("Coordinate system; else what the source names, or EPSG:4326.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
     dataset: Dataset
     subject: Subject
-    time: Annotated[str, Option("Column of the time: a timestamp, or unix seconds or milliseconds.")]
-    geom: Annotated[str, Option("Column of the position: a point, or a shape, whose bounding rectangle counts.")]
+    time: Annotated[str, Option("Column of the time: a timestamp, or unix seconds or milliseconds.")] = "time"
+    geom: Annotated[
+        str,
+        Option(
+            "Column of the position: a point; a shape, whose bounding rectangle counts; a tgeompoint, with its times."
+        ),
+    ]
     trip: Trip = None
     crs: Annotated[str | None, Option("Coordinate system of the points; else their own.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadingTrajectories(_Mode, People, _Target, _File):
-    """How trajectories are loaded from files of one fix a row."""
+    """How trajectories are loaded from files and from tables in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +184,7 @@ class LoadingQuasiIdentifiers:
 
 # ---- places ----------------------------------------------------------------------------------------------------------
 
-X = Annotated[str | None, Option("Column of the longitude or easting; else 'x'.")]
-Y = Annotated[str | None, Option("Column of the latitude or northing; else 'y'.")]
-Shape = Annotated[str | None, Option("Column of the shape as WKT without curves, instead of x and y.")]
+Shape = Annotated[str | None, Option("Column of the shape as geometry or as WKT without curves, instead of x and y.")]
 Station = Annotated[str | None, Option("Column of the station's name.")]
 System = Annotated[
     str | None, Option("Coordinate system of the file; else EPSG:4326, or what a geographic file names.")

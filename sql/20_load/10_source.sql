@@ -347,14 +347,10 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.stage_source(text, text) IS
 'Copies a source into the staging table.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.source_crs(qualified text, geom text) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+CREATE OR REPLACE FUNCTION dbanon_internal.named_crs(srid double precision, geom text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    srid integer := dbanon_internal.ask_source(format(
-        'SELECT @postgis@.ST_SRID(g) FROM (SELECT %I::@postgis@.geometry AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1',
-        geom, qualified), qualified);
 BEGIN
     IF srid = 0 THEN
         RAISE EXCEPTION 'The geometries in ''%'' must name their reference system. Theirs is 0.', geom
@@ -363,6 +359,17 @@ BEGIN
     END IF;
     RETURN coalesce(srid, 4326);
 END
+$$;
+COMMENT ON FUNCTION dbanon_internal.named_crs(double precision, text) IS
+'Names the reference system of the first geometry of a column: WGS 84 where there is none.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.source_crs(qualified text, geom text) RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT dbanon_internal.named_crs(dbanon_internal.ask_source(format(
+        'SELECT @postgis@.ST_SRID(g) FROM (SELECT %I::@postgis@.geometry AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1',
+        geom, qualified), qualified), geom)
 $$;
 COMMENT ON FUNCTION dbanon_internal.source_crs(text, text) IS
 'Names the reference system of a column of geometries, that of the first of them.';

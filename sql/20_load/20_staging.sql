@@ -254,6 +254,10 @@ BEGIN
         RAISE EXCEPTION 'The gap that splits must be seconds above 0. Got %.', asked.split_gap_s
             USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',
                   HINT = 'Change it to one such as split_gap_s => 3600, or leave it out.';
+    ELSIF NOT asked.max_speed_kmh > 0 OR asked.max_speed_kmh = 'NaN' THEN
+        RAISE EXCEPTION 'The greatest speed must be kilometres an hour above 0. Got %.', asked.max_speed_kmh
+            USING ERRCODE = 'DA011', DETAIL = 'Fixes are counted that imply more from the fix before.',
+                  HINT = 'Change it to one such as max_speed_kmh => 200, or leave it out.';
     END IF;
     -- The dataset first, so that two loads of one name do not both read a large source.
     old := dbanon_internal.claim_dataset(asked, dbanon_internal.day_zone(asked));

@@ -294,11 +294,12 @@ BEGIN
         'SELECT coalesce(jsonb_object_agg(f.reason, f.n), ''{}'') FROM (SELECT CASE WHEN %1$s THEN ''far-position'' ELSE ''far-time'' END '
         'AS reason, count(*) AS n FROM pg_temp.dbanon_ordered WHERE kept AND (%1$s OR %2$s) GROUP BY 1) f', judged.far, judged.late)
     INTO counted;
-    RETURN counted;
+    RETURN counted || (SELECT CASE count(*) WHEN 0 THEN '{}' ELSE jsonb_build_object('too-fast', count(*)) END
+                       FROM pg_temp.dbanon_ordered o WHERE o.kept AND o.reason = 'too-fast');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.kept_far(jsonb) IS
-'Counts the fixes that lie far outside the rest and were kept.';
+'Counts the fixes that lie far outside the rest, and those that are too fast, and were kept.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.far_notice(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

@@ -150,6 +150,9 @@ BEGIN
     IF asked.mode = 'append' THEN
         PERFORM dbanon_internal.mark_stored(known, source_srid, shaped);
     END IF;
+    IF asked.max_speed_kmh IS NOT NULL THEN
+        PERFORM dbanon_internal.mark_too_fast(asked, source_srid);
+    END IF;
     EXECUTE format('INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, %s FROM pg_temp.dbanon_ordered WHERE NOT kept', content);
     IF shaped THEN
         SELECT i.trajectories, i.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(known, load_id) i;

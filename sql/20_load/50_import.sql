@@ -63,6 +63,7 @@ BEGIN
     far := dbanon_internal.kept_far(shape);
     PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
     PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.fast_notice((far ->> 'too-fast')::bigint, asked.max_speed_kmh));
     PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, asked.crs, target));
     IF shapes > 0 THEN
         -- The owner of the table may have meant lines as trajectories.
@@ -116,11 +117,13 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     subject CONSTANT text := nullif(asked.subject, '-');
+    -- Without a column of times, those of moving points count.
+    moving CONSTANT boolean := asked."time" IS NULL;
     described record := dbanon_internal.describe_source(
         source, array_remove(ARRAY[subject, asked."time", asked.geom, asked.trip], NULL), subject, asked.geom);
     place text := format('jsonb_build_object(%s)', (
         SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.value), ', ')
-        FROM (VALUES (subject, 'raw_subject'), (asked."time", 'raw_time'), (asked.geom, '@postgis@.ST_AsText(raw_geom)'),
+        FROM (VALUES (subject, 'raw_subject'), (asked."time", 'raw_time'), (asked.geom, CASE WHEN moving THEN 'raw_cell' ELSE '@postgis@.ST_AsText(raw_geom)' END),
                      (CASE WHEN asked.trip <> asked.subject THEN asked.trip END, 'raw_trip')) c (name, value)
         WHERE c.name IS NOT NULL));
     rows_read bigint;
@@ -132,22 +135,26 @@ BEGIN
         'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
         '    CASE WHEN reason IS NOT NULL THEN %1$s END '
         'FROM (SELECT *, CASE %2$s END AS reason '
-        '      FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, %3$s AS subject, %4$s AS trip, %5$s AS t, is_point, '
+        '      FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, raw_cell, %3$s AS subject, %4$s AS trip, %5$s AS t, is_point, '
         '                @postgis@.ST_SRID(raw_geom) AS srid, '
         '                CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %6$s END AS x, '
         '                CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %7$s END AS y '
         '            FROM (SELECT row_number() OVER () AS line, *, @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
-        '                  FROM (SELECT %8$s AS raw_subject, %9$I AS raw_time, %10$I::@postgis@.geometry AS raw_geom, %11$s AS raw_trip '
-        '                        FROM %12$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
+        '                  FROM (SELECT %8$s AS raw_subject, %9$s AS raw_time, %10$s AS raw_geom, %11$s AS raw_trip, %12$s AS raw_cell '
+        '                        FROM %13$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
         place,
         dbanon_internal.fix_reasons(asked, source_srid, geographic),
         CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.text_expression('raw_subject') END,
         dbanon_internal.text_expression('raw_trip'),
-        dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz),
+        CASE WHEN moving THEN 'raw_time' ELSE
+            dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz) END,
         dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
-        CASE WHEN subject IS NULL THEN 'NULL::text' ELSE format('%I::text', subject) END, asked."time", asked.geom,
+        CASE WHEN subject IS NULL THEN 'NULL::text' ELSE format('%I::text', subject) END,
+        CASE WHEN moving THEN 'instant.t' ELSE format('%I', asked."time") END,
+        CASE WHEN moving THEN 'instant.place' ELSE format('%I::@postgis@.geometry', asked.geom) END,
         CASE WHEN asked.trip IS NULL THEN 'NULL::text' ELSE format('%I::text', asked.trip) END,
-        described.qualified), described.qualified);
+        CASE WHEN moving THEN 'instant.cell' ELSE 'NULL::text' END,
+        CASE WHEN moving THEN dbanon_internal.moving_source(described.qualified, asked) ELSE described.qualified END), described.qualified);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
 END
@@ -155,19 +162,23 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.stage_fixes(dbanon_internal.loading, regclass, integer, boolean, bigint) IS
 'Copies the usable rows of a table into dbanon_staged, the others into dbanon_rejected.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_columns(asked dbanon_internal.loading) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_columns(asked dbanon_internal.loading, moving boolean) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon_internal.check_differ(ARRAY[asked.subject, asked."time", asked.geom], 'subject, time and geometry');
+    IF moving THEN
+        PERFORM dbanon_internal.check_differ(ARRAY[asked.subject, asked.geom], 'subject and geometry');
+    ELSE
+        PERFORM dbanon_internal.check_differ(ARRAY[asked.subject, asked."time", asked.geom], 'subject, time and geometry');
+    END IF;
     IF '-' IN (asked."time", asked.geom, asked.trip) THEN
         RAISE EXCEPTION 'Only the subject can be ''-''. Got it for another column.'
             USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.', HINT = 'Name that column.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_columns(dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.check_columns(dbanon_internal.loading, boolean) IS
 'Refuses columns of a table of which one is to be two things, or of which another than the subject''s is ''-''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_uncut(asked dbanon_internal.loading) RETURNS void
@@ -194,24 +205,34 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     subject CONSTANT text := nullif(asked.subject, '-');
+    moving boolean;
     described record;
     begun record;
     every bigint;
 BEGIN
     -- What was asked for is checked before the dataset is locked, and the source before anything of it is read.
-    PERFORM dbanon_internal.check_columns(asked);
+    moving := coalesce(dbanon_internal.may_be_moving(source, asked.geom), false);
+    PERFORM dbanon_internal.check_columns(asked, moving);
+    IF moving THEN
+        asked."time" := NULL;
+    END IF;
     PERFORM dbanon_internal.check_zone(asked.tz);
     described := dbanon_internal.describe_source(
         source, array_remove(ARRAY[subject, asked."time", asked.geom, asked.trip], NULL), subject, asked.geom);
-    PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
-    asked.crs := coalesce(asked.crs, dbanon_internal.source_crs(described.qualified, asked.geom));
+    IF moving THEN
+        asked.crs := coalesce(asked.crs, dbanon_internal.moving_crs(described.qualified, described.types, asked));
+    ELSE
+        PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
+        asked.crs := coalesce(asked.crs, dbanon_internal.source_crs(described.qualified, asked.geom));
+    END IF;
     begun := dbanon_internal.begin_load(asked);
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
     every := dbanon_internal.stage_fixes(asked, source, begun.source_srid, begun.geographic, begun.first_number);
     PERFORM dbanon_internal.check_uncut(asked);
     RETURN QUERY SELECT * FROM dbanon_internal.finish_load(
         asked, ARRAY['table ' || described.qualified], ARRAY[every],
-        jsonb_build_object(asked."time", 't', asked.geom, 'place')
+        jsonb_build_object(asked.geom, 'place')
+            || CASE WHEN moving THEN '{}' ELSE jsonb_build_object(asked."time", 't') END
             || CASE WHEN asked.trip IS NULL THEN '{}' ELSE jsonb_build_object(asked.trip, 'trip') END
             || CASE WHEN subject IS NULL THEN '{}' ELSE jsonb_build_object(subject, 'subject') END,
         format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
@@ -226,7 +247,7 @@ CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
     source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', geom text DEFAULT 'geom',
     trip text DEFAULT NULL, crs text DEFAULT NULL, srid integer DEFAULT NULL, grid_m double precision DEFAULT 1, grid_s integer DEFAULT 1,
     mode text DEFAULT 'create', split_gap_s double precision DEFAULT NULL, tz text DEFAULT NULL, bbox double precision[] DEFAULT NULL,
-    drop_outliers boolean DEFAULT false, subject_per_day boolean DEFAULT false, population text DEFAULT NULL,
+    drop_outliers boolean DEFAULT false, max_speed_kmh double precision DEFAULT NULL, subject_per_day boolean DEFAULT false, population text DEFAULT NULL,
     settle_s integer DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     srid integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
@@ -237,23 +258,24 @@ AS $$
     -- In PL/pgSQL no result could be called srid, as an argument is. The record is made by name.
     SELECT f.* FROM (
         SELECT dataset, subject, "time", geom, trip, crs, srid, grid_m, grid_s, mode, split_gap_s, tz, bbox, drop_outliers,
-            subject_per_day, population, settle_s) asked
+            max_speed_kmh, subject_per_day, population, settle_s) asked
     CROSS JOIN dbanon_internal.import_fixes(source, jsonb_populate_record(NULL::dbanon_internal.loading, to_jsonb(asked))) f
 $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
-    boolean, boolean, text, integer) IS
+    boolean, double precision, boolean, text, integer) IS
 'Loads one fix a row from a table or view, which it reads with the rights of the caller. Takes: source; dataset, its
 name; subject, the column of the person or vehicle (''-'': every row is its own); time, that of the time: a timestamp, a
 date, or a number of unix seconds or milliseconds; geom, that of the position: a point, or a shape, whose bounding rectangle
-counts; trip, that which separates a subject''s trajectories; crs, the reference system of the geometries, else their own;
+counts, or the text of MobilityDBs tgeompoint, whose times count and not "time"; trip, that which separates a subject''s trajectories; crs, the reference system of the geometries, else their own;
 srid, a metric one for the dataset, else the UTM zone of the data; grid_m and grid_s, its grid in metres and seconds; mode:
 create, append or replace; split_gap_s: trajectories are cut where more seconds lie between two fixes; tz, the zone of times
 that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave
-out what lies far outside the rest, not only count it; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
+out what lies far outside the rest or is too fast, not only count it; max_speed_kmh: count the fixes that imply a greater speed from the
+fix before, or leave them out with drop_outliers; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
 day is a separate record, of the same person (dbanon.subject_day); population, within which a subject''s name means one person in
 all datasets, made when first named (default); settle_s, how many seconds a person may stay where a snapshot shows them (900). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
 quarantined, by reason; trajectories and subjects made; srid; first_time and last_time of the fixes kept: a wrong unit or
-zone shows there; far, kept although far outside the rest, by reason; days of subjects, NULL where they are not cut. Raises: DA001, DA011, DA012, DA014, and then nothing is
+zone shows there; far, kept although far outside the rest or too fast, by reason; days of subjects, NULL where they are not cut. Raises: DA001, DA011, DA012, DA014, and then nothing is
 stored; notices of what the caller should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>
 ''taxi'', subject => ''cab'', "time" => ''t'', geom => ''position'').';

@@ -113,7 +113,7 @@ def test_what_waits_for_bytes_is_no_file(database: str, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         (tmp_path / "link").symlink_to("/proc/kmsg")
-        named = {"/dev/zero": "a device", str(tmp_path / "socket"): "a socket", str(tmp_path): "a directory"}
+        named = {"/dev/zero": "a device", str(tmp_path / "socket"): "a socket", str(tmp_path): ".gpx or .plt"}
         for path, kind in {**named, str(tmp_path / "link"): "empty"}.items():
             done = finished(start(database, "load", "sites", path, "--dataset", "new"), seconds=60)
             assert done.code == 2  # there is no dataset yet

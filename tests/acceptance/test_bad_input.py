@@ -158,7 +158,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         3,
         (
             "{folder}/folder.csv",
-            "directory",
+            ".gpx or .plt",
         ),
     ),
     "empty": (

@@ -16,6 +16,7 @@ from tests import pages
 
 pytestmark = pytest.mark.db
 TESTING, API, COMPOSITION = "docs/testing.md", "docs/python.md", "docs/composition.md"
+DATA = ("docs/howto/generate.md", "docs/howto/load.md")
 REFUSED = 5  # the exit code
 
 
@@ -50,8 +51,8 @@ def test_the_testing_page_names_every_fixture_and_function() -> None:
 
 
 @pytest.mark.stress
-def test_the_programs_of_the_python_page_and_of_the_generator_run(database: str, tmp_path: Path) -> None:
-    program = "\n".join(text for page in (API, "docs/howto/generate.md") for _, text in pages.blocks(page, "python"))
+def test_the_programs_of_the_python_page_and_of_the_pages_on_data_run(database: str, tmp_path: Path) -> None:
+    program = "\n".join(text for page in (API, *DATA) for _, text in pages.blocks(page, "python"))
     done = python(tmp_path, "-c", program, DBANON_DSN=database)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("2 ") and "'k'" in line]  # the exit code

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dbanon.base.errors import DataError
-from dbanon.load import _files, _parquet, _parse
+from dbanon.load import _arrow, _files, _parse
 from tests.facts import named, names, refusal
 
 NAMES = ["subject", "time", "x", "y"]
@@ -105,7 +105,7 @@ def test_texts_that_make_a_thousand_times_the_file_are_refused(tmp_path: Path) -
 
 
 def test_slices_hold_the_rows_of_the_file_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_parquet, "SLICE_BYTES", 1000)
+    monkeypatch.setattr(_arrow, "SLICE_BYTES", 1000)
     names = [f"{i % 7}" * (i % 90) or None for i in range(5_000)]
     for dictionary in (True, False):
         path = _write(tmp_path / "slices.parquet", pa.array(names), use_dictionary=dictionary, row_group_size=1_777)

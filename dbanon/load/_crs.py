@@ -1,0 +1,73 @@
+"""Which reference system a source names, as EPSG:n, and whether it is the one that was asked for."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyproj
+
+from dbanon.base.errors import DataError, ParameterError
+
+DEGREES = "EPSG:4326"
+
+_NAMED = re.compile(
+    r"(?i)(?:urn:(?:x-)?ogc:def:crs:|https?://www\.opengis\.net/def/crs/)?"
+    r"(?P<who>EPSG|OGC|ESRI)[:/](?:[0-9.]*[:/])?(?P<code>\w+)"
+)
+
+
+def system(called: str, found: str | None, given: str | None) -> str:
+    """Choose the reference system of a source: the one given, which is its own if it names one, else its own.
+
+    Raises `ParameterError` if it names none and none is given, or another than the one given.
+    """
+    if found is None and given is None:
+        raise ParameterError(f"{called} must name its reference system. It does not; give --crs, such as EPSG:4326.")
+    # What is no system at all is refused where all are looked up: `dbanon_internal.reference_system`.
+    if found and given and number(found) != number(given):
+        raise ParameterError(f"{called} is in {found}. Got --crs {given}; leave it out.")
+    return (found or "") if given is None else given
+
+
+def number(crs: str) -> str:
+    """The number in EPSG:n."""
+    return crs.rpartition(":")[2].strip()
+
+
+def check_named(called: str, named: list[str | None], crs: str | None) -> None:
+    """Refuse JSON whose `crs` members name another system than `crs`, which for GDAL is WGS 84 where it knows none."""
+    if any(of_name(name) != crs for name in named):
+        raise DataError(
+            f"{called} must name in its member 'crs' a reference system that is known. Got another; write it as "
+            "urn:ogc:def:crs:EPSG::n, or leave the member out for WGS 84."
+        )
+
+
+def of_name(name: str | None) -> str | None:
+    """Find the system that a name such as ``urn:ogc:def:crs:EPSG::25832`` means; None for none that is known."""
+    found = _NAMED.fullmatch(name or "")
+    code = _code(f"{found['who']}:{found['code']}".upper()) if found else None
+    return None if code is None else f"EPSG:{code}"
+
+
+def epsg(called: str, crs: str | Mapping[str, Any]) -> str:
+    """Find the number of a reference system that is named or described, as text or PROJJSON."""
+    code = _code(crs)
+    if code is None:
+        raise DataError(
+            f"{called} must be in a reference system with an EPSG number. Got another; reproject it, for example to "
+            "EPSG:4326."
+        )
+    return f"EPSG:{code}"
+
+
+def _code(crs: str | Mapping[str, Any]) -> int | None:
+    if isinstance(crs, str) and re.fullmatch(r"EPSG:\d{1,6}", crs):
+        return int(crs.removeprefix("EPSG:"))
+    described = crs.get("id") if isinstance(crs, Mapping) else None
+    if crs == "OGC:CRS84" or described == {"authority": "OGC", "code": "CRS84"}:
+        return 4326
+    try:
+        return pyproj.CRS.from_user_input(crs).to_epsg(min_confidence=70)
+    except pyproj.exceptions.CRSError:
+        return None

@@ -1,0 +1,193 @@
+"""Columns that hold positions: which of a schema do, and points of them; no Python object is made for a row.
+
+GeoArrow says by the name of an extension that a column is one of geometries, GeoParquet in the file's metadata. Either
+may name the reference system. Here a geometry is WKB, whatever the column had.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.load import _crs
+
+_NAME, _ABOUT = b"ARROW:extension:name", b"ARROW:extension:metadata"
+_POINT_BYTES = 21  # of WKB: order of bytes, kind, x and y
+_POINT, _SRID = 1, 0x20000000
+_FLAGS = 0xE0000000  # of EWKB: z, m and SRID; ISO says z and m by thousands
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A column of geometries, and the reference system as the source has it: a name, PROJJSON, or None."""
+
+    name: str
+    described: str | Mapping[str, Any] | None = None
+
+    def system(self, called: str, given: str | None) -> str:
+        """Choose the reference system as `_crs.system` does; one without a number is refused where it is needed."""
+        own = None if self.described is None else _crs.epsg(called, self.described)
+        return _crs.system(called, own, given)
+
+
+@dataclass(frozen=True)
+class Geometries:
+    """Columns that may be geometries, since they hold bytes, and which of them are said to be, the first one first."""
+
+    columns: Mapping[str, Geometry]
+    declared: Sequence[str] = ()
+    primary: str | None = None
+
+    def chosen(self, called: str, name: str | None) -> Geometry | None:
+        """Find the column of this name, or without a name the only or the primary one; None if there is none.
+
+        Raises `ParameterError` if there are several and none is named.
+        """
+        if name is not None:
+            return self.columns.get(name)
+        if self.primary in self.declared:
+            return self.columns[str(self.primary)]
+        if len(self.declared) > 1:
+            raise ParameterError(
+                f"One column of {called} must be the position. It has several of geometries: "
+                f"{', '.join(self.declared)}; name one with --geom."
+            )
+        return self.columns[self.declared[0]] if self.declared else None
+
+
+def found(schema: pa.Schema, primary: str | None = None) -> Geometries:
+    """Find the columns of geometries of a frame or a file."""
+    columns = {field.name: Geometry(field.name) for field in schema if _is_binary(field.type)}
+    declared = {}
+    for field in schema:
+        about = _extension(field)
+        if about is not None:
+            declared[field.name] = Geometry(field.name, _described(about))
+    geo = _json((schema.metadata or {}).get(b"geo"))
+    for name, about in geo.get("columns", {}).items():
+        if name in schema.names and isinstance(about, dict):
+            # GeoParquet: without the member WGS 84, null for none that is known.
+            declared[name] = Geometry(name, about.get("crs", "OGC:CRS84"))
+    return Geometries(columns | declared, tuple(declared), primary or geo.get("primary_column"))
+
+
+def _extension(field: pa.Field) -> dict[str, Any] | None:
+    """What GeoArrow says of a column of geometries; None for another column."""
+    if isinstance(field.type, pa.ExtensionType):
+        name, about = field.type.extension_name, field.type.__arrow_ext_serialize__()
+    else:
+        metadata = field.metadata or {}
+        name, about = metadata.get(_NAME, b"").decode(), metadata.get(_ABOUT)
+    return _json(about) if name.startswith(("geoarrow.", "ogc.wkb")) else None
+
+
+def _json(text: bytes | None) -> dict[str, Any]:
+    try:
+        read = json.loads(text or b"{}")
+    except ValueError:
+        read = {}
+    return read if isinstance(read, dict) else {}
+
+
+def _described(about: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
+    crs = about.get("crs")
+    return f"EPSG:{crs}" if about.get("crs_type") == "srid" else crs
+
+
+def as_wkb(called: str, name: str, column: pa.Array) -> pa.Array:
+    """Make WKB of geometries as GeoArrow may have them: WKB, or points whose axes are columns.
+
+    Raises `DataError` for lines and areas whose axes are columns, and for texts.
+    """
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if _is_binary(kind):
+        return column.cast(pa.binary())
+    if pa.types.is_struct(kind) and {"x", "y"} <= {kind.field(i).name for i in range(kind.num_fields)}:
+        x, y = (pc.struct_field(column, axis) for axis in "xy")
+    elif pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type):
+        x, y = (pc.list_element(column, axis) for axis in (0, 1))
+    else:
+        raise DataError(
+            f"Column '{name}' of {called} must hold points or WKB. It holds geometries of another encoding; convert it."
+        )
+    missing = np.asarray(pc.or_(x.is_null(), y.is_null()).to_numpy(zero_copy_only=False))
+    value = np.empty(len(column), [("order", "u1"), ("kind", "<u4"), ("x", "<f8"), ("y", "<f8")])
+    value["order"], value["kind"] = 1, _POINT
+    value["x"], value["y"] = (np.asarray(axis.to_numpy(zero_copy_only=False), np.float64) for axis in (x, y))
+    offsets = np.arange(len(value) + 1, dtype=np.int32) * _POINT_BYTES
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(value)]
+    whole = pa.Array.from_buffers(pa.binary(), len(value), buffers)
+    return pc.if_else(pa.array(missing), pa.scalar(None, pa.binary()), whole)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+
+
+def points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Read x and y of points in WKB or EWKB; null where there is no geometry, an empty one, or one that is no point."""
+    data, start, length = _bytes(wkb)
+    whole = np.flatnonzero(length >= _POINT_BYTES)
+    at = start[whole]
+    little = data[at] == 1
+    kind = np.where(little, _read(data, at + 1, "<u4"), _read(data, at + 1, ">u4"))
+    at = at + 5 + np.where(kind & _SRID, 4, 0)
+    known = ((kind & ~np.uint32(_FLAGS)) % 1000 == _POINT) & (at + 16 <= start[whole] + length[whole])
+    whole, at, little = whole[known], at[known], little[known]
+    axes = []
+    for axis in (0, 8):
+        value = np.full(len(wkb), np.nan)
+        value[whole] = np.where(little, _read(data, at + axis, "<f8"), _read(data, at + axis, ">f8"))
+        axes.append(value)
+    there = np.zeros(len(wkb), np.bool_)
+    there[whole] = True
+    there &= ~(np.isnan(axes[0]) & np.isnan(axes[1]))  # so an empty point is written
+    return pa.array(axes[0], mask=~there), pa.array(axes[1], mask=~there)
+
+
+def srids(wkb: pa.Array) -> set[int]:
+    """List the numbers of reference systems that EWKB names."""
+    data, start, length = _bytes(wkb)
+    at = start[length >= _POINT_BYTES]
+    little = data[at] == 1
+    named = (np.where(little, _read(data, at + 1, "<u4"), _read(data, at + 1, ">u4")) & _SRID) > 0
+    at, little = at[named] + 5, little[named]
+    return set(np.unique(np.where(little, _read(data, at, "<u4"), _read(data, at, ">u4"))).tolist())
+
+
+def unhexed(text: pa.Array) -> pa.Array:
+    """Read bytes that are written as hexadecimal digits, two a byte; texts of an odd length lose the last."""
+    data, start, length = _bytes(text.cast(pa.binary()))
+    digit = np.zeros(256, np.uint8)
+    digit[np.frombuffer(b"0123456789", np.uint8)] = np.arange(10)
+    digit[np.frombuffer(b"abcdef", np.uint8)] = digit[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
+    size = length // 2
+    offsets = np.concatenate([[0], np.cumsum(size)])
+    # The place of each pair in the text: that of its text's first, and its own number within it.
+    pair = np.repeat(start, size) + 2 * (np.arange(offsets[-1]) - np.repeat(offsets[:-1], size))
+    read = digit[data[pair]] * 16 + digit[data[pair + 1]]
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(read))]
+    return pa.Array.from_buffers(pa.binary(), len(text), buffers)
+
+
+def _bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """The bytes of a binary column, and where each value starts and how long it is; nulls are empty."""
+    _, offsets, values = column.buffers()
+    at = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    length = np.diff(at)
+    length[np.asarray(column.is_null().to_numpy(zero_copy_only=False))] = 0
+    return np.frombuffer(values or b"", np.uint8), at[:-1], length
+
+
+def _read(data: NDArray[np.uint8], at: NDArray[np.int64], kind: str) -> NDArray[Any]:
+    """Read numbers that begin at these places."""
+    width = np.dtype(kind).itemsize
+    return np.ascontiguousarray(data[at[:, None] + np.arange(width)]).view(kind).reshape(len(at))

@@ -1,0 +1,163 @@
+"""MF-JSON, the JSON of moving features (OGC 19-045r3): each feature of a ``MovingPoint`` is fixes of one subject.
+
+A file is one Feature or FeatureCollection, or one a line. The columns are ``time``, ``x``, ``y`` and the properties of
+the features, with ``id`` for a feature's own. Arrow reads the text; no Python object is made for a fix.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pajson
+from numpy.typing import NDArray
+
+from dbanon.base.errors import DataError
+from dbanon.load import _arrow, _crs, _files
+
+MOST_FILE_BYTES = 512 * 1024**2
+_FIX = ("time", "x", "y")
+_CHANGED = re.compile(r"Column\(((?:/[^/()]*)+)\) changed from \w+ to (\w+)")
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file begins as a JSON object does; False too where it cannot be read."""
+    try:
+        if not path.is_file() or not path.stat().st_size:
+            return False
+        with path.open("rb") as file:
+            return file.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+    except OSError:
+        return False
+
+
+def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.Batch]:
+    """Read the fixes of all features; `options` are those that name columns.
+
+    Raises `DataError` if the file is broken, holds no MovingPoint or no such property, or names a reference system that
+    is not known.
+    """
+    with _files.readable(path, "MF-JSON file"):
+        features, systems = _features(path, [name for name in names if name not in (*_FIX, "id")])
+    moving = features["temporalGeometry"]
+    points = pc.fill_null(pc.equal(pc.struct_field(moving, "type"), "MovingPoint"), False)
+    if not pc.any(points).as_py():
+        raise DataError(
+            f"{path.name} must hold features whose temporalGeometry is a MovingPoint (MF-JSON). It holds none; export "
+            "it again, for example with asMFJSON of MobilityDB."
+        )
+    features = features.filter(points)
+    for name in names:
+        if name not in _FIX and features[name].null_count == len(features):
+            raise DataError(
+                f"Features of {path.name} must have a property '{name}'. None has it; name the right one ({options}), "
+                "or 'id' for their own."
+            )
+    read = _fixes(path, features, names)
+    parts = (read.slice(start, _arrow.ROWS) for start in range(0, len(read), _arrow.ROWS))
+    cut = ({name: part.column(name) for name in names} for part in parts)
+    yield from _files.numbered(path.name, ((part, path.stat().st_size) for part in cut), first=1, systems=systems)
+
+
+def _features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatch, frozenset[str]]:
+    """Read the features of a file with these properties, those that have no moving point too, and their systems."""
+    _files.demand_file(path)
+    if path.stat().st_size > MOST_FILE_BYTES:
+        raise DataError(f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more; split it.")
+    text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    kinds: dict[str, pa.DataType] = {}
+    while True:
+        try:
+            read = _parsed(text, properties, kinds)
+            break
+        except pa.ArrowInvalid as error:
+            # A name or a time may be a number as well: the reader says which, and is told so.
+            found = _CHANGED.search(str(error))
+            member = found[1].rpartition("/")[2] if found else ""
+            member = "datetimes" if found and member in ("", "[]") else member
+            if not found or found[2] != "number" or member in kinds or member not in ("datetimes", "id", *properties):
+                raise
+            kinds[member] = pa.float64() if member == "datetimes" else pa.decimal128(38, 9)
+    return _flat(path, read, properties)
+
+
+def _parsed(text: bytes, properties: Sequence[str], kinds: dict[str, pa.DataType]) -> pa.RecordBatch:
+    def kind(name: str) -> pa.DataType:
+        return kinds.get(name, pa.string())
+
+    crs = pa.struct({"properties": pa.struct({"name": pa.string()})})
+    moving = {"type": pa.string(), "crs": crs}
+    moving |= {"datetimes": pa.list_(kind("datetimes")), "coordinates": pa.list_(pa.list_(pa.float64()))}
+    feature = {"type": pa.string(), "id": kind("id"), "crs": crs, "temporalGeometry": pa.struct(moving)}
+    feature["properties"] = pa.struct({name: kind(name) for name in properties})
+    schema = pa.schema({**feature, "features": pa.list_(pa.struct(feature))})
+    table = pajson.read_json(
+        pa.BufferReader(text),
+        pajson.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        pajson.ParseOptions(explicit_schema=schema, newlines_in_values=True, unexpected_field_behavior="ignore"),
+    )
+    return table.combine_chunks().to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], schema)
+
+
+def _flat(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tuple[pa.RecordBatch, frozenset[str]]:
+    """Put the features of collections after those that stand alone, their properties beside them."""
+    members = ["id", "crs", "temporalGeometry", "properties"]
+    inner = pc.list_flatten(read["features"])
+    alone = pa.StructArray.from_arrays([read[name] for name in members], members)
+    grouped = pa.StructArray.from_arrays([pc.struct_field(inner, name) for name in members], members)
+    whole = pa.concat_arrays([alone.filter(pc.is_valid(read["temporalGeometry"])), grouped])
+    moving = pc.struct_field(whole, "temporalGeometry")
+    systems = (read["crs"], pc.struct_field(whole, "crs"), pc.struct_field(moving, "crs"))
+    named = {name for crs in systems for name in pc.unique(pc.struct_field(crs, [0, 0])).to_pylist() if name}
+    meant = {name: _crs.of_name(name) for name in named}
+    for name, crs in meant.items():
+        _crs.check_named(path.name, [name], crs or "")
+    held = [pc.struct_field(whole, ["properties", name]) for name in properties]
+    flat = pa.RecordBatch.from_arrays(
+        [pc.struct_field(whole, "id"), moving, *held], names=["id", "temporalGeometry", *properties]
+    )
+    return flat, frozenset(crs for crs in meant.values() if crs) or frozenset([_crs.DEGREES])
+
+
+def _fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Take features apart into fixes."""
+    moving = features["temporalGeometry"]
+    times, places = (pc.struct_field(moving, name) for name in ("datetimes", "coordinates"))
+    many, also = (pc.fill_null(pc.list_value_length(each), 0) for each in (times, places))
+    uneven = pc.index(pc.not_equal(many, also), True).as_py()
+    if uneven >= 0:
+        raise DataError(
+            f"Each MovingPoint of {path.name} must have as many datetimes as coordinates. Number {uneven + 1} has not; "
+            "correct it."
+        )
+    row = pa.array(np.repeat(np.arange(len(features)), np.asarray(many)))
+    x, y = _axes(pc.list_flatten(places))
+    columns: dict[str, Any] = {"time": pc.list_flatten(times), "x": x, "y": y}
+    for name in names:
+        if name not in _FIX:
+            columns[name] = _text(features[name]).take(row)
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names=list(names))
+
+
+def _text(column: pa.Array) -> pa.Array:
+    """Write numbers without zeros after the point, as the file has them."""
+    if pa.types.is_string(column.type):
+        return column
+    return pc.replace_substring_regex(column.cast(pa.string()), r"\.?0+$", "")
+
+
+def _axes(places: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Take x and y out of lists of coordinates; null where there are fewer than two."""
+    length = np.asarray(pc.fill_null(pc.list_value_length(places), 0))
+    value: NDArray[np.float64] = np.asarray(pc.list_flatten(places).to_numpy(zero_copy_only=False), np.float64)
+    start = np.concatenate([[0], np.cumsum(length)[:-1]]).astype(np.int64) if len(length) else length
+    there = length >= 2
+    axes = []
+    for axis in (0, 1):
+        found = np.full(len(length), np.nan)
+        found[there] = value[start[there] + axis]
+        axes.append(pa.array(found, mask=~there))
+    return axes[0], axes[1]

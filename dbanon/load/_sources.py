@@ -1,0 +1,160 @@
+"""What can be loaded, and its rows in batches: files, folders of tracks, and tables in memory that speak Arrow.
+
+A source is asked for columns by name and knows nothing of what they mean. Which kind a file is, its content says.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.load import _arrow, _files, _geometry, _mf_json, _names, _tracks
+from dbanon.load._files import Batch
+
+
+class ArrowStream(Protocol):
+    """A table that hands out its rows through the Arrow C stream interface, as frames and relations do."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a capsule of an ``ArrowArrayStream``."""
+
+
+Table = str | os.PathLike[str] | ArrowStream
+"""What a load takes: the path of a file, or a table in memory."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How columns are to be read: the options that name them, those with line breaks, and the one of geometries."""
+
+    options: str
+    may_break: Collection[str] = ()
+    geometry: str | None = None
+
+
+class Source(Protocol):
+    """Rows to load: `name` stands in sentences, `recorded` in ``dbanon.load``; `size` in bytes, None if not known."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def recorded(self) -> str: ...
+    @property
+    def size(self) -> int | None: ...
+    @property
+    def geometries(self) -> _geometry.Geometries: ...
+    def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
+        """Read columns; raises `DataError` where one is missing, or no row is there."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A CSV or Parquet file; `tracks` and `mf_json` read files of fixes of other kinds."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def recorded(self) -> str:
+        return str(self.path)
+
+    @property
+    def size(self) -> int | None:
+        return self.path.stat().st_size
+
+    @cached_property
+    def geometries(self) -> _geometry.Geometries:
+        schema = _files.parquet_schema(self.path)
+        return _geometry.Geometries({}) if schema is None else _geometry.found(schema)
+
+    def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
+        return _files.batches(
+            self.path, names, options=wanted.options, may_break=wanted.may_break, geometry=wanted.geometry
+        )
+
+
+@dataclass(frozen=True)
+class Fixes(File):
+    """A file or folder of fixes that is no table: `_tracks` or `_mf_json` reads it, as columns of fixed names."""
+
+    reader: Callable[[Path, Sequence[str], str], Iterator[Batch]]
+
+    @cached_property
+    def geometries(self) -> _geometry.Geometries:
+        return _geometry.Geometries({})
+
+    @property
+    def size(self) -> int | None:
+        return self.path.stat().st_size if self.path.is_file() else None
+
+    def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
+        return self.reader(self.path, list(dict.fromkeys(names)), wanted.options)
+
+
+class Frame:
+    """A table in memory, whose rows are read once: its stream may have no more than one way through."""
+
+    size = None
+
+    def __init__(self, given: Any) -> None:
+        kind = type(given)
+        self.name = self.recorded = f"{kind.__module__.partition('.')[0].lstrip('_')}.{kind.__name__}"
+        primary = getattr(given, "active_geometry_name", None)
+        try:
+            # A frame of GeoPandas fails, or tells nothing of its geometries, unless it is asked in its own way.
+            told = given.to_arrow(index=False) if hasattr(kind, "active_geometry_name") else given
+            self._reader = pa.RecordBatchReader.from_stream(told)
+        except Exception:  # whatever its maker raises
+            raise DataError(
+                f"{self.name} must be a table that Arrow can hold, and be open. Got one that hands out no rows; keep "
+                "the columns that are needed, each of one type."
+            ) from None
+        self.geometries = _geometry.found(self._reader.schema, primary)
+
+    def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
+        _names.check(self.name, self._reader.schema.names, names, wanted.options)
+        names = list(dict.fromkeys(names))
+        read = _arrow.columns(self.name, self._rows(), names, geometry=wanted.geometry)
+        yield from _files.numbered(self.name, ((dict(zip(names, part, strict=True)), 0) for part in read), first=1)
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._reader
+        except (pa.ArrowException, OSError):
+            raise DataError(
+                f"{self.name} must be readable to its last row. Its stream stopped; read it whole by itself to see why."
+            ) from None
+
+
+def table(given: Table) -> File | Frame:
+    """Take a table: a CSV or Parquet file, or a table in memory.
+
+    Raises `ParameterError` for what is neither, and `DataError` for a table in memory that hands out no rows.
+    """
+    if hasattr(given, "__arrow_c_stream__"):
+        return Frame(given)
+    if isinstance(given, str | os.PathLike):
+        return File(Path(given))
+    raise ParameterError(
+        "What is loaded must be the path of a file, or a table with __arrow_c_stream__: a frame of pandas, polars or "
+        f"GeoPandas, a relation of DuckDB, a table of pyarrow. Got {type(given).__name__}."
+    )
+
+
+def fixes(given: Table) -> Source:
+    """Take a table as `table` does, or tracks: a GPX or PLT file, a folder of them, or MF-JSON."""
+    taken = table(given)
+    if isinstance(taken, File):
+        if _tracks.are_tracks(taken.path):
+            return Fixes(taken.path, _tracks.batches)
+        if _mf_json.is_json(taken.path):
+            return Fixes(taken.path, _mf_json.batches)
+    return taken

@@ -1,0 +1,167 @@
+"""Tracks of one person a file: GPX, and PLT as GeoLife has it; or a folder of these, whatever else lies in it.
+
+The columns are ``subject``, ``trip`` (a file, of GPX a segment of one), ``time``, ``x`` and ``y``. Names say who the
+subject is: of a file in a folder ``Trajectory`` the folder around that, as in GeoLife; of another the first folder
+below the one to load; of one that lies in no folder below it, the file.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from dbanon.base.errors import DataError, counted
+from dbanon.load import _arrow, _crs, _files, _geometry, _gis, _names
+
+NAMES = ("subject", "trip", "time", "x", "y")
+GPX_AT_ONCE, GPX_BYTES = 20, 64 * 1024**2
+"""Files that GDAL reads in one process, which takes a second to start: so many, or until they have so many bytes."""
+
+_PLT_LINES = 6  # before the points
+_PLT = ("y", "x", "flag", "altitude", "days", "date", "clock")
+_SUFFIXES = (".gpx", ".plt")
+_GEOLIFE = "trajectory"
+
+
+def are_tracks(path: Path) -> bool:
+    """Whether a path is a folder, or named as a file of a track is."""
+    try:
+        return path.suffix.lower() in _SUFFIXES or path.is_dir()
+    except OSError:  # in a folder that may not be read
+        return False
+
+
+def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.Batch]:
+    """Read the points of all files; `options` are those that name columns.
+
+    Raises `DataError` for a file that is broken or has no times, a folder without one, and a column there is not.
+    """
+    _names.check(path.name, NAMES, names, options)
+    files = _found(path) if path.is_dir() else [path]
+    parts = _columns(_gathered(_read(path, files)), names)
+    yield from _files.numbered(path.name, parts, first=1, systems=frozenset([_crs.DEGREES]))
+
+
+def _columns(
+    parts: Iterator[tuple[pa.RecordBatch, int]], names: Sequence[str]
+) -> Iterator[tuple[dict[str, pa.Array], int]]:
+    done = 0
+    for batch, size in parts:
+        done += size
+        yield {name: batch.column(name) for name in names}, done
+
+
+def _gathered(parts: Iterator[tuple[pa.Table, int]]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Put the points of small files together, and cut large ones."""
+    held: list[pa.Table] = []
+    size = 0
+    for part, read in parts:
+        held.append(part)
+        size += read
+        if sum(len(one) for one in held) >= _arrow.ROWS:
+            yield from _cut(held, size)
+            held, size = [], 0
+    if held:
+        yield from _cut(held, size)
+
+
+def _cut(held: list[pa.Table], size: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    for batch in pa.concat_tables(held).combine_chunks().to_batches(_arrow.ROWS):
+        yield batch, size
+        size = 0
+
+
+def _found(folder: Path) -> list[Path]:
+    """List the files of tracks in a folder and the folders in it, in the order of their names."""
+    found, others = [], 0
+    with _files.readable(folder, "folder"):
+        for place, folders, names in os.walk(folder, onerror=_raise):
+            folders.sort()
+            for name in sorted(names):
+                path = Path(place, name)
+                # The one system's notes on each file of the other are called like it, with a dot before.
+                if path.suffix.lower() in _SUFFIXES and not name.startswith(".") and path.is_file():
+                    found.append(path)
+                else:
+                    others += 1
+    if not found:
+        raise DataError(
+            f"A folder to load must hold .gpx or .plt files. {folder} holds none of them and "
+            f"{counted(others, 'other file')}; name the folder that does, or files."
+        )
+    return found
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _read(top: Path, files: Sequence[Path]) -> Iterator[tuple[pa.Table, int]]:
+    waiting: list[Path] = []
+    for path in files:
+        with _files.readable(path, "file of a track"):
+            _files.demand_file(path)
+            size = path.stat().st_size
+            if path.suffix.lower() == ".plt":
+                yield _plt(top, path), size
+                continue
+        waiting.append(path)
+        if len(waiting) == GPX_AT_ONCE or sum(one.stat().st_size for one in waiting) > GPX_BYTES:
+            yield from _gpx(top, waiting)
+            waiting = []
+    if waiting:
+        yield from _gpx(top, waiting)
+
+
+def _gpx(top: Path, paths: Sequence[Path]) -> Iterator[tuple[pa.Table, int]]:
+    for part in _gis.track_points(paths):
+        x, y = _geometry.points(part["wkb"])
+        number = part["file"]
+        subject, trip = (pa.array([name(top, path) for path in paths]).take(number) for name in (_subject, _trip))
+        segments = [pc.cast(part[name], pa.string()) for name in ("track", "segment")]
+        trip = pc.binary_join_element_wise(trip, *segments, "/")
+        yield pa.table([subject, trip, part["time"], x, y], names=list(NAMES)), part.nbytes
+
+
+def _plt(top: Path, path: Path) -> pa.Table:
+    with path.open("rb") as file:
+        head = [file.readline(1000) for _ in range(_PLT_LINES)]
+    if not head[0].lower().startswith((b"geolife", b"oziexplorer")) or not head[1].strip().startswith(b"WGS 84"):
+        raise DataError(
+            f"{path.name} must begin with the six lines of a PLT file, of which the second is 'WGS 84'. It "
+            "begins otherwise; copy it again."
+        )
+    if path.stat().st_size <= sum(map(len, head)):
+        return pa.table(
+            {name: pa.array([], pa.string()) for name in NAMES[:3]} | dict.fromkeys("xy", pa.array([], "f8"))
+        )
+    read = pacsv.read_csv(
+        path,
+        pacsv.ReadOptions(column_names=_PLT, skip_rows=_PLT_LINES, use_threads=False),
+        convert_options=pacsv.ConvertOptions(column_types=dict.fromkeys(_PLT, pa.string())),
+    ).combine_chunks()
+    # Times of PLT are UTC.
+    time = pc.binary_join_element_wise(read["date"], pc.binary_join_element_wise(read["clock"], "Z", ""), " ")
+    named = [pa.array(np.full(len(read), name(top, path), object), pa.string()) for name in (_subject, _trip)]
+    return pa.table([*named, time, read["x"], read["y"]], names=list(NAMES))
+
+
+def _subject(top: Path, path: Path) -> str:
+    """Name the person whose track a file is; see the top of this module."""
+    place = path.resolve()
+    if place.parent.name.lower() == _GEOLIFE:
+        return _text(place.parent.parent.name)
+    within = path.relative_to(top).parts[:-1] if path != top else ()
+    return _text(within[0] if within else path.stem)
+
+
+def _trip(top: Path, path: Path) -> str:
+    return _text(str(path.relative_to(top)) if path != top else path.name)
+
+
+def _text(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")

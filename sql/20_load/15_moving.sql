@@ -1,0 +1,104 @@
+-- Columns of MobilityDB's tgeompoint, or of texts that are written like one: the position of a load, and its times. Each instant is a fix.
+-- dbanon/load/_moving.py reads such texts in files alike.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.may_be_moving(source regclass, geom text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(bool_or(format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL) ~ '^(text|character varying|(.*\.)?tgeompoint)$'), false)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = source AND a.attname = geom AND a.attnum > 0 AND NOT a.attisdropped
+$$;
+COMMENT ON FUNCTION dbanon_internal.may_be_moving(regclass, text) IS
+'Says whether a column may hold moving points, by its type.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.moving_instants(value text, tz text, OUT t double precision, OUT place @postgis@.geometry, OUT cell text)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+SET standard_conforming_strings = on
+AS $$
+DECLARE
+    number CONSTANT text := '[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)';
+    instant CONSTANT text := '[^,;@\[\](){}]+@[^,;@\[\](){}]+';
+    sequence CONSTANT text := format('[\[(]%1$s(?:,%1$s)*[\])]\s*', instant);
+    written CONSTANT text := format('^(?:%1$s|\{%1$s(?:,%1$s)*\}\s*|%2$s|\{\s*%2$s(?:,\s*%2$s)*\}\s*)$', instant, sequence);
+    iso CONSTANT text := '^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}';
+    clock CONSTANT text := '[ T][0-9]{2}(:?[0-9]{2}(:?[0-9]{2}(\.[0-9]{1,9})?)?)?';
+    naive CONSTANT text := format('%s(%s)?\s*$', iso, clock);
+    zoned CONSTANT text := format('%s%s\s*([zZ]|[+-][0-9]{2}(:?[0-9]{2})?)\s*$', iso, clock);
+    body text := regexp_replace(regexp_replace(value, '^\s*(SRID=[0-9]+;)?\s*(Interp=(Discrete|Step|Stepwise|Linear);)?\s*', '', 'i'),
+                                '\mPOINT\s*(?:ZM|Z|M)?\s*\(([^()]*)\)', '\1', 'gi');
+    cells text[];
+    moments text[];
+    times double precision[];
+    places @postgis@.geometry[];
+BEGIN
+    IF body ~ written THEN
+        SELECT array_agg(btrim(p.piece, E'[](){} \t\r\n') ORDER BY p.nth), array_agg(split_part(btrim(p.piece, E'[](){} \t\r\n'), '@', 2) ORDER BY p.nth)
+        INTO cells, moments FROM regexp_split_to_table(body, ',') WITH ORDINALITY p (piece, nth);
+        IF tz IS NULL AND EXISTS (SELECT FROM unnest(moments) m (moment) WHERE m.moment ~ naive) THEN
+            RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. One of a moving point does not.'
+                USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.',
+                      HINT = 'Give the zone, for example tz => ''UTC''.';
+        END IF;
+        BEGIN
+            SELECT array_agg(CASE WHEN m.moment ~ zoned THEN extract(epoch FROM m.moment::timestamptz)::float8 END ORDER BY m.nth) INTO times
+            FROM unnest(moments) WITH ORDINALITY m (moment, nth);
+            IF array_position(times, NULL) IS NOT NULL AND tz IS NOT NULL THEN
+                EXECUTE format('SELECT array_agg(coalesce(m.t, CASE WHEN m.moment ~ %L THEN %s END) ORDER BY m.nth) '
+                               'FROM unnest($1, $2) WITH ORDINALITY m (t, moment, nth)', naive,
+                               dbanon_internal.localised_expression('m.moment::timestamp', tz)) INTO times USING times, moments;
+            END IF;
+            SELECT array_agg(CASE
+                WHEN p.place ~* format('^\s*%1$s\s+%1$s(\s+%1$s){0,2}\s*$', number) THEN @postgis@.ST_SetSRID(@postgis@.ST_MakePoint(
+                    (regexp_match(p.place, '\S+'))[1]::float8, (regexp_match(p.place, '\S+\s+(\S+)'))[1]::float8),
+                    coalesce(substring(value FROM '(?i)^\s*SRID=([0-9]+);')::integer, 0))
+                WHEN p.place ~ '^([0-9A-Fa-f]{2}){21,}$' THEN p.place::@postgis@.geometry END ORDER BY p.nth) INTO places
+            FROM (SELECT split_part(c.cell, '@', 1) AS place, c.nth FROM unnest(cells) WITH ORDINALITY c (cell, nth)) p;
+        EXCEPTION WHEN data_exception OR internal_error OR invalid_parameter_value THEN
+            places := NULL;
+        END;
+    END IF;
+    IF EXISTS (SELECT FROM unnest(times, places) b (t, place) WHERE b.t IS NULL OR b.place IS NULL OR @postgis@.GeometryType(b.place) NOT LIKE 'POINT%')
+        OR places IS NULL THEN
+        t := 0;
+        cell := left(value, 1000);
+        RETURN NEXT;
+    ELSE
+        RETURN QUERY SELECT * FROM unnest(times, places, cells);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.moving_instants(text, text) IS
+'Reads the fixes of the text of a tgeompoint: unix seconds, a point, and the fix as it was written; a text with a mistake is one fix without a
+place.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.moving_source(qualified text, asked dbanon_internal.loading) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('(SELECT %1$s AS dbanon_moving, * FROM %2$s) s CROSS JOIN LATERAL dbanon_internal.moving_instants(s.dbanon_moving, %3$L) instant',
+                  format('%I::text', (asked).geom), qualified, (asked).tz)
+$$;
+COMMENT ON FUNCTION dbanon_internal.moving_source(text, dbanon_internal.loading) IS
+'Writes the rows of a table, each as often as the column of moving points has instants.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.moving_crs(qualified text, types jsonb, asked dbanon_internal.loading) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- A text that is written like no moving point is one of another kind: what it should be is said as of any other type.
+    IF types ->> asked.geom !~ 'tgeompoint$' AND dbanon_internal.ask_source(format(
+        'SELECT position(''@'' IN g)::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1', asked.geom, qualified), qualified) = 0 THEN
+        PERFORM dbanon_internal.check_geometry(types, asked.geom);
+    END IF;
+    RETURN dbanon_internal.named_crs(dbanon_internal.ask_source(format(
+        'SELECT @postgis@.ST_SRID(instant.place) FROM %s WHERE instant.place IS NOT NULL LIMIT 1',
+        dbanon_internal.moving_source(qualified, asked)), qualified), asked.geom);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.moving_crs(text, jsonb, dbanon_internal.loading) IS
+'Names the reference system of a column of moving points, that of the first fix that can be read.';

@@ -1,0 +1,113 @@
+-- Fixes that a person cannot have been at, since the way from the fix before would have been too fast. Between two such jumps lies a stretch
+-- of good fixes, or of wild ones. Near a jump each fix is weighed alone, further from it all of a stretch together; which of them go is
+-- decided for a subject as a whole, so that the fewest fixes are lost, and not one by one in the order of time.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.sphere_metres(x text, y text, other_x text, other_y text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('(12742017.6 * asin(least(1, sqrt(power(sin(radians(%4$s - %2$s) / 2), 2) '
+                  '+ cos(radians(%2$s)) * cos(radians(%4$s)) * power(sin(radians(%3$s - %1$s) / 2), 2)))))', x, y, other_x, other_y)
+$$;
+COMMENT ON FUNCTION dbanon_internal.sphere_metres(text, text, text, text) IS
+'Writes how many metres two places in degrees are apart, on a sphere; within 0.6 percent.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.longest_chain(
+    fixes bigint[], first double precision[], last double precision[], max_speed_kmh double precision) RETURNS integer[]
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+DECLARE
+    parts CONSTANT integer := cardinality(fixes);
+    look_back CONSTANT integer := 20;
+    -- Of the chains that end with a part: most fixes in one, and the part before the last in it.
+    most bigint[] := fixes;
+    before integer[] := array_fill(0, ARRAY[parts]);
+    best integer := 1;
+    metres double precision;
+    earlier integer;
+    chain integer[] := '{}';
+BEGIN
+    FOR this IN 2 .. parts LOOP
+        -- The best of all before, which lies further back where many wild fixes follow each other, and those just before.
+        FOR nth IN 0 .. least(look_back, this - 1) LOOP
+            earlier := CASE nth WHEN 0 THEN best ELSE this - nth END;
+            CONTINUE WHEN most[earlier] + fixes[this] <= most[this];
+            metres := 12742017.6 * asin(least(1, sqrt(power(sin(radians(first[this][3] - last[earlier][3]) / 2), 2)
+                + cos(radians(last[earlier][3])) * cos(radians(first[this][3])) * power(sin(radians(first[this][2] - last[earlier][2]) / 2), 2))));
+            IF metres * 3.6 <= max_speed_kmh * (first[this][1] - last[earlier][1]) THEN
+                most[this] := most[earlier] + fixes[this];
+                before[this] := earlier;
+            END IF;
+        END LOOP;
+        best := CASE WHEN most[this] > most[best] THEN this ELSE best END;
+    END LOOP;
+    WHILE best > 0 LOOP
+        chain := best || chain;
+        best := before[best];
+    END LOOP;
+    RETURN chain;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.longest_chain(bigint[], double precision[], double precision[], double precision) IS
+'Chooses, among the parts of a subject''s path in the order of time, those with the most fixes of which each is near enough to the one before;
+their numbers; a part is how many fixes it has, and {unix seconds, longitude, latitude} of its first and of its last.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.mark_too_fast(asked dbanon_internal.loading, source_srid integer) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+DECLARE
+    geographic CONSTANT boolean := (dbanon_internal.reference_system('EPSG:' || source_srid)).geographic;
+BEGIN
+    -- Stretches are numbered by the jumps before them; their first and last five fixes are parts of their own. Arrays compare by their
+    -- first values: the least of a part is its first fix.
+    EXECUTE format(
+        'WITH placed AS ('
+        '  SELECT subject, t, %1$s FROM (SELECT subject, t, x, y, %2$s AS place FROM pg_temp.dbanon_ordered WHERE kept OFFSET 0) o), '
+        'paced AS ('
+        '  SELECT *, %3$s * 3.6 > %4$L::float8 * (t - lag(t) OVER w) AS jumps FROM placed WINDOW w AS (PARTITION BY subject ORDER BY t)), '
+        'stretched AS ('
+        '  SELECT subject, t, lon, lat, count(*) FILTER (WHERE jumps) OVER (PARTITION BY subject ORDER BY t) AS stretch '
+        '  FROM paced WHERE subject IN (SELECT j.subject FROM paced j WHERE j.jumps)), '
+        'counted AS ('
+        '  SELECT *, row_number() OVER (PARTITION BY subject, stretch ORDER BY t) AS nth, count(*) OVER (PARTITION BY subject, stretch) AS all_of '
+        '  FROM stretched), '
+        'cut AS MATERIALIZED ('
+        '  SELECT subject, t, lon, lat, count(*) FILTER (WHERE nth <= 6 OR nth > all_of - 5) OVER (PARTITION BY subject ORDER BY t) AS part '
+        '  FROM counted), '
+        'parts AS ('
+        '  SELECT subject, part, count(*) AS fixes, min(ARRAY[t, lon, lat]) AS first, max(ARRAY[t, lon, lat]) AS last '
+        '  FROM cut GROUP BY subject, part), '
+        'chosen AS ('
+        '  SELECT p.subject, unnest(dbanon_internal.longest_chain(array_agg(p.fixes ORDER BY p.part), '
+        '      array_agg(p.first ORDER BY p.part), array_agg(p.last ORDER BY p.part), %4$L::float8)) AS part '
+        '  FROM parts p GROUP BY p.subject), '
+        'fast AS MATERIALIZED ('
+        '  SELECT c.subject, c.t FROM cut c '
+        '  WHERE NOT EXISTS (SELECT FROM chosen h WHERE h.subject = c.subject AND h.part = c.part)) '
+        'UPDATE pg_temp.dbanon_ordered o SET kept = NOT %5$L::boolean, reason = ''too-fast'' '
+        'FROM fast f WHERE o.kept AND o.subject = f.subject AND o.t = f.t',
+        CASE WHEN geographic THEN 'x AS lon, y AS lat' ELSE '@postgis@.ST_X(place) AS lon, @postgis@.ST_Y(place) AS lat' END,
+        CASE WHEN geographic THEN 'NULL' ELSE
+            format('@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(x, y), %s), 4326)', source_srid) END,
+        dbanon_internal.sphere_metres('lag(lon) OVER w', 'lag(lat) OVER w', 'lon', 'lat'), asked.max_speed_kmh, asked.drop_outliers);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.mark_too_fast(dbanon_internal.loading, integer) IS
+'Marks the kept ordered fixes without which no subject would be faster than asked for; they are not kept if outliers are left out.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.fast_notice(n bigint, max_speed_kmh double precision) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+    SELECT format('%s more than %s km/h from the fix before and %s kept; load with drop_outliers => true to leave %s out.',
+                  dbanon_internal.counted(n, 'fix implies', 'fixes imply'), max_speed_kmh, CASE n WHEN 1 THEN 'was' ELSE 'were' END,
+                  CASE n WHEN 1 THEN 'it' ELSE 'them' END)
+    WHERE n > 0
+$$;
+COMMENT ON FUNCTION dbanon_internal.fast_notice(bigint, double precision) IS
+'Words which fixes were kept although somebody would have been too fast.';

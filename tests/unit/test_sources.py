@@ -1,0 +1,444 @@
+"""What can be loaded, before a database sees it: tables in memory, geometries, tracks, moving points."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shapely
+
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.load import _arrow, _geometry, _moving, _parse, _sources, _trajectories
+from dbanon.options.loading import LoadingTrajectories
+from tests.facts import refusal
+
+PEOPLE = {"subject": ["a", "b"], "time": [0, 60], "x": [8.2, 8.3], "y": [53.1, 53.2]}
+PLACES = [shapely.Point(8.2, 53.1), shapely.Point(8.3, 53.2)]
+HEAD = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
+POINT = "53.1,8.2,0,492,39744.12,2008-10-23,02:53:04\n"
+GPX = '<?xml version="1.0"?><gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1">{}</gpx>'
+TRACK = '<trk><trkseg><trkpt lat="53.1" lon="8.2"><time>2008-10-23T02:53:04Z</time></trkpt></trkseg></trk>'
+UNTIMED = '<trk><trkseg><trkpt lat="53.1" lon="8.2"/></trkseg></trk>'
+
+
+def _read(given: Any, *names: str, geometry: str | None = None) -> dict[str, list[Any]]:
+    wanted = _sources.Wanted("--x", geometry=geometry)
+    parts = list(_sources.fixes(given).batches(names, wanted))
+    return {name: [cell for part in parts for cell in part.columns[name].to_pylist()] for name in names}
+
+
+def _points(wkb: Any) -> list[tuple[Any, Any]]:
+    x, y = _geometry.points(pa.array(wkb, pa.binary()))
+    return list(zip(x.to_pylist(), y.to_pylist(), strict=True))
+
+
+def _prepared(*given: Any, **options: Any) -> _trajectories.Fixes:
+    return _trajectories.prepared(list(given), LoadingTrajectories(dataset="d", **options))
+
+
+# ---- tables in memory ------------------------------------------------------------------------------------------------
+
+FRAMES = {
+    "pyarrow table": lambda: pa.table(PEOPLE),
+    "pyarrow batch": lambda: pa.RecordBatch.from_pydict(PEOPLE),
+    "pyarrow reader": lambda: pa.table(PEOPLE).to_reader(),
+    "pandas": lambda: pd.DataFrame(PEOPLE),
+    "pandas categories": lambda: pd.DataFrame(PEOPLE).astype({"subject": "category"}),
+    "views of texts, as polars has": lambda: pa.table(PEOPLE | {"subject": pa.array(["a", "b"], pa.string_view())}),
+    "categories of views": lambda: pa.table(
+        PEOPLE
+        | {
+            "subject": pa.DictionaryArray.from_arrays(
+                pa.array([0, 1], pa.uint32()), pa.array(["a", "b"], pa.string_view())
+            )
+        }
+    ),
+    "run-end encoded": lambda: pa.table(
+        PEOPLE | {"subject": pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array(["a", "b"]))}
+    ),
+    "duckdb": lambda: duckdb.sql(
+        "SELECT * FROM (VALUES ('a', 0, 8.2, 53.1), ('b', 60, 8.3, 53.2)) t (subject, time, x, y)"
+    ),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_table_in_memory_is_read_as_it_is(frame: str) -> None:
+    read = _read(FRAMES[frame](), "subject", "time", "x", "y")
+    assert {name: [str(cell) for cell in cells] for name, cells in read.items()} == {
+        name: [str(cell) for cell in cells] for name, cells in PEOPLE.items()
+    }
+
+
+def test_a_stream_is_read_batch_by_batch_and_cut_into_bounded_slices() -> None:
+    schema = pa.schema([("x", pa.float64())])
+    made = [0]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _ in range(4):
+            made[0] += 1
+            yield pa.record_batch([np.zeros(_arrow.ROWS + 1)], schema=schema)
+
+    source = _sources.table(pa.RecordBatchReader.from_batches(schema, batches()))
+    seen = []
+    for batch in source.batches(["x"], _sources.Wanted("--x")):
+        seen.append((len(batch), made[0]))
+        assert batch.line[0].as_py() == 1 + sum(rows for rows, _ in seen[:-1])
+    assert sum(rows for rows, _ in seen) == 4 * (_arrow.ROWS + 1)
+    assert max(rows for rows, _ in seen) <= _arrow.ROWS + 1
+    assert seen[0][1] < 4
+
+
+def test_a_column_whose_encoding_changes_between_batches_is_read() -> None:
+    shared = pa.array(["a", "a"]).dictionary_encode()
+    table = pa.Table.from_batches(
+        [pa.record_batch({"s": shared}), pa.record_batch({"s": pa.array(["b"]).dictionary_encode()})]
+    )
+    assert _read(table, "s") == {"s": ["a", "a", "b"]}
+
+
+@pytest.mark.parametrize("given", [5, None, [1, 2], {"x": 1}, np.zeros(3)], ids=repr)
+def test_what_is_neither_a_path_nor_a_table_is_told_what_may_be_given(given: Any) -> None:
+    with refusal(ParameterError, "__arrow_c_stream__", "pandas", "DuckDB", type(given).__name__):
+        _sources.table(given)
+
+
+def _failing() -> pa.RecordBatchReader:
+    schema = pa.schema([("x", pa.float64())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([np.zeros(_arrow.ROWS)], schema=schema)
+        raise ValueError("ysolde was here")
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _read_before() -> pa.RecordBatchReader:
+    reader = pa.table({"x": [1.0]}).to_reader()
+    reader.read_all()
+    return reader
+
+
+REFUSED = {
+    "empty": (lambda: pa.table({"x": pa.array([], "f8")}), ("pyarrow.Table", "none")),
+    "without the column": (lambda: pd.DataFrame({"lon": [1.0]}), ("pandas.DataFrame", "'x'", "lon", "--x")),
+    "structures": (lambda: pa.table({"x": [{"lon": 1.0}]}), ("pyarrow.Table", "'x'", "structures")),
+    "lists": (lambda: pa.table({"x": [[1.0]]}), ("'x'", "lists")),
+    "durations": (lambda: pa.table({"x": pa.array([1], pa.duration("s"))}), ("'x'", "duration[s]")),
+    "texts that are none": (lambda: pa.table({"x": pa.array([b"\xff"]).view(pa.string())}), ("'x'", "UTF-8")),
+    "objects of several kinds": (lambda: pd.DataFrame({"x": [1, "ysolde"]}), ("pandas.DataFrame", "one type")),
+    "a stream that was read": (_read_before, ("pyarrow.RecordBatchReader", "none", "stream")),
+    "a stream that breaks off": (_failing, ("pyarrow.RecordBatchReader", "last row")),
+    "a column": (lambda: pa.chunked_array([[1.0]]), ("pyarrow.ChunkedArray", "table")),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_table_in_memory_that_cannot_be_used_is_refused_in_one_sentence(case: str) -> None:
+    make, facts = REFUSED[case]
+    with refusal(DataError, *facts) as refused:
+        _read(make(), "x")
+    assert "ysolde" not in str(refused.value)
+
+
+# ---- geometries ------------------------------------------------------------------------------------------------------
+
+
+def test_a_frames_geometry_is_its_position_in_its_own_system() -> None:
+    frame = gpd.GeoDataFrame({"subject": ["a", "b"]}, geometry=PLACES, crs="EPSG:25832")
+    fixes = _prepared(frame)
+    assert (fixes.crs, fixes.cells) == ("EPSG:25832", {"subject": "subject", "time": "t", "geometry": "place"})
+    assert _points(_read(frame, "geometry", geometry="geometry")["geometry"]) == [(8.2, 53.1), (8.3, 53.2)]
+
+
+def test_x_and_y_count_where_they_are_named() -> None:
+    frame = gpd.GeoDataFrame(PEOPLE, geometry=PLACES, crs="EPSG:25832")
+    assert _prepared(frame, x="x", y="y").crs == "EPSG:4326"
+    assert _prepared(frame).crs == "EPSG:25832"
+
+
+@pytest.mark.parametrize("encoding", ["WKB", "geoarrow"])
+def test_points_are_read_however_they_are_encoded(encoding: str) -> None:
+    frame = gpd.GeoDataFrame({"a": [1, 2]}, geometry=PLACES, crs="EPSG:4326").to_arrow(geometry_encoding=encoding)
+    assert _points(_read(frame, "geometry", geometry="geometry")["geometry"]) == [(8.2, 53.1), (8.3, 53.2)]
+
+
+@pytest.mark.parametrize("encoding", ["WKB", "geoarrow"])
+def test_points_of_geoparquet_are_read_in_their_system(tmp_path: Path, encoding: Any) -> None:
+    path = tmp_path / "fixes.parquet"
+    frame = gpd.GeoDataFrame(PEOPLE, geometry=PLACES, crs="EPSG:25832")
+    frame.to_parquet(path, geometry_encoding=encoding, schema_version="1.1.0")
+    assert _prepared(path).crs == "EPSG:25832"
+    assert _points(_read(path, "geometry", geometry="geometry")["geometry"]) == [(8.2, 53.1), (8.3, 53.2)]
+
+
+def test_geoparquet_without_a_system_is_in_degrees_and_with_null_in_none(tmp_path: Path) -> None:
+    wkb = shapely.to_wkb(np.array(PLACES))
+    for crs, facts in (({}, None), ({"crs": None}, "--crs")):
+        geo = {"primary_column": "g", "columns": {"g": {"encoding": "WKB", **crs}}}
+        table = pa.table({"subject": ["a", "b"], "g": wkb}).replace_schema_metadata({"geo": json.dumps(geo)})
+        pq.write_table(table, tmp_path / "g.parquet")
+        if facts is None:
+            assert _prepared(tmp_path / "g.parquet").crs == "EPSG:4326"
+        else:
+            with refusal(ParameterError, "g.parquet", facts):
+                _prepared(tmp_path / "g.parquet")
+
+
+def test_a_column_of_bytes_is_one_of_geometries_where_it_is_named() -> None:
+    table = pa.table({"subject": ["a"], "time": [0], "spot": [shapely.to_wkb(PLACES[0])]})
+    assert _prepared(table, geom="spot", crs="EPSG:4326").positions[0].is_geometry
+    with refusal(ParameterError, "--crs"):
+        _prepared(table, geom="spot")
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("flavor", ["iso", "extended"])
+@pytest.mark.parametrize("text", ["POINT (1 2)", "POINT Z (1 2 3)", "SRID=4326;POINT (1 2)"])
+def test_points_are_read_in_every_form_of_wkb(order: Any, flavor: Any, text: str) -> None:
+    srid, _, wkt = text.rpartition(";")
+    shape = shapely.set_srid(shapely.from_wkt(wkt), 4326 if srid else 0)
+    wkb = shapely.to_wkb(shape, byte_order=order, flavor=flavor, include_srid=bool(srid) and flavor == "extended")
+    assert _points([wkb]) == [(1.0, 2.0)]
+
+
+def test_what_is_no_point_is_null_beside_points_that_are() -> None:
+    others = [shapely.to_wkb(shapely.from_wkt(text)) for text in ("POINT EMPTY", "LINESTRING (0 0, 1 1)")]
+    point = shapely.to_wkb(PLACES[0])
+    read = _points([None, b"", b"\x01\x01", *others, point, point[:-1], b"\x07" * 30])
+    assert read == [(None, None)] * 5 + [(8.2, 53.1)] + [(None, None)] * 2
+    ((x, y),) = _points([shapely.to_wkb(shapely.Point(1, float("nan")))])
+    assert (x, np.isnan(y)) == (1.0, True)
+
+
+def _two_geometries() -> gpd.GeoDataFrame:
+    frame = gpd.GeoDataFrame({"subject": ["a"], "home": gpd.GeoSeries(PLACES[:1], crs="EPSG:4326")}, geometry="home")
+    frame["work"] = gpd.GeoSeries(PLACES[:1], crs="EPSG:25832")
+    return frame
+
+
+def test_of_several_geometries_the_active_one_counts_or_the_one_named() -> None:
+    assert _prepared(_two_geometries()).positions[0].columns == ("home",)
+    assert _prepared(_two_geometries(), geom="work").crs == "EPSG:25832"
+    with refusal(ParameterError, "home, work", "--geom"):
+        _prepared(_two_geometries().to_arrow())
+
+
+def test_sources_in_several_systems_are_refused_together() -> None:
+    metres = gpd.GeoDataFrame({"subject": ["a"]}, geometry=PLACES[:1], crs="EPSG:25832")
+    with refusal(ParameterError, "EPSG:25832", "EPSG:4326", "--append"):
+        _prepared(metres, pa.table(PEOPLE))
+    with refusal(ParameterError, "EPSG:25832", "--crs EPSG:4326"):
+        _prepared(metres, crs="EPSG:4326")
+
+
+def test_a_system_without_a_number_and_a_place_that_is_two_things_are_refused() -> None:
+    odd = gpd.GeoDataFrame({"a": [1]}, geometry=PLACES[:1], crs="+proj=laea +lat_0=50 +lon_0=8 +ellps=bessel")
+    with refusal(DataError, "geopandas.GeoDataFrame", "EPSG"):
+        _prepared(odd)
+    assert _prepared(odd, x="a", y="b").crs == "EPSG:4326"
+    with refusal(ParameterError, "--geom", "--x"):
+        _prepared(pa.table(PEOPLE), geom="g", x="x")
+
+
+# ---- tracks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("top", ["Geolife Trajectories 1.3", "Geolife Trajectories 1.3/Data", "one"])
+def test_of_geolife_the_folder_names_the_person(tmp_path: Path, top: str) -> None:
+    for person in ("000", "001"):
+        folder = tmp_path / "Geolife Trajectories 1.3" / "Data" / person / "Trajectory"
+        folder.mkdir(parents=True)
+        (folder / "20081023025304.plt").write_text(HEAD + POINT)
+        (folder.parent / "labels.txt").write_text("no track\n")
+    named = tmp_path / top if top != "one" else folder / "20081023025304.plt"
+    read = _read(named, "subject", "trip", "time", "x", "y")
+    assert read["subject"] == (["001"] if top == "one" else ["000", "001"])
+    assert {trip.rpartition("/")[2] for trip in read["trip"]} == {"20081023025304.plt"}
+    assert (set(read["time"]), set(read["x"]), set(read["y"])) == ({"2008-10-23 02:53:04Z"}, {"8.2"}, {"53.1"})
+
+
+def test_of_other_tracks_the_first_folder_names_the_person_and_else_the_file(tmp_path: Path) -> None:
+    (tmp_path / "ann" / "2024").mkdir(parents=True)
+    (tmp_path / "ann" / "2024" / "monday.gpx").write_text(GPX.format(TRACK))
+    (tmp_path / "bob.GPX").write_text(GPX.format(TRACK + TRACK))
+    (tmp_path / "._bob.gpx").write_text("what another system notes of it")
+    read = _read(tmp_path, "subject", "trip", "time", "x", "y")
+    assert read["subject"] == ["bob", "bob", "ann"]
+    assert read["trip"] == ["bob.GPX/0/0", "bob.GPX/1/0", "ann/2024/monday.gpx/0/0"]
+    assert (read["x"], set(read["time"])) == ([8.2] * 3, {"2008-10-23T02:53:04Z"})
+    assert _read(tmp_path / "ann" / "2024" / "monday.gpx", "subject") == {"subject": ["monday"]}
+
+
+TRACKS = {
+    "a folder of nothing": ("", "", ("none", "0 other files")),
+    "a folder of other files": ("a.csv", "subject\n", ("none", "1 other file")),
+    "GPX without times": ("a.gpx", GPX.format(UNTIMED), ("a.gpx", "time")),
+    "GPX without tracks": ("a.gpx", GPX.format('<wpt lat="1" lon="2"/>'), ("a.gpx", "points of tracks")),
+    "GPX that breaks off": ("a.gpx", GPX.format(TRACK)[:-30], ("a.gpx", "whole GPX")),
+    "an empty file": ("a.gpx", "", ("a.gpx", "empty")),
+    "PLT whose head is cut": ("a.plt", HEAD.partition("\n")[2] + POINT, ("a.plt", "six lines")),
+    "PLT of a head": ("a.plt", HEAD, ("none",)),
+    "PLT with a cell too few": ("a.plt", HEAD + POINT + "53.1,8.2\n", ("a.plt", "2 cells")),
+    "no PLT": ("a.plt", "subject,time,x,y\n", ("a.plt", "PLT")),
+}
+
+
+@pytest.mark.parametrize("case", TRACKS)
+def test_a_folder_or_track_that_cannot_be_used_is_refused_in_one_sentence(tmp_path: Path, case: str) -> None:
+    name, text, facts = TRACKS[case]
+    (tmp_path / "top").mkdir()
+    if name:
+        (tmp_path / "top" / name).write_text(text)
+    with refusal(DataError, *facts):
+        _read(tmp_path / "top", "subject", "time")
+
+
+def test_a_broken_file_among_many_is_named(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.gpx").write_text(GPX.format(TRACK) if number != 2 else "<gpx>")
+    with refusal(DataError, "2.gpx"):
+        _read(tmp_path, "subject")
+
+
+def test_a_column_that_tracks_do_not_have_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.plt").write_text(HEAD + POINT)
+    with refusal(DataError, "'cab'", "subject, trip, time, x, y"):
+        _read(tmp_path, "cab")
+
+
+# ---- MF-JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _feature(subject: Any, datetimes: list[Any], coordinates: list[Any], **more: Any) -> dict[str, Any]:
+    moving = {"type": "MovingPoint", "datetimes": datetimes, "coordinates": coordinates, "interpolation": "Linear"}
+    return {"type": "Feature", "id": 7, "properties": {"cab": subject}, "temporalGeometry": moving, **more}
+
+
+def _json(tmp_path: Path, *features: Any, **more: Any) -> Path:
+    path = tmp_path / "moving.json"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features, **more}, indent=1))
+    return path
+
+
+ANN = _feature("ann", ["2011-07-14T22:01:01Z", "2011-07-14T22:01:02.5Z"], [[8.2, 53.1], [8.3, 53.2, 40]])
+
+
+def test_each_moving_point_is_fixes_of_one_subject(tmp_path: Path) -> None:
+    path = _json(tmp_path, ANN, _feature("bob", ["2011-07-14T22:01:01Z"], [[9, 54]]))
+    assert _read(path, "cab", "time", "x", "y", "id") == {
+        "cab": ["ann", "ann", "bob"],
+        "time": ["2011-07-14T22:01:01Z", "2011-07-14T22:01:02.5Z", "2011-07-14T22:01:01Z"],
+        "x": [8.2, 8.3, 9.0],
+        "y": [53.1, 53.2, 54.0],
+        "id": ["7", "7", "7"],
+    }
+
+
+def test_names_and_times_may_be_numbers_and_a_feature_stand_alone(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(_feature(12, [1310680861000], [[8.2, 53.1]])))
+    assert _read(path, "cab", "time") == {"cab": ["12"], "time": [1310680861000.0]}
+    path.write_text("".join(json.dumps(_feature(100, [1310680861000 + i], [[8.2, 53.1]])) + "\n" for i in range(2)))
+    assert _read(path, "cab", "time") == {"cab": ["100"] * 2, "time": [1310680861000.0, 1310680861001.0]}
+
+
+def test_places_of_too_few_numbers_and_features_that_do_not_move_do_no_harm(tmp_path: Path) -> None:
+    still = {"type": "Feature", "properties": {"cab": "c"}, "geometry": {"type": "Point", "coordinates": [1, 2]}}
+    read = _read(_json(tmp_path, still, _feature("a", [1, 2, 3], [[1, 2], [3], None])), "cab", "x", "y")
+    assert read == {"cab": ["a"] * 3, "x": [1.0, None, None], "y": [2.0, None, None]}
+
+
+STILL = {"type": "Feature", "properties": {"cab": "a"}, "geometry": {"type": "Point", "coordinates": [1, 2]}}
+NAMED = {"type": "Name", "properties": {"name": "urn:ogc:def:crs:EPSG::99999999"}}
+JSONS = {
+    "GeoJSON": ([STILL], {}, ("moving.json", "MovingPoint")),
+    "none": ([], {}, ("MovingPoint",)),
+    "another kind of motion": ([ANN | {"temporalGeometry": {"type": "MovingPolygon"}}], {}, ("MovingPoint",)),
+    "a property that is not there": ([ANN | {"properties": {}}], {}, ("'cab'", "'id'")),
+    "times without places": ([_feature("a", [1, 2], [[1, 2]])], {}, ("datetimes", "coordinates", "Number 1")),
+    "an unknown system": ([ANN], {"crs": NAMED}, ("'crs'",)),
+}
+
+
+@pytest.mark.parametrize("case", JSONS)
+def test_json_of_no_moving_points_is_refused_in_one_sentence(tmp_path: Path, case: str) -> None:
+    features, more, facts = JSONS[case]
+    with refusal(DataError, *facts):
+        _read(_json(tmp_path, *features, **more), "cab", "x")
+
+
+@pytest.mark.parametrize("text", ["{", '{"features": [1]}', '{"features": {"a": 1}}', "{}x", '{"type": 5}'])
+def test_json_that_is_broken_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text(text)
+    with refusal(DataError, "broken.json"):
+        _read(path, "x")
+
+
+# ---- moving points ---------------------------------------------------------------------------------------------------
+
+
+def _instants(*texts: str | None, tz: str | None = "UTC") -> list[tuple[Any, ...]]:
+    read = _moving.instants(pa.array(texts, pa.string()), _parse.Times(tz))
+    return list(zip(read.row.tolist(), read.t.to_pylist(), read.x.to_pylist(), read.y.to_pylist(), strict=True))
+
+
+DAY = 86_400.0
+HEXED = shapely.to_wkb(shapely.Point(1, 2), hex=True)
+MOVING = {
+    "an instant": "POINT(1 2)@1970-01-01",
+    "its own output": f"{HEXED}@1970-01-01 00:00:00+00",
+    "a set": "{Point(1 2)@1970-01-01, Point(3 4)@1970-01-02 00:00:00Z}",
+    "a sequence": "[POINT(1 2)@1970-01-01 01:00:00+01, POINT(3 4)@1970-01-02)",
+    "a sequence with height": "(POINT Z (1 2 9)@1970-01-01, POINT Z (3 4 9)@1970-01-02]",
+    "steps": "Interp=Step;[POINT(1 2)@1970-01-01, POINT(3 4)@1970-01-02]",
+    "sequences": "SRID=4326;{[POINT(1 2)@1970-01-01], [POINT(3 4)@1970-01-02]}",
+    "blanks": "  srid=4326; interp=stepwise; { [ POINT ( 1 2 ) @ 1970-01-01 ] , ( POINT(3 4)@1970-01-02 ] } ",
+}
+
+
+@pytest.mark.parametrize("case", MOVING)
+def test_each_instant_of_a_moving_point_is_a_fix(case: str) -> None:
+    both = [(0, 0.0, 1.0, 2.0), (0, DAY, 3.0, 4.0)]
+    assert _instants(MOVING[case]) == (both[:1] if "instant" in case or "output" in case else both)
+
+
+MISTAKES = [
+    None, "", "[]", "POINT(1 2)", "@1970-01-01", "POINT(1 2)@noon", "POINT(1)@1970-01-01",
+    "POINT(1 2 3 4 5)@1970-01-01",
+    "POINT(a b)@1970-01-01", "POINT EMPTY@1970-01-01", "[POINT(1 2)@1970-01-01", "POINT(1 2)@1970-01-01]",
+    "{[POINT(1 2)@1970-01-01}", "Interp=Cubic;[POINT(1 2)@1970-01-01]", "SRID=x;POINT(1 2)@1970-01-01",
+    "[POINT(1 2)@1970-01-01 POINT(1 2)@1970-01-02]", "[POINT(1 2)@1970-01-01,]", "POINT(1 2)@1970-02-30",
+    "{[POINT(1 2)@1970-01-01], POINT(1 2)@1970-01-02}", HEXED[:-1] + "@1970-01-01", "POINT(1 2)@1970-01-01; DROP",
+    f"{shapely.to_wkb(shapely.LineString([(0, 0), (1, 1)]), hex=True)}@1970-01-01",
+    "[POINT(1 2)@1970-01-01, POINT(1 x)@1970-01-02]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_moving_point_with_a_mistake_is_one_fix_without_a_place_beside_others(text: str | None) -> None:
+    assert _instants("POINT(1 2)@1970-01-01", text, "POINT(3 4)@1970-01-02") == [
+        (0, 0.0, 1.0, 2.0), (1, 0.0, None, None), (2, DAY, 3.0, 4.0),
+    ]  # fmt: skip
+
+
+def test_places_that_are_no_numbers_are_not_finite_and_systems_are_told() -> None:
+    ((_, _, x, _),) = _instants("POINT(nan 2)@1970-01-01")
+    assert np.isnan(x)
+    wkb = shapely.to_wkb(shapely.set_srid(shapely.Point(1, 2), 25832), hex=True, include_srid=True)
+    texts = pa.array(["SRID=4326;POINT(1 2)@1970-01-01", f"{wkb}@1970-01-01"])
+    assert _moving.instants(texts, _parse.Times("UTC")).srids == {4326, 25832}
+
+
+def test_times_of_moving_points_need_a_zone_as_others_do() -> None:
+    with refusal(ParameterError, "--tz"):
+        _instants("POINT(1 2)@1970-01-01 00:00:00", tz=None)
+    assert _instants("POINT(1 2)@1970-01-01 01:00", tz="Europe/Berlin") == [(0, 0.0, 1.0, 2.0)]
