@@ -1,8 +1,8 @@
 """What the load of one night costs when there are 7 nights before it, and when there are 700.
 
-A night is 200,000 fixes of 1,000 vehicles, loaded with ``mode => 'new'`` from a table that has all of them and an index on
-its times. The nights before are written straight into the dataset: as many trajectories as loads would have made, of
-fewer fixes each unless ``--whole`` is given, since what is counted here is what a load reads of them.
+A night is 200,000 fixes of 1,000 vehicles, loaded with ``mode => 'new'`` from a table with an index on its times. The
+nights before are written straight into the dataset: as many trajectories as loads would have made, of fewer fixes each
+unless ``--whole`` is given, since what is counted here is what a load reads of them.
 """
 
 import argparse
@@ -33,7 +33,8 @@ FROM generate_series(1, %(cabs)s) c, generate_series(0, %(fixes)s - 1) f
 BEFORE = """
 INSERT INTO dbanon.trajectory (dataset_id, subject, path)
 SELECT d.dataset_id, 'c' || c, ST_SetSRID(ST_MakeLine(ARRAY(
-    SELECT ST_MakePointM(441000 + (c * 37 + f * 11 + n) %% 10000, 5879000 + (c * 91 + f * 17) %% 10000, %(start)s + n * 86400 + f * 430 + c %% 430)
+    SELECT ST_MakePointM(441000 + (c * 37 + f * 11 + n) %% 10000, 5879000 + (c * 91 + f * 17) %% 10000,
+        %(start)s + n * 86400 + f * 430 + c %% 430)
     FROM generate_series(0, %(fixes)s - 1) f ORDER BY f)), 32632)
 FROM dbanon.dataset d, generate_series(1, %(cabs)s) c, generate_series(%(first)s, %(last)s - 1) n
 """
@@ -50,7 +51,9 @@ SELECT rows_read, rows_kept, known FROM dbanon.import_trajectories('public.gps',
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nights", type=int, nargs="+", default=[7, 700])
-    parser.add_argument("--whole", action="store_true", help="make the nights before of as many fixes as the one loaded")
+    parser.add_argument(
+        "--whole", action="store_true", help="make the nights before of as many fixes as the one loaded"
+    )
     asked = parser.parse_args()
     print("| nights before | trajectories | loaded | s | s again (all known) | heap blocks | toast blocks |")
     print("|---|---|---|---|---|---|---|")
@@ -91,7 +94,10 @@ def measure(connection: psycopg.Connection[Any], nights: list[int], fixes: int) 
         again_s = time.perf_counter() - began
         if (kept, none, known) != (CABS * FIXES, 0, CABS * FIXES):
             raise SystemExit(f"a night was not loaded once: {(kept, none, known)}")
-        print(f"| {before} | {there:,} | {kept:,} | {first_s:.1f} | {again_s:.1f} | {read[0]:,} | {read[1]:,} |", flush=True)
+        print(
+            f"| {before} | {there:,} | {kept:,} | {first_s:.1f} | {again_s:.1f} | {read[0]:,} | {read[1]:,} |",
+            flush=True,
+        )
         done = before + 1
 
 

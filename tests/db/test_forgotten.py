@@ -14,18 +14,20 @@ from tests.facts import names
 
 Login = Callable[[str], str]
 WHO = "Zoë-7"
+SOURCE = """
+CREATE TABLE public.gps AS SELECT CASE c WHEN 0 THEN 'Zoë-7' ELSE 'c' || c END AS cab,
+    timestamptz '2026-01-05 00:00+00' + f * interval '1 min' AS ts,
+    ST_SetSRID(ST_MakePoint(8.2 + c * 1e-3, 53.1 + f * 1e-3), 4326) AS at, 'bank' AS poi
+FROM generate_series(0, 9) c, generate_series(1, 5) f;
+GRANT SELECT ON public.gps TO PUBLIC
+"""
 TABLE = "SELECT * FROM dbanon.import_trajectories('public.gps', 'd', 'cab', 'ts', 'at', mode => %s)"
 
 
 @pytest.fixture
 def gps(connection: psycopg.Connection) -> psycopg.Connection:
     """Dataset d, from a table of nine cabs and one person, who was forgotten since."""
-    connection.execute(
-        "CREATE TABLE public.gps AS SELECT CASE c WHEN 0 THEN 'Zoë-7' ELSE 'c' || c END AS cab, "
-        "timestamptz '2026-01-05 00:00+00' + f * interval '1 min' AS ts, "
-        "ST_SetSRID(ST_MakePoint(8.2 + c * 1e-3, 53.1 + f * 1e-3), 4326) AS at, 'bank' AS poi "
-        "FROM generate_series(0, 9) c, generate_series(1, 5) f; GRANT SELECT ON public.gps TO PUBLIC"
-    )
+    connection.execute(SOURCE)
     connection.execute(TABLE, ["create"])
     forget(connection)
     return connection
@@ -110,7 +112,8 @@ def test_another_dataset_of_the_population_leaves_the_person_out_and_another_pop
 
 
 WRITES = {
-    "trajectory": "INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT dataset_id, 'Zoë-7', path FROM dbanon.trajectory",
+    "trajectory": "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
+    "SELECT dataset_id, 'Zoë-7', path FROM dbanon.trajectory",
     "request": "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) SELECT 1, 'Zoë-7', now(), '{}'",
     "quasi_identifier": "INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) SELECT 1, 'Zoë-7', now()",
     "a new name": "UPDATE dbanon.trajectory SET subject = 'Zoë-7' WHERE subject = 'c1'",
@@ -129,12 +132,10 @@ def test_no_other_way_of_writing_brings_the_person_back(gps: psycopg.Connection,
     assert traces(gps) == 0
 
 
-def test_rows_of_a_dataset_in_which_the_person_was_not_forgotten_can_still_be_changed(connection: psycopg.Connection) -> None:
-    connection.execute(
-        "CREATE TABLE public.gps AS SELECT CASE c WHEN 0 THEN 'Zoë-7' ELSE 'c' || c END AS cab, "
-        "timestamptz '2026-01-05 00:00+00' + f * interval '1 min' AS ts, "
-        "ST_SetSRID(ST_MakePoint(8.2 + c * 1e-3, 53.1 + f * 1e-3), 4326) AS at FROM generate_series(0, 9) c, generate_series(1, 5) f"
-    )
+def test_rows_of_a_dataset_in_which_the_person_was_not_forgotten_can_still_be_changed(
+    connection: psycopg.Connection,
+) -> None:
+    connection.execute(SOURCE)
     for dataset in ("'d'", "'e'"):
         connection.execute(TABLE.replace("'d'", dataset), ["create"])
     forget(connection)
@@ -148,7 +149,9 @@ def test_a_person_may_be_forgotten_so_that_the_name_can_come_again(gps: psycopg.
     forget(gps, True)
     assert row(gps, TABLE, "new")["rows_kept"] == 5
     assert row(gps, "SELECT count(*) AS n FROM dbanon.forgotten")["n"] == 0
-    assert row(gps, "SELECT detail -> 'again' AS it FROM dbanon.audit WHERE action = 'forget' ORDER BY audit_id DESC LIMIT 1")["it"]
+    assert row(
+        gps, "SELECT detail -> 'again' AS it FROM dbanon.audit WHERE action = 'forget' ORDER BY audit_id DESC LIMIT 1"
+    )["it"]
 
 
 def test_a_forgotten_person_who_is_remembered_comes_with_the_next_load_and_the_audit_names_nobody(
@@ -156,7 +159,9 @@ def test_a_forgotten_person_who_is_remembered_comes_with_the_next_load_and_the_a
 ) -> None:
     assert releases.remember_subject(operator, "default", f" {WHO} ")
     assert not releases.remember_subject(operator, "default", WHO)
-    found = row(operator, "SELECT array_agg(detail ORDER BY audit_id) AS all FROM dbanon.audit WHERE action = 'remember'")
+    found = row(
+        operator, "SELECT array_agg(detail ORDER BY audit_id) AS all FROM dbanon.audit WHERE action = 'remember'"
+    )
     assert found["all"] == [{"population": "default", "lifted": True}, {"population": "default", "lifted": False}]
     assert traces(operator) == 0
     assert row(operator, TABLE, "new")["rows_kept"] == 5
@@ -175,8 +180,8 @@ def test_no_role_reads_who_was_forgotten(gps: psycopg.Connection, login: Login, 
 
 def test_rows_that_are_their_own_subjects_are_nobody_to_be_forgotten(connection: psycopg.Connection) -> None:
     connection.execute(
-        "CREATE TABLE public.trips AS SELECT now() - i * interval '1 min' AS ts, ST_SetSRID(ST_MakePoint(8.2 + i * 1e-3, 53.1), 4326) AS at "
-        "FROM generate_series(1, 20) i"
+        "CREATE TABLE public.trips AS SELECT now() - i * interval '1 min' AS ts, "
+        "ST_SetSRID(ST_MakePoint(8.2 + i * 1e-3, 53.1), 4326) AS at FROM generate_series(1, 20) i"
     )
     connection.execute("SELECT dbanon.import_trajectories('public.trips', 'd', '-', 'ts', 'at')")
     connection.execute("SELECT dbanon.forget_subject('d', '000000000001')")

@@ -18,7 +18,10 @@ DAY = 86400
 CALL = """SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd', subject => 'cab', "time" => 'ts',
     x => 'lon', y => 'lat'{})"""
 EVENTS = {
-    "import_requests": ("request", "SELECT * FROM dbanon.import_requests('public.calls', 'd', ARRAY['poi'], 'cab', 'ts'{})"),
+    "import_requests": (
+        "request",
+        "SELECT * FROM dbanon.import_requests('public.calls', 'd', ARRAY['poi'], 'cab', 'ts'{})",
+    ),
     "import_quasi_identifiers": (
         "quasi_identifier",
         "SELECT * FROM dbanon.import_quasi_identifiers('public.calls', 'd', 'cab', 'ts'{})",
@@ -219,10 +222,14 @@ def test_a_span_stands_on_the_column_in_its_own_type_so_that_its_index_serves(
     assert set(row["left_out"]) <= {"outside-period"}
     gps.execute("SET enable_seqscan = off")
     chosen = gps.execute(
-        "SELECT dbanon_internal.chosen_rows('public.own', %s, CASE %s WHEN 'bigint' THEN 1e3 WHEN 'numeric' THEN 1e6 ELSE 1 END, "
-        "jsonb_populate_record(NULL::dbanon_internal.loading, '{\"time\": \"ts\", \"tz\": \"Europe/Berlin\", "
+        "SELECT dbanon_internal.chosen_rows('public.own', %s, "
+        "CASE %s WHEN 'bigint' THEN 1e3 WHEN 'numeric' THEN 1e6 ELSE 1 END, "
+        'jsonb_populate_record(NULL::dbanon_internal.loading, \'{"time": "ts", "tz": "Europe/Berlin", '
         '"since": "2026-01-05 03:00+00", "until": "2026-01-06 02:00+00"}\'))',
-        ["timestamp without time zone" if kind == "timestamp" else "double precision" if kind == "float8" else kind, kind],
+        [
+            "timestamp without time zone" if kind == "timestamp" else "double precision" if kind == "float8" else kind,
+            kind,
+        ],
     ).fetchone()
     assert chosen is not None
     plan = "\n".join(line for (line,) in gps.execute(f"EXPLAIN SELECT * FROM {chosen[0]}").fetchall())
@@ -232,7 +239,8 @@ def test_a_span_stands_on_the_column_in_its_own_type_so_that_its_index_serves(
 
 def test_the_hour_that_comes_twice_is_read_whole_and_judged_as_time(connection: psycopg.Connection) -> None:
     connection.execute(
-        "CREATE TABLE public.gps AS SELECT 'c' || c AS cab, timestamp '2025-10-26 00:00' + m * interval '30 min' AS ts, "
+        "CREATE TABLE public.gps AS SELECT 'c' || c AS cab, "
+        "timestamp '2025-10-26 00:00' + m * interval '30 min' AS ts, "
         "8.2 + c * 1e-3 AS lon, 53.1 AS lat FROM generate_series(1, 9) c, generate_series(0, 9) m"
     )
     # 02:00 in Berlin comes first at 00:00 UTC; rows of 02:00 and 02:30 are taken for the first.
@@ -243,12 +251,15 @@ def test_the_hour_that_comes_twice_is_read_whole_and_judged_as_time(connection: 
 
 def test_the_unit_of_numbers_is_that_of_the_first_load_of_the_source(connection: psycopg.Connection) -> None:
     connection.execute(
-        "CREATE TABLE public.gps AS SELECT 'c' || c AS cab, 1767571200000 + f * 60000::bigint AS ts, 8.2 + c * 1e-3 AS lon, "
+        "CREATE TABLE public.gps AS SELECT 'c' || c AS cab, 1767571200000 + f * 60000::bigint AS ts, "
+        "8.2 + c * 1e-3 AS lon, "
         "53.1 AS lat FROM generate_series(1, 9) c, generate_series(0, 9) f"
     )
     new(connection)
     assert connection.execute("SELECT units_per_s FROM dbanon.load").fetchone() == (1000,)
-    connection.execute("DELETE FROM gps; INSERT INTO gps SELECT 'c1', 2000000000000000 + f, 8.2, 53.1 FROM generate_series(1, 9) f")
+    connection.execute(
+        "DELETE FROM gps; INSERT INTO gps SELECT 'c1', 2000000000000000 + f, 8.2, 53.1 FROM generate_series(1, 9) f"
+    )
     error = refused(connection, mode="'new'")  # microseconds, in one night
     assert error.sqlstate == "DA012"
     names(str(error), 9, "no-time")
@@ -266,13 +277,19 @@ def test_a_large_table_without_an_index_on_its_times_gets_a_notice(gps: psycopg.
 
 def test_columns_of_coordinates_are_degrees_unless_a_system_is_named(gps: psycopg.Connection) -> None:
     assert loaded(gps)["srid"] == 32632
-    gps.execute("CREATE TABLE metres AS SELECT cab, ts, (441000 + 100 * lon)::numeric AS lon, 5879000::int AS lat FROM gps")
+    gps.execute(
+        "CREATE TABLE metres AS SELECT cab, ts, (441000 + 100 * lon)::numeric AS lon, 5879000::int AS lat FROM gps"
+    )
     call = CALL.replace("public.gps", "public.metres").replace("'d'", "'m'")
     assert loaded(gps, call, crs="'EPSG:32632'")["rows_kept"] == 60
 
 
-def test_a_row_that_cannot_be_used_is_kept_in_quarantine_under_the_names_of_its_columns(gps: psycopg.Connection) -> None:
-    gps.execute("INSERT INTO gps VALUES ('c1', '2026-01-05 00:30+00', NULL, 53.1), ('c1', '2026-01-05 00:31+00', 8.2, 'NaN')")
+def test_a_row_that_cannot_be_used_is_kept_in_quarantine_under_the_names_of_its_columns(
+    gps: psycopg.Connection,
+) -> None:
+    gps.execute(
+        "INSERT INTO gps VALUES ('c1', '2026-01-05 00:30+00', NULL, 53.1), ('c1', '2026-01-05 00:31+00', 8.2, 'NaN')"
+    )
     assert loaded(gps)["quarantined"] == {"unparsable-position": 1, "non-finite-position": 1}
     [(content,)] = gps.execute("SELECT content FROM dbanon.quarantine WHERE reason = 'non-finite-position'").fetchall()
     assert (set(content), content["lon"], content["lat"]) == ({"cab", "ts", "lon", "lat"}, "8.2", "NaN")
@@ -322,7 +339,9 @@ def test_a_filter_that_calls_a_volatile_function_is_refused(gps: psycopg.Connect
     names(str(error), "volatile")
 
 
-@pytest.mark.parametrize("given", ["ts < now()", "cab IN (SELECT cab FROM public.gps)", "lon BETWEEN 8 AND 9 AND cab LIKE 'c%'"])
+@pytest.mark.parametrize(
+    "given", ["ts < now()", "cab IN (SELECT cab FROM public.gps)", "lon BETWEEN 8 AND 9 AND cab LIKE 'c%'"]
+)
 def test_a_filter_may_ask_other_tables_and_the_clock(gps: psycopg.Connection, given: str) -> None:
     assert loaded(gps, filter="'" + given.replace("'", "''") + "'")["rows_kept"] == 60
 
@@ -458,7 +477,10 @@ def test_a_time_that_was_forgotten_is_left_out_of_every_later_load(
 
 def test_a_load_reads_the_paths_of_the_subjects_and_times_that_it_adds_and_no_others(gps: psycopg.Connection) -> None:
     loaded(gps)
-    reads = "SELECT coalesce(sum(heap_blks_read + heap_blks_hit + toast_blks_read + toast_blks_hit), 0) FROM pg_statio_all_tables WHERE relname = 'trajectory'"
+    reads = (
+        "SELECT coalesce(sum(heap_blks_read + heap_blks_hit + toast_blks_read + toast_blks_hit), 0) "
+        "FROM pg_statio_all_tables WHERE relname = 'trajectory'"
+    )
 
     def cost(day: int) -> int:
         drive(gps, day)
@@ -481,6 +503,6 @@ def test_a_load_reads_the_paths_of_the_subjects_and_times_that_it_adds_and_no_ot
 
 def test_naive_times_of_python_are_refused(connection: psycopg.Connection, tmp_path: Path) -> None:
     (file := tmp_path / "f.csv").write_text("subject,time,x,y\nc1,1767571200,8.2,53.1\n")
-    asked = LoadingTrajectories(dataset="d", since=datetime(2026, 1, 5))  # noqa: DTZ001
+    asked = LoadingTrajectories(dataset="d", since=datetime(2026, 1, 5))
     with pytest.raises(ParameterError):
         load.load_trajectories(connection, [file], asked)
