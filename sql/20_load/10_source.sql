@@ -436,7 +436,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, text) IS
-'Finds how many of a source''s numbers are a second: the median of the first of them decides. NULL where times are no numbers.';
+'Finds how many of a source''s numbers are a second: the median of the first of them decides; NULL where times are no numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.known_units(dataset_id bigint, kind text, source text) RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -744,8 +744,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[], jsonb[], tstzrange) IS
 'Counts what a load stored and left out into its rows of dbanon.load (without: of each source the counts by reason of what is in no quarantine),
-and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL. Drops from the
-quarantines of earlier loads of the same sources what has a time in read_again.';
+and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL; what has a time
+in read_again leaves the quarantines of earlier loads of the same sources.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[], read_again tstzrange DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
