@@ -95,14 +95,12 @@ class Writer:
             self._release(release, self._run(release, first, paths))
         gone = history.forgotten
         if gone is not None:
-            # What is loaded of the person again comes after the forgetting, under the number that the new run has of it.
+            # What is loaded of the person again comes after the forgetting, with the number that the new run has of it.
             again = len(self.forgotten) + 1
             paths = paths | {(gone.dataset, gone.person): again}
-            population = (
-                f"population {populations[history.datasets[gone.dataset].population]}" if gone.remembered else None
-            )
-            number = first + gone.dataset
-            self.forgotten.append((f"dataset {number}", f"p{gone.person}", population, again, number))
+            number, population = first + gone.dataset, populations[history.datasets[gone.dataset].population]
+            lifted = f"population {population}" if gone.remembered else None
+            self.forgotten.append((f"dataset {number}", f"p{gone.person}", lifted, again, number))
         return self._run(history.new, first, paths)
 
     def _next(self, table: str) -> int:
