@@ -661,8 +661,8 @@ BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.dataset_id = begin_record.dataset_id AND d.dropped_at IS NULL) THEN
         RAISE EXCEPTION 'The dataset to load into must exist. There is none of number %.', coalesce(dataset_id::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
-    ELSIF dbanon_internal.loaded_table(kind) IS NULL OR coalesce(cardinality(sources), 0) = 0 OR EXISTS (SELECT FROM unnest(sources) s (name) WHERE s.name IS NULL) THEN
-        RAISE EXCEPTION 'A load must have a kind and the names of its sources. Got another kind, or a source without a name.'
+    ELSIF dbanon_internal.loaded_table(kind) IS NULL OR coalesce(cardinality(sources), 0) = 0 OR EXISTS (SELECT FROM unnest(sources) s (name) WHERE s.name IS NULL) OR NOT units_per_s > 0 THEN
+        RAISE EXCEPTION 'A load must have a kind and the names of its sources, and units above 0. Got another kind, a source without a name, or fewer units.'
             USING ERRCODE = 'DA011', DETAIL = 'Kinds are trajectories, requests, quasi-identifiers, sites, pois, cells and stations.',
                   HINT = 'Load with a function such as dbanon.import_trajectories.';
     END IF;
@@ -678,7 +678,7 @@ COMMENT ON FUNCTION dbanon_internal.begin_record(bigint, text, text[], double pr
 'Writes a row of dbanon.load for each source of a load, without counts and with at most 1,000 characters of its name, and returns the number of the first, which rows of all of them carry.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_record(
-    drawn bigint, counted bigint[], without jsonb[] DEFAULT NULL, read_again tstzrange DEFAULT NULL)
+    drawn bigint, counted bigint[], without jsonb DEFAULT NULL, read_again tstzrange DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -701,7 +701,7 @@ BEGIN
                    CASE relation WHEN 'trajectory' THEN '@postgis@.ST_NPoints(t.path)' ELSE '1' END, relation)
         INTO stored USING first.dataset_id, drawn;
     FOR load_id, rows_read, left_out IN
-        SELECT n.load_id, counted[n.place], coalesce(without[n.place], '{}')
+        SELECT n.load_id, counted[n.place], coalesce(without -> (n.place - 1)::integer, '{}')
         FROM (SELECT l.load_id, row_number() OVER (ORDER BY l.load_id) AS place FROM ONLY dbanon.load l WHERE drawn IN (l.load_id, l.part_of)) n ORDER BY n.place
     LOOP
         SELECT coalesce(jsonb_object_agg(r.reason, r.n), '{}'),
@@ -742,7 +742,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[], jsonb[], tstzrange) IS
+COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange) IS
 'Counts what a load stored and left out into its rows of dbanon.load (without: of each source the counts by reason of what is in no quarantine),
 and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL; what has a time
 in read_again leaves the quarantines of earlier loads of the same sources.';
@@ -759,11 +759,11 @@ BEGIN
         SELECT l.load_id, j.line, j.reason, j.content, CASE WHEN j.t >= -62135596800 AND j.t < 1e11 THEN to_timestamp(j.t) END
         FROM (SELECT o.load_id, row_number() OVER (ORDER BY o.load_id) - 1 AS file FROM dbanon.load o WHERE drawn IN (o.load_id, o.part_of)) l
         JOIN pg_temp.dbanon_rejected j ON j.file = l.file AND j.reason <> ALL (uncopied) ORDER BY l.file, j.line;
-    RETURN QUERY SELECT * FROM dbanon_internal.count_record(drawn, counted, ARRAY(
-        SELECT coalesce((SELECT jsonb_object_agg(r.reason, r.n)
-                         FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j
-                               WHERE j.file = f.file AND j.reason = ANY (uncopied) GROUP BY j.reason) r), '{}')
-        FROM generate_series(0, cardinality(counted) - 1) f (file) ORDER BY f.file), read_again);
+    RETURN QUERY SELECT * FROM dbanon_internal.count_record(drawn, counted, (
+        SELECT jsonb_agg(coalesce((SELECT jsonb_object_agg(r.reason, r.n)
+                                   FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j
+                                         WHERE j.file = f.file AND j.reason = ANY (uncopied) GROUP BY j.reason) r), '{}') ORDER BY f.file)
+        FROM generate_series(0, cardinality(counted) - 1) f (file)), read_again);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_load(bigint, bigint[], tstzrange) IS
