@@ -212,8 +212,8 @@ def test_a_span_stands_on_the_column_in_its_own_type_so_that_its_index_serves(
     gps: psycopg.Connection, kind: str, expression: str
 ) -> None:
     drive(gps, 1)
-    gps.execute(f"CREATE TABLE own AS SELECT cab, ({expression})::{kind} AS ts, lon, lat FROM gps")
-    gps.execute("CREATE INDEX ON own (ts)")
+    gps.execute(f"CREATE TABLE public.own AS SELECT cab, ({expression})::{kind} AS ts, lon, lat FROM gps")
+    gps.execute("CREATE INDEX ON public.own (ts)")
     row = loaded(
         gps, CALL.replace("public.gps", "public.own"), tz="'Europe/Berlin'",
         since="'2026-01-05 03:00+00'", until="'2026-01-06 02:00+00'",
@@ -266,8 +266,8 @@ def test_the_unit_of_numbers_is_that_of_the_first_load_of_the_source(connection:
 
 
 def test_a_large_table_without_an_index_on_its_times_gets_a_notice(gps: psycopg.Connection, said: list[str]) -> None:
-    gps.execute("CREATE TABLE heap AS SELECT g.*, repeat('x', 200) AS pad FROM gps g, generate_series(1, 700)")
-    gps.execute("UPDATE heap SET ts = ts + random() * interval '30 min'")
+    gps.execute("CREATE TABLE public.heap AS SELECT g.*, repeat('x', 200) AS pad FROM gps g, generate_series(1, 700)")
+    gps.execute("UPDATE public.heap SET ts = ts + random() * interval '30 min'")
     loaded(gps, CALL.replace("public.gps", "public.heap"), until="now()")
     assert [notice for notice in said if "index" in notice and "heap" in notice]
 
@@ -278,7 +278,7 @@ def test_a_large_table_without_an_index_on_its_times_gets_a_notice(gps: psycopg.
 def test_columns_of_coordinates_are_degrees_unless_a_system_is_named(gps: psycopg.Connection) -> None:
     assert loaded(gps)["srid"] == 32632
     gps.execute(
-        "CREATE TABLE metres AS SELECT cab, ts, (441000 + 100 * lon)::numeric AS lon, 5879000::int AS lat FROM gps"
+        "CREATE TABLE public.metres AS SELECT cab, ts, (441000 + 100 * lon)::numeric AS lon, 5879000::int AS lat FROM gps"
     )
     call = CALL.replace("public.gps", "public.metres").replace("'d'", "'m'")
     assert loaded(gps, call, crs="'EPSG:32632'")["rows_kept"] == 60
