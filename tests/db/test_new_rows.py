@@ -278,7 +278,8 @@ def test_a_large_table_without_an_index_on_its_times_gets_a_notice(gps: psycopg.
 def test_columns_of_coordinates_are_degrees_unless_a_system_is_named(gps: psycopg.Connection) -> None:
     assert loaded(gps)["srid"] == 32632
     gps.execute(
-        "CREATE TABLE public.metres AS SELECT cab, ts, (441000 + 100 * lon)::numeric AS lon, 5879000::int AS lat FROM gps"
+        "CREATE TABLE public.metres AS "
+        "SELECT cab, ts, (441000 + 100 * lon)::numeric AS lon, 5879000::int AS lat FROM gps"
     )
     call = CALL.replace("public.gps", "public.metres").replace("'d'", "'m'")
     assert loaded(gps, call, crs="'EPSG:32632'")["rows_kept"] == 60
