@@ -227,7 +227,8 @@ def forget(
 
 @app.command(epilog=GLOBAL)
 def remember(
-    population: Annotated[str, typer.Argument(help="The population, as `dbanon datasets` names it.")], subject: Subject
+    population: Annotated[str, typer.Option("--population", help="The population, as `dbanon datasets` names it.")],
+    subject: Subject,
 ) -> None:
     """Let later loads bring a subject again who was forgotten; what was erased does not come back."""
     with open_database() as database:
