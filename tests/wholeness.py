@@ -36,9 +36,10 @@ RULES = {
         WHERE {_SENT} <> (SELECT count(*) FROM dbanon.request q WHERE q.dataset_id = d.dataset_id)""",
     "datasets with other sites than their loads kept": f"""SELECT count(*) FROM dbanon.dataset d
         WHERE (SELECT count(*) FROM dbanon.site s WHERE s.dataset_id = d.dataset_id) NOT IN {_PLACED}""",
-    "loads with rows neither kept nor in quarantine": """SELECT count(*) FROM dbanon.load l
+    "loads with rows neither kept nor in quarantine nor left out": """SELECT count(*) FROM dbanon.load l
         WHERE l.dropped_at IS NULL
-        AND l.rows_read <> l.rows_kept + (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)""",
+        AND l.rows_read <> l.rows_kept + (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)
+            + (SELECT coalesce(sum(value::bigint), 0) FROM jsonb_each_text(l.left_out))""",
     "loads that count their quarantine otherwise": """SELECT count(*) FROM dbanon.load l
         WHERE l.dropped_at IS NULL AND (SELECT coalesce(sum(value::bigint), 0) FROM jsonb_each_text(l.quarantined))
         <> (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)""",

@@ -85,20 +85,20 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.moving_source(text, dbanon_internal.loading) IS
 'Writes the rows of a table, each as often as the column of moving points has instants.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.moving_crs(qualified text, types jsonb, asked dbanon_internal.loading) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.moving_crs(qualified text, chosen text, types jsonb, asked dbanon_internal.loading) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- A text that is written like no moving point is one of another kind: what it should be is said as of any other type.
     IF types ->> asked.geom !~ 'tgeompoint$' AND dbanon_internal.ask_source(format(
-        'SELECT position(''@'' IN g)::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1', asked.geom, qualified), qualified) = 0 THEN
+        'SELECT position(''@'' IN g)::float8 FROM (SELECT %I::text AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1', asked.geom, chosen), qualified) = 0 THEN
         PERFORM dbanon_internal.check_geometry(types, asked.geom);
     END IF;
     RETURN dbanon_internal.named_crs(dbanon_internal.ask_source(format(
         'SELECT @postgis@.ST_SRID(instant.place) FROM %s WHERE instant.place IS NOT NULL LIMIT 1',
-        dbanon_internal.moving_source(qualified, asked)), qualified), asked.geom);
+        dbanon_internal.moving_source(chosen, asked)), qualified), asked.geom);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.moving_crs(text, jsonb, dbanon_internal.loading) IS
+COMMENT ON FUNCTION dbanon_internal.moving_crs(text, text, jsonb, dbanon_internal.loading) IS
 'Names the reference system of a column of moving points, that of the first fix that can be read.';

@@ -36,6 +36,27 @@ def test_importing_twice_adds_nothing_and_replacing_starts_again(city_url: str) 
         assert wholeness.broken(connection) == []
 
 
+def test_a_table_is_imported_for_what_is_new_without_who_was_forgotten(city_url: str) -> None:
+    with psycopg.connect(city_url) as connection:
+        connection.execute(
+            "CREATE TABLE public.grown AS SELECT subject AS cab, t AS ts, ST_X(p) AS lon, ST_Y(p) AS lat "
+            "FROM (SELECT subject, t, ST_Transform(position::geometry, 4326) AS p FROM public.gps) g"
+        )
+        [[somebody]] = connection.execute("SELECT min(cab) FROM public.grown").fetchall()
+    grown = ("import", "public.grown", "--subject", "cab", "--time", "ts", "--x", "lon", "--y", "lat", "--new")
+    first = json_of(call(city_url, *grown, "--dataset", "grown", "--filter", f"cab <> '{somebody}'", "--json"))
+    assert (first["subjects"], first["left_out"]) == (299, {})
+    second = json_of(call(city_url, *grown, "--dataset", "grown", "--json"))
+    assert (second["subjects"], second["left_out"]["known"]) == (1, first["kept"])
+    with psycopg.connect(city_url) as connection:
+        assert wholeness.broken(connection) == []
+    assert call(city_url, "forget", "--dataset", "grown", "--subject", somebody).code == 0
+    third = call(city_url, *grown, "--dataset", "grown", "--json")
+    assert (third.code, json_of(third)["left_out"]["forgotten"]) == (0, second["kept"])
+    assert call(city_url, "remember", "--population", "default", "--subject", somebody).code == 0
+    assert json_of(call(city_url, *grown, "--dataset", "grown", "--json"))["kept"] == second["kept"]
+
+
 @pytest.mark.many
 @pytest.mark.parametrize(
     ("words", "code", "facts"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.db.oracle import Record, Release, Row, Rule
 
+STAND_IN = 100_000  # what takes the place of a person who was forgotten has so much more than its number
 OWN = 100  # where a dataset's names are its own, its people have numbers from so many times the dataset's on
 AS_THEY_ARE, DOUBLED, PARTIAL = (0, 1, 3), 5, 6
 People = frozenset[int]
@@ -56,12 +57,26 @@ class World:
 
 
 @dataclass(frozen=True)
+class Forgotten:
+    """A person who was forgotten in a dataset after the releases, and may have been remembered and loaded again."""
+
+    dataset: int
+    person: int
+    remembered: bool
+
+
+@dataclass(frozen=True)
 class History:
-    """Releases, the oldest first; and the one that is to follow."""
+    """Releases, the oldest first, as they are known now; and the one that is to follow.
+
+    `published` are the same before somebody was forgotten.
+    """
 
     earlier: list[Release]
     new: Release
     datasets: list[Dataset]
+    published: list[Release]
+    forgotten: Forgotten | None = None
 
 
 def history(seed: int) -> History:
@@ -74,7 +89,8 @@ def history(seed: int) -> History:
         again = earlier and draw.random() < 0.2
         new = _again(draw, world, draw.choice(earlier)) if again else _release(draw, world)
         if len(earlier) == length:
-            return History(earlier, new, world.datasets)
+            whole = History(earlier, new, world.datasets, earlier)
+            return _forget(draw, whole) if draw.random() < 0.3 else whole
         refused = Rule().judge(new, earlier).refused
         if not refused or draw.random() < 0.7:
             new.overridden, new.withdrawn = refused, draw.random() < 0.25
@@ -97,6 +113,59 @@ def _world(draw: Random) -> World:
             named[real] = named.get(real, frozenset()) | {world.name(person, number)}
         world.datasets.append(Dataset(population, settle, own, draw.randrange(3), named))
     return world
+
+
+def _forget(draw: Random, whole: History) -> History:
+    """Let a person be forgotten in a dataset with releases; without data, or remembered, before the next release.
+
+    A code that nobody has takes the person's place in all releases of the population, unless another dataset of it has
+    the name.
+    """
+    number = draw.choice(whole.earlier).dataset
+    person = draw.choice(sorted(_people(whole.earlier, number)))
+    new, remembered = whole.new, draw.random() < 0.5
+    if new.dataset == number and not remembered:
+        left = _without(new.records, person)
+        if not left:
+            return whole
+        new = replace(new, records=left)
+    dataset = whole.datasets[number]
+    kin = [n for n, d in enumerate(whole.datasets) if d.population == dataset.population and n != number and not d.own]
+    earlier = whole.earlier
+    if dataset.own or not any(person in _people([new, *earlier], n) for n in kin):
+        earlier = [
+            replace(release, records=tuple(_renamed(record, person) for record in release.records))
+            if release.population == dataset.population
+            else release
+            for release in earlier
+        ]
+    datasets = list(whole.datasets)
+    named = {real: names - {person} for real, names in dataset.named.items() if names - {person}}
+    datasets[number] = replace(dataset, named=named)
+    return History(earlier, new, datasets, whole.earlier, Forgotten(number, person, remembered))
+
+
+def _people(releases: Iterable[Release], number: int) -> People:
+    of_dataset = (release for release in releases if release.dataset == number)
+    return frozenset(p for release in of_dataset for record in release.records for p in record.members)
+
+
+def _without(records: Iterable[Record], person: int) -> tuple[Record, ...]:
+    """Leave a person out of records; none where one would hide its owner among nobody."""
+    gone = frozenset({person})
+    left = tuple(
+        replace(record, members=record.members - gone, hidden_among=record.hidden_among - gone)
+        for record in records
+        if record.members - gone
+    )
+    return () if any(bool(old.hidden_among) and not old.hidden_among - gone for old in records) else left
+
+
+def _renamed(record: Record, person: int) -> Record:
+    def of(people: People) -> People:
+        return people - {person} | {STAND_IN + person} if person in people else people
+
+    return replace(record, members=of(record.members), hidden_among=of(record.hidden_among))
 
 
 def copied(history: History) -> People:
@@ -265,9 +334,26 @@ def _again(draw: Random, world: World, old: Release) -> Release:
                       population=world.datasets[number].population)  # fmt: skip
     if draw.random() < 0.2:
         new = replace(new, k=draw.randint(2, old.k))
+    if draw.random() < 0.3:
+        new = replace(new, records=_joined(draw, world, new))
     if draw.random() < 0.2 and new.hidden_by != "region":
         record, *others = new.records
         row, *rows = record.rows
         changed = replace(record, rows=(replace(row, region=row.region % 9 + 1), *rows))
         new = replace(new, records=(changed, *others))
     return new
+
+
+def _joined(draw: Random, world: World, release: Release) -> tuple[Record, ...]:
+    """Let a person whose rows came late join those of one record: the groups of a time that was published change."""
+    there = _people([release], release.dataset)
+    others = sorted({world.name(person, release.dataset) for person in world.people} - there)
+    if not others:
+        return release.records
+    late, chosen = frozenset({draw.choice(others)}), draw.choice(release.records)
+    if len(chosen.members) == 1:
+        return (*release.records, replace(chosen, members=late))
+    return tuple(
+        replace(record, members=record.members | late) if record.members == chosen.members else record
+        for record in release.records
+    )

@@ -70,6 +70,11 @@ def test_what_became_of_the_rows_is_one_row(gps, said):
         "subjects": 11,
         "srid": 32632,
         "far": {"far-position": 1, "far-time": 1},
+        "known": 0,
+        "late": 0,
+        "forgotten": 0,
+        "left_out": {},
+        "late_periods": [],
     }
     position, moment = said
     names(position, "NOTICE: ", "1 position", "kept", "drop_outliers => true", "bbox => ")
@@ -166,23 +171,28 @@ COORDINATES = [
 
 
 @pytest.mark.parametrize(("columns", "crs"), COORDINATES)
-def test_the_hint_for_coordinates_and_for_times_as_text_is_the_statement_that_works(connection, columns, crs):
+def test_the_hint_for_coordinates_and_for_texts_is_what_works(connection, columns, crs):
     connection.execute(f'CREATE TABLE public."My cabs" (cab text, ts text, {columns})')
     rows = "SELECT i, format('2026-01-05T08:00:0%sZ', i), 8 + i / 1000.0, 53 FROM generate_series(1, 9) i"
     connection.execute(f'INSERT INTO public."My cabs" {rows}')
-    words = ["My cabs", "ts", "geom"]  # the source, its time and its points, as the last hint left them
+    source, time, position = "My cabs", "ts", "geom => 'geom'"
 
     def statement():
-        about = f"'public.\"{words[0]}\"', \"time\" => '{words[1]}', geom => '{words[2]}'"
+        about = f"'public.\"{source}\"', \"time\" => '{time}', {position}"
         return f"SELECT rows_kept FROM dbanon.import_trajectories({about}, dataset => 'd', subject => 'cab'{crs})"
 
-    for place in (2, 1):
+    code, _, hint = _refused(connection, statement())
+    assert code == "DA012"
+    position = re.search(r"x => '\w+', y => '\w+'", hint)[0]
+    for _ in range(1 + 2 * ("text" in columns)):
         code, _, hint = _refused(connection, statement())
         assert code == "DA012"
-        made, words[0], words[place] = re.search(
-            r'(CREATE VIEW public."(.+?)" .* AS (\w+) FROM public."[^"]+")', hint
+        made, source, column = re.search(
+            r'(CREATE VIEW public."(.+?)" .* AS "?(\w+)_read"? FROM public."[^"]+")', hint
         ).groups()
         connection.execute(made)
+        time, position = (name.replace(f"{column}'", f"{column}_read'") for name in (f"{time}'", position))
+        time = time.rstrip("'")
     assert connection.execute(statement()).fetchone() == (9,)
 
 

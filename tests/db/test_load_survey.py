@@ -95,18 +95,18 @@ def test_towns_on_the_antimeridian_are_one_town(connection, write):
 
 def test_a_few_usable_rows_among_many_are_enough(connection):
     with connection.transaction():
-        connection.execute("SELECT dbanon_internal.make_staging('x float8, y float8, t float8')")
+        connection.execute("SELECT dbanon_internal.make_staging('x float8, y float8')")
         connection.execute("INSERT INTO dbanon_rejected SELECT 0, i, 'missing-subject' FROM generate_series(1, 5000) i")
-        connection.execute("INSERT INTO dbanon_staged SELECT 0, i, i, 53.1, 0 FROM generate_series(1, 3) i")
+        connection.execute("INSERT INTO dbanon_staged SELECT 0, i, 0, i, 53.1 FROM generate_series(1, 3) i")
         (drawn,) = connection.execute("SELECT x FROM dbanon_internal.draw_sample(3, 10)").fetchone()
         assert drawn == [1, 2, 3]
 
 
 def test_a_sample_is_drawn_of_many_rows_and_numbers_beyond_arithmetic_are_cut_off(connection):
     with connection.transaction():
-        connection.execute("SELECT dbanon_internal.make_staging('x float8, y float8, t float8')")
+        connection.execute("SELECT dbanon_internal.make_staging('x float8, y float8')")
         connection.execute(
-            "INSERT INTO dbanon_staged SELECT 0, i, '1e308', '-1e308', '5e-324' FROM generate_series(1, 9000) i"
+            "INSERT INTO dbanon_staged SELECT 0, i, '5e-324', '1e308', '-1e308' FROM generate_series(1, 9000) i"
         )
         x, y, t = connection.execute("SELECT x, y, t FROM dbanon_internal.draw_sample(9000, 300)").fetchone()
     assert 200 < len(x) < 400

@@ -3,6 +3,7 @@
 import inspect
 import json
 import types
+from datetime import UTC, datetime
 from typing import Any, get_args, get_origin
 
 import psycopg
@@ -13,7 +14,10 @@ from dbanon.options import Field, fields, loading, publishing
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
 from dbanon.postgres.connection import jsonb
 
-TYPES = {str: "text", int: "integer", float: "double precision", bool: "boolean", tuple: "double precision[]"}
+TYPES = {
+    str: "text", int: "integer", float: "double precision", bool: "boolean", tuple: "double precision[]",
+    datetime: "timestamp with time zone",
+}  # fmt: skip
 # A public function names the columns of its table by default; the command line and Python have no such table in mind.
 NAMED_BY_SQL = {"subject": "subject", "time": "time", "geom": "geom"}
 OTHERS = {  # what a public function takes, and which options are of files alone
@@ -78,9 +82,9 @@ def test_the_server_takes_what_an_import_can_be_asked_for(connection: psycopg.Co
 
 def test_a_load_of_files_is_asked_for_what_an_import_is() -> None:
     of_files, of_tables = ({one.name: one for one in fields(r)} for r in (LoadingTrajectories, ImportingTrajectories))
-    assert set(of_files) - set(of_tables) == {"x", "y"}
-    assert set(of_tables) <= set(of_files)
-    for name in set(of_tables) - {"subject", "time", "geom", "crs"}:
+    assert set(of_files) <= set(of_tables)
+    assert set(of_tables) - set(of_files) == {"filter"}
+    for name in set(of_files) - {"subject", "time", "geom", "crs", "x", "y"}:
         assert of_files[name] == of_tables[name]
 
 
@@ -90,8 +94,8 @@ def test_an_import_of_anything_else_has_the_options_of_its_load(
 ) -> None:
     record, of_files = OTHERS[function]
     options, arguments = {one.name: one for one in fields(record)}, taken(connection, function)
-    assert set(options) == set(arguments) | of_files
-    for name, (_, expression) in arguments.items():
+    assert set(options) == set(arguments) - {"filter"} | of_files
+    for name, (_, expression) in arguments.items() - {("filter", arguments.get("filter"))}:
         given = options[name].default
         default = value(connection, expression)
         assert default in (None if given is inspect.Parameter.empty else given, NAMED_BY_SQL.get(name)), name
@@ -115,20 +119,22 @@ def test_a_run_and_a_publication_have_the_options_of_their_functions(
 EACH = ImportingTrajectories(
     dataset="d", subject="s", time="t", geom="g", trip="ride", crs="EPSG:4326", srid=32610, grid_m=0.1, grid_s=60,
     split_gap_s=1 / 3, tz="UTC", bbox=(1.5, -2.5, 3, 0.1), drop_outliers=True, max_speed_kmh=0.3, subject_per_day=True,
-    population="p", settle_s=0, mode="append",
+    population="p", settle_s=0, mode="append", x="lon", y="lat", filter="s <> 'q'",
+    since=datetime(2026, 1, 5, 8, tzinfo=UTC), until=datetime(2026, 1, 6, 8, tzinfo=UTC),
 )  # fmt: skip
 
 
 def test_each_option_reaches_the_server_as_it_was_given(connection: psycopg.Connection[Any]) -> None:
     assert all(getattr(EACH, one.name) != one.default for one in fields(ImportingTrajectories))
+    connection.execute("SET TimeZone = 'UTC'")
     [told] = connection.execute(f"SELECT to_jsonb({ASKED})", {"asked": jsonb(vars(EACH))}).fetchone()
-    assert told == json.loads(json.dumps(vars(EACH)))
+    assert told == json.loads(json.dumps(vars(EACH), default=datetime.isoformat))
 
 
 def test_each_argument_of_the_public_function_becomes_part_of_the_record(connection: psycopg.Connection[Any]) -> None:
     arguments = ", ".join(f'"{one.name}" => %({one.name})s' for one in fields(ImportingTrajectories))
     with connection.transaction(force_rollback=True):  # what it calls only notes what it is given
-        connection.execute("CREATE SCHEMA seen; CREATE TABLE seen.asked (what jsonb)")
+        connection.execute("SET TimeZone = 'UTC'; CREATE SCHEMA seen; CREATE TABLE seen.asked (what jsonb)")
         [made] = connection.execute(
             "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'import_fixes'"
         ).fetchone()
@@ -137,7 +143,7 @@ def test_each_argument_of_the_public_function_becomes_part_of_the_record(connect
         given = vars(EACH) | {"bbox": [float(side) for side in EACH.bbox or ()]}
         connection.execute(f"SELECT FROM dbanon.import_trajectories('dbanon.load', {arguments})", given)
         [told] = connection.execute("SELECT what FROM seen.asked").fetchone()
-    assert told == json.loads(json.dumps(vars(EACH)))
+    assert told == json.loads(json.dumps(vars(EACH), default=datetime.isoformat))
 
 
 @pytest.mark.parametrize(

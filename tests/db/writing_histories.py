@@ -69,6 +69,7 @@ class Writer:
     tables: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {table: [] for table in COLUMNS})
     releases: list[dict[str, Any]] = field(default_factory=list)
     codes: list[dict[str, Any]] = field(default_factory=list)
+    forgotten: list[tuple[str, str, str | None, int, int]] = field(default_factory=list)
 
     def add(self, history: History) -> int:
         """Add a history; returns the run that is to follow."""
@@ -79,10 +80,9 @@ class Writer:
             name, population = f"dataset {first + number}", populations[dataset.population]
             settings = (32610, 1, 60, population, 60 * dataset.settle, dataset.own)
             self._rows("dataset", [(first + number, name, *settings)])
-        people = {
-            (r.dataset, p) for r in (history.new, *history.earlier) for record in r.records for p in record.members
-        }
-        for number in {release.dataset for release in (history.new, *history.earlier)}:
+        releases = (history.new, *history.published)
+        people = {(r.dataset, p) for r in releases for record in r.records for p in record.members}
+        for number in {release.dataset for release in releases}:
             evening = 10_000 * first + 1000 * history.datasets[number].evening
             self.codes += [
                 {"dataset_id": first + number, "name": str(name), "fixes": evening + real}
@@ -91,8 +91,16 @@ class Writer:
             ]
         paths = {key: self._next("trajectory") + n for n, key in enumerate(sorted(people))}
         self._rows("trajectory", ((path, first + d, f"p{p}", PATH) for (d, p), path in paths.items()))
-        for release in history.earlier:
+        for release in history.published:
             self._release(release, self._run(release, first, paths))
+        gone = history.forgotten
+        if gone is not None:
+            # What is loaded of the person again comes after the forgetting, with the number that the new run has of it.
+            again = len(self.forgotten) + 1
+            paths = paths | {(gone.dataset, gone.person): again}
+            number, population = first + gone.dataset, populations[history.datasets[gone.dataset].population]
+            lifted = f"population {population}" if gone.remembered else None
+            self.forgotten.append((f"dataset {number}", f"p{gone.person}", lifted, again, number))
         return self._run(history.new, first, paths)
 
     def _next(self, table: str) -> int:
@@ -139,6 +147,14 @@ class Writer:
         connection.execute(STORED, [Jsonb(self.releases)])
         connection.execute(RELEASES, [Jsonb(self.releases)])
         connection.execute(CODES, [Jsonb(self.codes)])
+        for dataset, person, population, path, number in self.forgotten:
+            connection.execute("SELECT dbanon.forget_subject(%s, %s)", [dataset, person])
+            if population is not None:
+                connection.execute("SELECT dbanon.remember_subject(%s, %s)", [population, person])
+                connection.execute(
+                    "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) VALUES (%s, %s, %s, %s)",
+                    [path, number, person, PATH],
+                )
 
 
 def _region(release: Release, row: Row) -> tuple[int, int]:

@@ -59,7 +59,7 @@ TOPICS = {
         "tile",
         "tile_query",
     ),
-    "Take back": ("drop_run", "forget_subject", "forget_before", "drop_load", "drop_dataset"),
+    "Take back": ("drop_run", "forget_subject", "remember_subject", "forget_before", "drop_load", "drop_dataset"),
 }
 REST = "Others"
 

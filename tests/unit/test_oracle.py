@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests import pages
-from tests.db.histories import History, history
+from tests.db.histories import Forgotten, History, history
 from tests.db.oracle import Group, Person, Promise, Record, Release, Row, Rule, Verdict
 from tests.db.ten_people import FIVES, HALVES, NEAR, TEN, bundles, merged, snapshot, ten_people
 
@@ -252,6 +252,30 @@ def common_time(drawn: History) -> bool:
     new = drawn.new
     return any(
         old.first < new.last and new.first < old.last for old in drawn.earlier if old.population == new.population
+    )
+
+
+def test_it_matters_that_a_forgotten_person_keeps_a_place_and_returns_as_another() -> None:
+    drawn = [(d, d.forgotten) for d in histories()[:600] if d.forgotten is not None]
+    emptied = [
+        replace(
+            d, earlier=[replace(release, records=kept) for release in d.published if (kept := _left(release, gone))]
+        )
+        for d, gone in drawn
+    ]
+    named = [replace(d, earlier=d.published) for d, gone in drawn if gone.remembered]
+    for others in (emptied, named):
+        before = {id(d.new): d.earlier for d, _ in drawn}
+        assert any(Rule().judge(o.new, o.earlier) != Rule().judge(o.new, before[id(o.new)]) for o in others)
+
+
+def _left(release: Release, gone: Forgotten) -> tuple[Record, ...]:
+    if release.dataset != gone.dataset:
+        return release.records
+    return tuple(
+        replace(record, members=record.members - {gone.person})
+        for record in release.records
+        if record.members != {gone.person}
     )
 
 
