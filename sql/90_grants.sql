@@ -60,7 +60,7 @@ $$;
 
 -- These run with the rights of their owner.
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
-    dbanon.release_card(text, bigint), dbanon_internal.reap_runs() TO @operator@, @worker@;
+    dbanon.release_card(text, bigint), dbanon_internal.reap_runs(), dbanon_internal.is_forked() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[]), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text),
     dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text, text[]),
