@@ -355,6 +355,13 @@ COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the rele
 COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 COMMENT ON COLUMN dbanon.releases.readers IS 'The roles that may read it; null: all analysts.';
 
+COMMENT ON VIEW dbanon.health IS 'What is wrong, a row each; none where all is well. dbanon check prints it.';
+COMMENT ON COLUMN dbanon.health.level IS '1 late or odd, 2 something is held up until somebody acts, 3 it cannot be told.';
+COMMENT ON COLUMN dbanon.health.about IS 'What it is about: runs or history.';
+COMMENT ON COLUMN dbanon.health.what IS 'What is wrong.';
+COMMENT ON COLUMN dbanon.health.since IS 'Since when, where that is known.';
+COMMENT ON COLUMN dbanon.health.remedy IS 'What to do.';
+
 COMMENT ON VIEW published.releases IS 'The releases that you may read. Each is a view in this schema, whose comment says more.';
 COMMENT ON COLUMN published.releases.name IS 'The view in schema published.';
 COMMENT ON COLUMN published.releases.method IS 'How it was made.';

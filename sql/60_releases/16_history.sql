@@ -20,9 +20,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFI
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN (SELECT i.published_from <> dbanon_internal.whereabouts() FROM ONLY dbanon.installation i WHERE i.published_from IS NOT NULL
-            UNION ALL
-            SELECT false FROM ONLY dbanon.installation i WHERE i.published_from IS NULL);
+    RETURN (SELECT coalesce(i.published_from <> w.here, false) FROM ONLY dbanon.installation i, dbanon_internal.whereabouts() w (here));
 EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
     RETURN NULL;
 END

@@ -184,7 +184,9 @@ def _release(draw: Random, world: World) -> Release:
 
 def _lost(draw: Random, world: World) -> Release:
     """Draw a release that may speak of everybody of its population, from its first moment to its last."""
-    everybody = frozenset(world.name(person, number) for person in world.people for number in range(len(world.datasets)))
+    everybody = frozenset(
+        world.name(person, number) for person in world.people for number in range(len(world.datasets))
+    )
     record = Record(everybody, (Row(*_times(draw, world), region=0),))
     return Release(
         2, "place", "hiding", (record,), LOST, stands_alone=True, snapshot=True, max_gap=draw.randint(0, 2),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from dbanon.postgres.server import parse
 from dbanon.testing import cloned_database, database_url
 from tests.acceptance.commands import call
 from tests.facts import names, refusal, refused, words
@@ -62,7 +61,9 @@ def test_a_copy_of_what_published_computes_and_measures_but_publishes_nothing(co
 def test_one_statement_that_nothing_was_published_opens_it_again(copy: psycopg.Connection) -> None:
     assert copy.execute(NOTHING).fetchone() == (0,)
     assert copy.execute(AGAIN).fetchone() == (4,)
-    action, detail = copy.execute("SELECT action, detail FROM dbanon.audit WHERE action = 'confirm_history'").fetchall()[0]
+    action, detail = copy.execute(
+        "SELECT action, detail FROM dbanon.audit WHERE action = 'confirm_history'"
+    ).fetchall()[0]
     assert (action, detail["lost"], detail["reason"]) == ("confirm_history", 0, "nothing was published since")
     assert detail["was"] != detail["is"]
 
@@ -128,7 +129,8 @@ def test_people_who_were_loaded_after_the_restore_are_among_everybody(copy: psyc
     copy.execute(
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('new', 32610, 1, 60);"
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
-        " SELECT 2, 'new ' || i, ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1212566400), ST_MakePointM(i, 9, 1212566460)), 32610)"
+        " SELECT 2, 'new ' || i,"
+        " ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1212566400), ST_MakePointM(i, 9, 1212566460)), 32610)"
         " FROM generate_series(1, 6) i"
     )
     plan = {item: (value, note) for item, value, note in copy.execute(
@@ -136,14 +138,20 @@ def test_people_who_were_loaded_after_the_restore_are_among_everybody(copy: psyc
     ).fetchall()}  # fmt: skip
     assert plan["people_published"] == (6, "lost (lost)")
     with refusal("DA011", "new", "default"):
-        copy.execute("UPDATE dbanon.dataset SET population_id = dbanon_internal.population_id('else') WHERE name = 'new'")
+        copy.execute(
+            "UPDATE dbanon.dataset SET population_id = dbanon_internal.population_id('else') WHERE name = 'new'"
+        )
 
 
-def test_a_lost_release_is_listed_audited_and_kept_and_has_no_card(copy: psycopg.Connection) -> None:
+def test_a_lost_release_is_listed_audited_and_kept_and_has_no_card(
+    copy: psycopg.Connection, dbanon_server: "Target"
+) -> None:
     confirm(copy, {**EIGHT, "name": "night"})
     query = "SELECT name, live, run_id, dataset FROM dbanon.releases WHERE run_id IS NULL"
     assert copy.execute(query).fetchone() == ("night", False, None, None)
-    assert copy.execute("SELECT release, detail ->> 'population' FROM dbanon.audit WHERE action = 'lose'").fetchone() == (
+    assert copy.execute(
+        "SELECT release, detail ->> 'population' FROM dbanon.audit WHERE action = 'lose'"
+    ).fetchone() == (
         "night",
         "default",
     )
@@ -152,20 +160,12 @@ def test_a_lost_release_is_listed_audited_and_kept_and_has_no_card(copy: psycopg
         copy.execute("SELECT dbanon.release_card('night')")
     with refusal("DA006", "dbanon.release"):
         copy.execute("DELETE FROM dbanon.release WHERE run_id IS NULL")
-    assert call(database_url_of(copy), "releases").code == 0
+    assert call(database_url(dbanon_server.url, dbname=copy.info.dbname), "releases").code == 0
 
 
-def database_url_of(connection: psycopg.Connection) -> str:
-    words = {"host": connection.info.host, "port": str(connection.info.port), "password": connection.info.password}
-    return database_url(
-        f"postgresql://{connection.info.user}@{words['host']}:{words['port']}/",
-        dbname=connection.info.dbname, password=words["password"],
-    )  # fmt: skip
-
-
-def test_the_command_line_names_the_statement(copy: psycopg.Connection) -> None:
-    done = call(database_url_of(copy), "publish", "1", "again")
-    refused(done, 6, "confirm_history('[]', 'why that is certain')")
+def test_the_command_line_names_the_statement(copy: psycopg.Connection, dbanon_server: "Target") -> None:
+    done = call(database_url(dbanon_server.url, dbname=copy.info.dbname), "publish", "1", "again")
+    refused(done, 1, "confirm_history('[]', 'why that is certain')")
 
 
 @pytest.mark.parametrize(
@@ -226,6 +226,8 @@ def test_where_the_server_is_not_to_be_told_nothing_is_published(own: psycopg.Co
 def test_a_login_without_rights_on_the_schema_hears_nothing_of_it(
     copy: psycopg.Connection, login: Callable[[str], str]
 ) -> None:
-    with psycopg.connect(database_url(login("dbanon_analyst"), dbname=parse(copy.info.dsn)["dbname"])) as analyst:
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            analyst.execute("SELECT dbanon_internal.is_forked()")
+    with (
+        psycopg.connect(database_url(login("dbanon_analyst"), dbname=copy.info.dbname)) as analyst,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        analyst.execute("SELECT dbanon_internal.is_forked()")
