@@ -29,7 +29,7 @@ from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, connect_to_hold, errors_translated
 from dbanon.runs import compiling, queue
 from dbanon.worker.cluster import Cluster
-from dbanon.worker.telling import Form, Log
+from dbanon.worker.events import Form, Log
 from dbanon.worker.watched import Watched
 
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
@@ -104,10 +104,10 @@ def serve(
     SchemaMismatch
         If the schema is of another revision.
     """
-    told = Log(log)
+    events = Log(log)
 
     def announce(line: str) -> None:
-        told.event("server", line)
+        events.event("server", line)
 
     if scheduler is not None:
         Cluster(scheduler).check(announce)
@@ -118,8 +118,8 @@ def serve(
                 "one does not; GRANT it."
             )
     settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler, log=log)
-    with Watched(dsn, told, heartbeat=heartbeat, listen=listen) as watched:
-        useless = _supervise(settings, told, watched)
+    with Watched(dsn, events, heartbeat=heartbeat, listen=listen) as watched:
+        useless = _supervise(settings, events, watched)
     if useless == _READ_ONLY:
         raise sqlstate.read_only()
     if useless:

@@ -342,7 +342,7 @@ CREATE TABLE dbanon.release (
     release_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL,
     run_id bigint REFERENCES dbanon.run ON DELETE RESTRICT,
-    -- Of a lost release alone, which dbanon.confirm_history enters: it has no run here, and may speak of everybody.
+    -- Of a lost release alone, which dbanon.confirm_history enters: it has no run here, and may speak of all people.
     population_id bigint REFERENCES dbanon.population,
     digest bytea NOT NULL,
     rows bigint NOT NULL CHECK (rows >= 0),
