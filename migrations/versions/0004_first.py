@@ -375,7 +375,8 @@ CREATE TABLE dbanon.release (
     pois_at timestamptz,
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL)),
     CONSTRAINT release_lost_check CHECK (
-        (run_id IS NULL) = (population_id IS NOT NULL) AND (run_id IS NOT NULL OR withdrawn_at IS NOT NULL AND span IS NOT NULL))
+        (run_id IS NULL) = (population_id IS NOT NULL)
+        AND (run_id IS NOT NULL OR withdrawn_at IS NOT NULL AND span IS NOT NULL))
 );
 ALTER TABLE dbanon.release ALTER COLUMN extent SET STATISTICS 0;
 CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL;
