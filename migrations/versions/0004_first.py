@@ -16,6 +16,8 @@ CREATE TABLE dbanon.installation (
     database_oid oid NOT NULL,
     server_identifier bigint NOT NULL,
     public_restricted boolean NOT NULL DEFAULT false,
+    -- Where the last publication was made (dbanon_internal.whereabouts); null: there was none.
+    published_from text,
     -- With it fixes are hashed, to recognise copies of a dataset. It never leaves the database.
     key bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) CHECK (length(key) = 32)
 );
@@ -367,7 +369,9 @@ CREATE INDEX verification_run_idx ON dbanon.verification (run_id, attack, verifi
 CREATE TABLE dbanon.release (
     release_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL,
-    run_id bigint NOT NULL REFERENCES dbanon.run ON DELETE RESTRICT,
+    run_id bigint REFERENCES dbanon.run ON DELETE RESTRICT,
+    -- Of a lost release alone, which dbanon.confirm_history enters: it has no run here, and may speak of all people.
+    population_id bigint REFERENCES dbanon.population,
     digest bytea NOT NULL,
     rows bigint NOT NULL CHECK (rows >= 0),
     published_at timestamptz NOT NULL DEFAULT now(),
@@ -397,7 +401,10 @@ CREATE TABLE dbanon.release (
     left_out jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(left_out) = 'array'),
     -- When the last points of interest were loaded before its run; null: not known, or there are none.
     pois_at timestamptz,
-    CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL))
+    CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL)),
+    CONSTRAINT release_lost_check CHECK (
+        (run_id IS NULL) = (population_id IS NOT NULL)
+        AND (run_id IS NOT NULL OR withdrawn_at IS NOT NULL AND span IS NOT NULL))
 );
 ALTER TABLE dbanon.release ALTER COLUMN extent SET STATISTICS 0;
 CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL;
