@@ -131,8 +131,8 @@ def _forget(draw: Random, whole: History) -> History:
     new, remembered = whole.new, draw.random() < 0.5
     if new.dataset == number and not remembered:
         left = _without(new.records, person)
-        if not left:
-            return whole
+        if not left or any(person in record.members and 1 < len(record.members) <= new.k for record in new.records):
+            return whole  # no attack lets a run pass that hides people among fewer than k
         new = replace(new, records=left)
     dataset = whole.datasets[number]
     kin = [n for n, d in enumerate(whole.datasets) if d.population == dataset.population and n != number and not d.own]

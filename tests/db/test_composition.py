@@ -544,6 +544,7 @@ def test_a_subject_forgotten_between_releases_is_missed_and_returns_as_another_p
     without = verified(own, Release(4, (FIVES[0]._replace(people=LOW - {0}), FIVES[1])))
     error = refused(own, without, "without")  # what p0 asked for is in the first release alone
     names(f"{error.diag.message_primary} {error.diag.message_detail}", "first", 1, 5, "5 people")
+    own.execute("SELECT dbanon.remember_subject('default', 'p0')")
     own.execute(
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
         " SELECT 1, 'p0', path FROM dbanon.trajectory WHERE subject = 'p1'"
