@@ -95,7 +95,8 @@ def history(seed: int) -> History:
         if len(earlier) == length:
             known = [*earlier, *lost]
             whole = History(known, new, world.datasets, known)
-            return _forget(draw, whole) if draw.random() < 0.3 else whole
+            # Whom a lost release hurts is everybody, also people whom the database has forgotten: their number is not compared.
+            return _forget(draw, whole) if draw.random() < 0.3 and not lost else whole
         refused = Rule().judge(new, [*earlier, *lost]).refused
         if not refused or draw.random() < 0.7:
             new.overridden, new.withdrawn = refused, draw.random() < 0.25
