@@ -423,6 +423,11 @@ COMMENT ON COLUMN published.atoms.area_m2 IS 'Their area in square metres.';
 COMMENT ON COLUMN published.atoms.categories IS 'How many categories of points of interest it has.';
 COMMENT ON COLUMN published.atoms.pois IS 'How many points of interest it has.';
 
+COMMENT ON TABLE dbanon.asked IS 'What a reader of all parts of a release can follow: contents of requests, and who may have sent them, known to an adversary permanently.';
+COMMENT ON COLUMN dbanon.asked.release_id IS 'The part.';
+COMMENT ON COLUMN dbanon.asked.content IS 'A keyed hash of what was asked for.';
+COMMENT ON COLUMN dbanon.asked.people IS 'Codes of those who were in a group with it in each window in which it is in one: of a person who sent all of them, the candidates.';
+
 COMMENT ON TABLE dbanon.published_atom IS 'The atoms of releases as they were published: the rows of published.atoms.';
 COMMENT ON COLUMN dbanon.published_atom.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.published_atom.atom IS 'The number of the atom.';

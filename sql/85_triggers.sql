@@ -15,8 +15,8 @@ BEGIN
             UNION ALL SELECT 'code', 'trajectory', 'code_fixes', NULL
             UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.run_tables()) relation
             UNION ALL SELECT 'guard', relation, 'guard_groups', NULL
-                FROM unnest(ARRAY['grouping', 'exposure', 'published_cell', 'published_atom']) relation
-            UNION ALL SELECT 'audit', relation, 'audit_rows', 'UPDATE' FROM unnest(ARRAY['grouping', 'exposure']) relation
+                FROM unnest(ARRAY['grouping', 'exposure', 'asked', 'published_cell', 'published_atom']) relation
+            UNION ALL SELECT 'audit', relation, 'audit_rows', 'UPDATE' FROM unnest(ARRAY['grouping', 'exposure', 'asked']) relation
             UNION ALL SELECT 'guard', 'fix_code', 'guard_codes', e FROM unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) e
             UNION ALL VALUES
                 ('audit', 'dataset', 'audit_dataset', 'INSERT'), ('audit', 'dataset', 'audit_dataset', 'DELETE'),

@@ -253,9 +253,7 @@ class Database(Datasets):
         with errors_translated():
             return releases.publish(self.connection, run_id, name, asked)
 
-    def unpublish(
-        self, name: str, *, end_readers: bool = False, at: str | datetime | None = None
-    ) -> tuple[str, ...]:
+    def unpublish(self, name: str, *, end_readers: bool = False, at: str | datetime | None = None) -> tuple[str, ...]:
         """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
 
         With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds; then only those of

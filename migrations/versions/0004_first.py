@@ -393,7 +393,8 @@ CREATE TABLE dbanon.release (
     percent_left_out integer CHECK (percent_left_out BETWEEN 0 AND 100),
     -- Of a part: of what, the time that its rows lie in, and the upper bits of its keys.
     series_id bigint REFERENCES dbanon.series,
-    bounds tstzrange CHECK (lower_inc(bounds) AND NOT upper_inc(bounds) AND isfinite(lower(bounds)) AND isfinite(upper(bounds))),
+    bounds tstzrange CHECK (
+        lower_inc(bounds) AND NOT upper_inc(bounds) AND isfinite(lower(bounds)) AND isfinite(upper(bounds))),
     prefix integer CHECK (prefix BETWEEN 1 AND 1048575),
     CONSTRAINT release_part_check CHECK (num_nulls(series_id, bounds, prefix) IN (0, 3)),
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL))
@@ -420,6 +421,15 @@ CREATE TABLE dbanon.exposure (
     period tstzmultirange NOT NULL CHECK (NOT isempty(period))
 );
 CREATE INDEX exposure_release_idx ON dbanon.exposure (release_id);
+
+-- For each content of the requests of a part, who was in a group with it in every window in which a group has it.
+CREATE TABLE dbanon.asked (
+    release_id bigint NOT NULL,
+    content bigint NOT NULL,
+    people bigint[] NOT NULL
+);
+CREATE INDEX asked_release_idx ON dbanon.asked (release_id, content);
+ALTER TABLE dbanon.asked ALTER COLUMN people SET STATISTICS 0;
 
 -- Which cells a release tells apart, by a hash of their polygons: this stays known, whatever becomes of data and run.
 CREATE TABLE dbanon.published_cell (

@@ -354,6 +354,9 @@ BEGIN
     PERFORM dbanon_internal.lock_population(run.dataset_id);
     -- What the next publication is compared with; kept for as long as adversaries know the release, that is always.
     PERFORM dbanon_internal.store_groups(publish.run_id, new_release);
+    IF publish.grow THEN
+        PERFORM dbanon_internal.store_requests(publish.run_id, new_release);
+    END IF;
     known := dbanon_internal.groups_sum(new_release, run.dataset_id);
     overlap := dbanon_internal.check_overlap(publish.run_id, new_release, publish.allow_overlap)
         || dbanon_internal.check_classes(publish.run_id, new_release, publish.allow_overlap);
@@ -368,6 +371,9 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.check_name_free(publish.name, publish.replace, publish.grow);
     chosen := dbanon_internal.chosen_readers(publish.name, publish.replace OR publish.grow, publish.readers);
+    IF publish.grow THEN
+        overlap := overlap || dbanon_internal.few_over_parts(publish.run_id, new_release, publish.name);
+    END IF;
     BEGIN
         IF publish.replace THEN
             UPDATE ONLY dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user

@@ -116,8 +116,8 @@ BEGIN
     -- Copying takes long: readers who are there now are asked for first, and let in again meanwhile.
     BEGIN
         PERFORM dbanon_internal.hold_series(series.series_id, '100ms');
-        RAISE EXCEPTION USING ERRCODE = 'DA018';
-    EXCEPTION WHEN SQLSTATE 'DA018' THEN
+        RAISE EXCEPTION USING ERRCODE = 'transaction_rollback';
+    EXCEPTION WHEN transaction_rollback THEN
         NULL;
     END;
     made := (SELECT jsonb_agg(to_jsonb(f)) FROM dbanon_internal.folded_tables(series.series_id, before) f);

@@ -135,8 +135,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.release_promise(bigint) IS
 'What a release says to its readers: what a row is, the promise with its k, against whom, units, what was left out,
-what to add up; holds no seed, no number of a run, no name of a dataset and no count below k. Of one that grows, k and shares from the least to the
-greatest of its parts.';
+what to add up; holds no seed, no number of a run, no name of a dataset and no count below k; of one that grows, k and shares are from the least
+to the greatest of its parts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -191,6 +191,10 @@ AS $$
         UPDATE dbanon.grouping g
             SET people = ARRAY(SELECT p FROM unnest(array_replace(g.people, erase_subject.person, stand_in)) p ORDER BY p)
             WHERE erase_subject.person = ANY (g.people) AND g.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
+    ), asked AS (
+        UPDATE dbanon.asked a
+            SET people = ARRAY(SELECT p FROM unnest(array_replace(a.people, erase_subject.person, stand_in)) p ORDER BY p)
+            WHERE erase_subject.person = ANY (a.people) AND a.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
     ), exposure AS (
         UPDATE dbanon.exposure e SET person = stand_in
             WHERE e.person = erase_subject.person AND e.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
@@ -203,7 +207,7 @@ AS $$
     VALUES ('trajectories', (SELECT count(*) FROM trajectory)), ('requests', (SELECT count(*) FROM request)),
         ('quasi-identifiers', (SELECT count(*) FROM quasi_identifier)),
         ('quarantined rows', (SELECT count(*) FROM quarantine)), ('names of sources', (SELECT count(*) FROM source)),
-        ('places in groups of releases', (SELECT count(*) FROM grouping_) + (SELECT count(*) FROM exposure)),
+        ('places in groups of releases', (SELECT count(*) FROM grouping_) + (SELECT count(*) FROM exposure) + (SELECT count(*) FROM asked)),
         ('hashes of fixes', (SELECT count(*) FROM fix_code)), ('runs dropped', (SELECT count(*) FROM run))
 $$;
 COMMENT ON FUNCTION dbanon_internal.erase_subject(bigint, text, bigint, bigint[], bigint) IS

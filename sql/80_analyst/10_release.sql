@@ -160,8 +160,12 @@ DECLARE
     first_slot numeric;
     last_slot numeric;
 BEGIN
-    IF about.step_s IS NULL OR isempty(whole) THEN
+    IF isempty(whole) OR (about.step_s IS NULL AND about.holds = 'some time') THEN
         RETURN whole;
+    END IF;
+    IF about.step_s IS NULL THEN  -- a part is one slot
+        RETURN (SELECT coalesce(tstzrange(min(p.since), max(p.until)), 'empty')
+                FROM unnest(about.starts, about.ends) p (since, until) WHERE tstzrange(p.since, p.until) && whole);
     END IF;
     -- An instant counts if its slot meets the span: whole slots, so that rows lie within the span or outside.
     first_slot := floor(extract(epoch FROM lower(whole) - about.since) / about.step_s);

@@ -9,12 +9,14 @@ from psycopg.types.json import Jsonb
 FIRST = datetime(2008, 6, 4, tzinfo=UTC)
 RUN = """
 INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status, metrics, suppressed)
-SELECT d.dataset_id, d.revision, r.method, r.algorithm, r.params || %(params)s, 424242, 'verified', r.metrics, %(suppressed)s
+SELECT d.dataset_id, d.revision, r.method, r.algorithm, r.params || %(params)s, 424242, 'verified', r.metrics,
+    %(suppressed)s
 FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) WHERE r.run_id = 1 RETURNING run_id
 """
 ROWS = """
 INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
-SELECT %(run)s, record_id, seq, tstzrange(lower(period) + %(later)s, upper(period) + %(later)s), region, crowd, subjects, extra
+SELECT %(run)s, record_id, seq, tstzrange(lower(period) + %(later)s, upper(period) + %(later)s), region, crowd,
+    subjects, extra
 FROM dbanon.cloak WHERE run_id = 1;
 """
 MEMBERS = """

@@ -1,7 +1,9 @@
 """Releases that grow: one view, a part a run; what a part must be; readers who are in nobody's way."""
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,10 +16,10 @@ from tests.facts import refusal
 
 Login = Callable[[str], str]
 COUNT = "SELECT count(*) FROM published.ten"
-KEYS = "SELECT count(*), count(DISTINCT cloak_id), count(DISTINCT (record_id, seq)), max(cloak_id), max(record_id) FROM published.ten"
+KEYS = """SELECT count(*), count(DISTINCT cloak_id), count(DISTINCT (record_id, seq)), max(cloak_id), max(record_id)
+    FROM published.ten"""
 EVERYWHERE = "ST_MakeEnvelope(-1000, -1000, 1000, 1000, 32610)"
 TABLES = "SELECT relation::text FROM dbanon_internal.series_tables(1) ORDER BY bounds"
-IMPATIENT = "ALTER FUNCTION dbanon_internal.hold_series(bigint, text) SET lock_timeout = '5s'"
 
 
 def value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
@@ -75,7 +77,7 @@ def test_prefixes_are_in_no_order(own: psycopg.Connection) -> None:
     drawn = column(own, "SELECT dbanon_internal.draw_prefix(0) FROM generate_series(1, 2000)")
     assert min(drawn) < 60_000
     assert max(drawn) > 990_000
-    rising = sum(a < b for a, b in zip(drawn, drawn[1:], strict=False))
+    rising = sum(a < b for a, b in itertools.pairwise(drawn))
     assert 850 < rising < 1150
 
 
@@ -221,7 +223,10 @@ def test_each_part_is_compared_with_all_others(own: psycopg.Connection) -> None:
     """A part of times that another release speaks of differently is refused as any release is."""
     grow(own, run_of(own, 0))
     run = run_of(own, 1, later=timedelta(days=1))
-    own.execute("UPDATE dbanon.membership SET record_id = 3 - record_id WHERE run_id = %s AND trajectory_id IN (100, 105)", [run])
+    own.execute(
+        "UPDATE dbanon.membership SET record_id = 3 - record_id WHERE run_id = %s AND trajectory_id IN (100, 105)",
+        [run],
+    )
     own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " VALUES (%s, 'tp-aware', true, dbanon_internal.run_digest(%s))", [run, run],
@@ -239,7 +244,9 @@ def test_each_part_is_compared_with_all_others(own: psycopg.Connection) -> None:
 
 
 def test_people_of_two_parts_may_be_the_same(grown: psycopg.Connection) -> None:
-    inside = f"SELECT at_least, expected, at_most FROM published.count_inside('published.ten', {EVERYWHERE}, during => %s)"
+    inside = (
+        f"SELECT at_least, expected, at_most FROM published.count_inside('published.ten', {EVERYWHERE}, during => %s)"
+    )
     assert grown.execute(inside, ["[2008-06-04,2008-06-04 12:00)"]).fetchone() == (10, 10, 10)
     assert grown.execute(inside, ["[2008-06-04,2008-06-06)"]).fetchone() == (10, 10, 20)
     assert grown.execute(inside, ["[2008-06-04,2008-06-10)"]).fetchone() == (10, 10, 30)
@@ -273,7 +280,8 @@ def test_a_mean_over_a_gap_is_that_of_the_times_spoken_of(grown: psycopg.Connect
 
 
 QUERIES = [
-    f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => '[2008-06-05 08:00Z,2008-06-05 08:01Z)')",
+    f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, "
+    "during => '[2008-06-05 08:00Z,2008-06-05 08:01Z)')",
     "SELECT count(*) FROM published.density('published.ten', 100, '[2008-06-05 08:00Z,2008-06-05 08:01Z)')",
     f"SELECT * FROM published.dwell('published.ten', {EVERYWHERE}, '[2008-06-05 08:00Z,2008-06-05 08:01Z)')",
     "SELECT * FROM published.crossings('published.ten', ST_SetSRID('LINESTRING(60 0, 60 99)'::geometry, 32610), "
@@ -363,8 +371,12 @@ def test_a_time_without_a_part_and_a_name_without_parts_cannot_be_withdrawn(grow
 def test_a_release_whose_parts_are_all_withdrawn_is_empty_and_grows_again(grown: psycopg.Connection) -> None:
     for number in (0, 1, 3):
         grown.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(number)])
-    assert grown.execute("SELECT name, rows, parts, since, starts FROM published.releases").fetchall() == [("ten", 0, 0, None, None)]
-    counted = f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => '[2008-06-04,2008-06-10)')"
+    assert grown.execute("SELECT name, rows, parts, since, starts FROM published.releases").fetchall() == [
+        ("ten", 0, 0, None, None)
+    ]
+    counted = (
+        f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => '[2008-06-04,2008-06-10)')"
+    )
     assert grown.execute(counted).fetchone() == (0, 0, 0)  # type: ignore[arg-type]
     grow(grown, 4)
     assert value(grown, COUNT) == 4
@@ -385,7 +397,9 @@ def test_all_of_it_is_withdrawn_as_any_release(grown: psycopg.Connection) -> Non
 def test_a_withdrawal_waits_for_a_reader_or_ends_it(
     grown: psycopg.Connection, reader: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
-    grown.execute("ALTER FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) SET lock_timeout = '200ms'")
+    grown.execute(
+        "ALTER FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) SET lock_timeout = '200ms'"
+    )
     with refusal("DA013", "in use by", reader.info.user):
         operator.execute("SELECT dbanon.unpublish('ten')")
     assert value(reader, COUNT) == 12
@@ -432,11 +446,51 @@ def _wait_for(connection: psycopg.Connection[Any], condition: str) -> None:
     raise AssertionError(condition)
 
 
+def test_a_publication_that_is_killed_leaves_nothing(
+    grown: psycopg.Connection, database: str, operator: psycopg.Connection
+) -> None:
+    run, before = run_of(grown, 4), _state(grown)
+    with psycopg.connect(database) as other:
+        other.execute("LOCK TABLE dbanon.release IN SHARE ROW EXCLUSIVE MODE")  # it has copied its rows by then
+        growing = in_background(grow, operator, run)
+        _wait_for(grown, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        grown.execute("SELECT pg_terminate_backend(%s)", [operator.info.backend_pid])
+        with pytest.raises(psycopg.OperationalError):
+            growing.result(20)
+    assert _state(grown) == before
+    assert grow(grown, run) == 4
+
+
+@pytest.mark.stress
+def test_a_year_of_parts_leaves_room_for_twenty_sessions(own: psycopg.Connection, login: Login) -> None:
+    """Folded by month, as a job does it: the month that goes on has a table a day."""
+    assert value(own, "SHOW max_locks_per_transaction") == "64"
+    for number in range(-4, 361):  # from 31 May on
+        grow(own, run_of(own, number))
+        if day(number).day == 1:
+            own.execute("SELECT dbanon.fold_release('ten', %s)", [day(number)])
+    assert len(column(own, TABLES)) < 45
+    assert value(own, "SELECT parts FROM published.releases") == 365
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(psycopg.connect(login("dbanon_analyst"))) for _ in range(20)]
+        for session in sessions:
+            assert value(session, COUNT) == 4 * 365
+            assert (
+                value(
+                    session, "SELECT count(*) FROM published.ten WHERE region && ST_MakeEnvelope(0, 0, 10, 10, 32610)"
+                )
+                == 730
+            )
+        assert grow(own, run_of(own, 361)) == 4
+
+
 # --- guards -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("relation", ["dbanon.series_1", "part"])
-@pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET crowd = 1", "TRUNCATE {}", "INSERT INTO {} SELECT * FROM {} LIMIT 1"])
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM {}", "UPDATE {} SET crowd = 1", "TRUNCATE {}", "INSERT INTO {} SELECT * FROM {} LIMIT 1"]
+)
 def test_nobody_changes_a_part(grown: psycopg.Connection, relation: str, change: str) -> None:
     name = column(grown, TABLES)[0] if relation == "part" else relation
     with refusal("DA006"):
@@ -454,7 +508,9 @@ def test_of_a_folded_table_only_rows_of_withdrawn_parts_are_deleted(grown: psyco
     assert value(grown, COUNT) == 8
 
 
-@pytest.mark.parametrize("change", ["UPDATE dbanon.series SET name = 'x'", "DELETE FROM dbanon.series", "TRUNCATE dbanon.series CASCADE"])
+@pytest.mark.parametrize(
+    "change", ["UPDATE dbanon.series SET name = 'x'", "DELETE FROM dbanon.series", "TRUNCATE dbanon.series CASCADE"]
+)
 def test_what_parts_are_held_to_stays(grown: psycopg.Connection, change: str) -> None:
     with refusal("DA006"):
         grown.execute(change)  # type: ignore[arg-type]
@@ -475,7 +531,9 @@ def test_whole_months_become_one_table_of_the_same_rows_and_gaps_stay_open(own: 
     assert value(own, "SELECT dbanon.fold_release('ten', '2008-06-30Z')") == 0
     assert value(own, "SELECT dbanon.fold_release('ten', '2008-07-15Z')") == 5
     assert value(own, rows) == before
-    bounds = own.execute("SELECT lower(bounds), upper(bounds) FROM dbanon_internal.series_tables(1) ORDER BY 1").fetchall()
+    bounds = own.execute(
+        "SELECT lower(bounds), upper(bounds) FROM dbanon_internal.series_tables(1) ORDER BY 1"
+    ).fetchall()
     assert bounds == [(day(0), day(3)), (day(4), day(6)), (day(26), day(27)), (day(27), day(28)), (day(28), day(29))]
     assert value(own, "SELECT dbanon.fold_release('ten', '2008-07-15Z')") == 0
     assert grow(own, run_of(own, 3)) == 4
