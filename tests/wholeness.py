@@ -98,13 +98,14 @@ def broken(connection: psycopg.Connection) -> list[str]:
 
 def _short_releases(connection: psycopg.Connection) -> Iterator[str]:
     live = connection.execute(
-        "SELECT name, release_id, run_id, rows FROM dbanon.release WHERE withdrawn_at IS NULL"
-        " AND to_regclass(format('dbanon.release_%s', release_id)) IS NOT NULL"
+        "SELECT name, release_id, run_id, rows, prefix FROM dbanon.release WHERE withdrawn_at IS NULL"
+        " AND (series_id IS NOT NULL OR to_regclass(format('dbanon.release_%s', release_id)) IS NOT NULL)"
         " AND to_regclass(format('published.%I', name)) IS NOT NULL"
     )
-    for name, release_id, run_id, rows in live.fetchall():
-        views = (sql.Identifier("published", name), sql.Identifier("dbanon", f"release_{release_id}"))
-        found = [count(connection, sql.SQL("SELECT count(*) FROM {}").format(view)) for view in views]
+    for name, release_id, run_id, rows, prefix in live.fetchall():
+        shown = sql.SQL("{} WHERE cloak_id >> 32 = {}").format(sql.Identifier("published", name), prefix or 0)
+        tables = [] if prefix else [sql.Identifier("dbanon", f"release_{release_id}")]
+        found = [count(connection, sql.SQL("SELECT count(*) FROM {}").format(where)) for where in (shown, *tables)]
         cloaks = count(connection, sql.SQL("SELECT count(*) FROM dbanon.cloak WHERE run_id = {}").format(run_id))
         if {*found, cloaks} != {rows}:
             yield f"1 release with {found} of {rows} rows, of a run with {cloaks}"

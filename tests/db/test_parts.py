@@ -4,14 +4,18 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from dbanon.base.background import in_background
+from dbanon.base.cloaks import Cloaks
 from tests.db.parts import day, grow, run_of
+from tests.db.written import CONTRACTS, VERIFIED, write
 from tests.facts import refusal
 
 Login = Callable[[str], str]
@@ -602,3 +606,58 @@ def test_the_card_is_that_of_the_last_part(grown: psycopg.Connection) -> None:
     assert value(grown, "SELECT dbanon.release_card('ten', 1) -> 'part' ->> 'since'") == day(0).isoformat()
     assert datetime.fromisoformat(card["part"]["since"]).tzinfo is not None
     assert datetime.fromisoformat(card["part"]["since"]).astimezone(UTC) == day(3)
+
+
+# --- every family -----------------------------------------------------------------------------------------------------
+
+TRAITS: dict[str, dict[str, Any]] = {
+    "bundles": {"holds": "instant", "every": "step_s", "window": "instants"},
+    "sites": {"holds": "instant", "instant": "at"},
+    "k-merge": {"holds": "some time"},
+    "kte-hide": {"holds": "some time"},
+    "objects": {"holds": "instant", "every": "step_s"},
+    "areas": {"holds": "some time"},
+}
+
+
+def later(cloaks: Cloaks, days: int) -> Cloaks:
+    """Move what a run writes to another day."""
+    s, hiding = 86_400 * days, cloaks.hiding
+    return replace(
+        cloaks,
+        periods=cloaks.periods + s,
+        member_start=None if cloaks.member_start is None else cloaks.member_start + s,
+        member_end=None if cloaks.member_end is None else cloaks.member_end + s,
+        hiding=hiding and replace(hiding, start=hiding.start + s, end=hiding.end + s),
+    )
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_what_analysts_are_answered_over_parts_holds_for_every_family(own: psycopg.Connection, name: str) -> None:
+    """The same people on two days: at least and at most hold them, and at least is that of one day."""
+    runs = []
+    for number in (0, 1):
+        runs.append(write(own, CONTRACTS[name], later(CONTRACTS[name].cloaks(), number)))
+        params = {"since": day(number).timestamp(), "until": day(number + 1).timestamp(), "step_s": 60, "instants": 2}
+        own.execute("UPDATE dbanon.method SET traits = traits || %s WHERE name = %s", [Jsonb(TRAITS[name]), name])
+        own.execute("UPDATE dbanon.run SET params = params || %s WHERE run_id = %s", [Jsonb(params), runs[-1]])
+        own.execute(VERIFIED, [runs[-1], runs[-1]])
+        grow(own, runs[-1], "two_days")
+    people = value(own, "SELECT count(DISTINCT trajectory_id) FROM dbanon.membership WHERE run_id = ANY (%s)", runs)
+    count = f"SELECT at_least, at_most FROM published.count_inside('published.two_days', {EVERYWHERE}, during => %s)"
+    whole, one = "[2008-06-04,2008-06-06)", "[2008-06-04,2008-06-05)"
+    [(low, high)], [(day_low, day_high)] = (own.execute(count, [span]).fetchall() for span in (whole, one))
+    assert low <= people <= high
+    assert (low, high) == (day_low, 2 * day_high)
+    dense = "SELECT sum(at_least), sum(expected), sum(at_most) FROM published.density('published.two_days', 1e7, %s)"
+    low, expected, high = own.execute(dense, [whole]).fetchone() or ()
+    assert low <= people <= high
+    assert expected == pytest.approx(value(own, "SELECT count(DISTINCT record_id) FROM published.two_days")
+                                     if TRAITS[name]["holds"] == "some time" else people)  # fmt: skip
+    if name == "sites":  # of one moment each
+        return
+    own.execute(f"CREATE TEMPORARY TABLE zones AS SELECT 'all' AS z, {EVERYWHERE} AS g")  # type: ignore[arg-type]
+    flows = "SELECT at_least, at_most FROM published.flows('published.two_days', 'zones', 'z', %s)"
+    [(low, high)] = own.execute(flows, [whole]).fetchall()
+    assert low <= people <= high
+    assert (low, high) == (day_low, 2 * day_high)
