@@ -355,7 +355,7 @@ def published_and_asked(target: server.Target, loaded: str, name: str, refusals:
                 analyst.execute(
                     "INSERT INTO districts VALUES (%s, ST_GeomFromText(%s, %s))", [district, shape.wkt, SRID]
                 )
-            asking = Asking(analyst, name, analyst_truth.read(url, 1))
+            asking = Asking(analyst, name, analyst_truth.read(url, [1]))
             ask_all(asking, refusals)
             return errors(asking)
 

@@ -17,8 +17,8 @@ BEGIN
                 FROM unnest(ARRAY['trajectory', 'request', 'quasi_identifier']) relation, unnest(ARRAY['INSERT', 'UPDATE']) e
             UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.run_tables()) relation
             UNION ALL SELECT 'guard', relation, 'guard_groups', NULL
-                FROM unnest(ARRAY['grouping', 'exposure', 'published_cell', 'published_atom']) relation
-            UNION ALL SELECT 'audit', relation, 'audit_rows', 'UPDATE' FROM unnest(ARRAY['grouping', 'exposure']) relation
+                FROM unnest(ARRAY['grouping', 'exposure', 'asked', 'published_cell', 'published_atom']) relation
+            UNION ALL SELECT 'audit', relation, 'audit_rows', 'UPDATE' FROM unnest(ARRAY['grouping', 'exposure', 'asked']) relation
             UNION ALL SELECT 'guard', 'fix_code', 'guard_codes', e FROM unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) e
             UNION ALL VALUES
                 ('audit', 'dataset', 'audit_dataset', 'INSERT'), ('audit', 'dataset', 'audit_dataset', 'DELETE'),
@@ -57,6 +57,8 @@ BEGIN
             ('audit_ask', 'run', 'AFTER', 'UPDATE', 'audit_run', 'ROW WHEN (OLD.todo IS NULL AND NEW.todo IS NOT NULL)'),
             ('guard_rows', 'release', 'BEFORE', 'UPDATE OR DELETE', 'guard_release', 'ROW'),
             ('guard_truncate', 'release', 'BEFORE', 'TRUNCATE', 'guard_release', 'STATEMENT'),
+            ('guard_rows', 'series', 'BEFORE', 'UPDATE OR DELETE', 'guard_series', 'ROW'),
+            ('guard_truncate', 'series', 'BEFORE', 'TRUNCATE', 'guard_series', 'STATEMENT'),
             ('audit_insert', 'release', 'AFTER', 'INSERT', 'audit_release', 'ROW'),
             ('audit_withdrawal', 'release', 'AFTER', 'UPDATE', 'audit_release',
              'ROW WHEN (OLD.withdrawn_at IS NULL AND NEW.withdrawn_at IS NOT NULL)'),

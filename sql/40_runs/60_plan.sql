@@ -54,6 +54,29 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.plan_span(jsonb, jsonb, integer, double precision, double precision) IS
 'The time that the rows of a run may cover, by its parameters and the extent of the data; NULL where there is none.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.lacking_history(
+    traits jsonb, params jsonb, grid_s integer, first_s double precision, OUT begins timestamptz, OUT history_s double precision, OUT start text)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    -- Where neither is given, a run begins late enough by itself.
+    asked CONSTANT double precision := coalesce(params ->> 'start', params ->> 'since')::double precision;
+    known CONSTANT double precision := floor(first_s / grid_s) * grid_s;
+    every CONSTANT double precision := (params ->> (traits ->> 'every'))::double precision;
+    late CONSTANT double precision := asked + ceil((known + (params ->> 'max_gap_s')::double precision - asked) / every) * every;
+BEGIN
+    IF late > asked AND params ->> 'align' = 'last' THEN
+        begins := to_timestamp(asked);
+        history_s := greatest(asked - known, 0);
+        start := to_char(to_timestamp(late) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.lacking_history(jsonb, jsonb, integer, double precision) IS
+'Where data begin less than max_gap_s before the first instant of a run: that instant, how much came before it, and the start from which nobody is
+absent for want of earlier positions; NULL where enough came before, or positions are not carried on.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_earlier(method text, algorithm text, k jsonb, dataset_id bigint, fixes bigint) RETURNS TABLE (
     item text, value numeric, exact boolean, note text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -97,6 +120,7 @@ DECLARE
     reach interval;
     near text[];
     conflict record;
+    lacking record;
     others text;
     missing text;
     stored bigint;
@@ -115,6 +139,12 @@ BEGIN
     RETURN QUERY SELECT i.input, i.rows::numeric, true, CASE WHEN i.needed THEN 'needed' ELSE 'joined to what is computed' END
         FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i;
     RETURN QUERY VALUES ('releases_compared'::text, cardinality(near)::numeric, false, array_to_string(near[:10], ', '));
+    lacking := dbanon_internal.lacking_history(family.traits, checked, about.grid_s, data.first_s);
+    IF lacking.start IS NOT NULL THEN
+        RETURN QUERY VALUES ('history_s'::text, lacking.history_s::numeric, true, format(
+            'before %s: who has no position up to %s s before it is left out of the first window; load what came before, or take start = %s',
+            lacking.begins, checked ->> 'max_gap_s', lacking.start));
+    END IF;
     IF conflict.people > 0 THEN
         RETURN QUERY VALUES ('people_published'::text, conflict.people::numeric, false,
             array_to_string(conflict.releases[:10], ', '));
@@ -155,7 +185,7 @@ $$;
 COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
 'What a run would meet, without computing or writing anything. Takes: dataset, its name; method; params, as dbanon.submit_run takes
 them; algorithm, by default the first of the method. Returns: one row an item: item, value, exact (false: an estimate), note: what is
-there, the time and the releases it would be compared with, and what an earlier run of the method came to. The last item, exit_code,
+there, the time and the releases it would be compared with, history_s where the data begin too late for its first window, and what an earlier run of the method came to. The last item, exit_code,
 is 3 where an input is missing, 4 where there are fewer than k subjects, 5 where releases already
 speak of people_published people although one of the two stands alone, or new atoms are asked for where a release has some, else 0. Raises:
 DA001 where there is no such dataset; DA011 for method, algorithm and parameters. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''METHOD'',

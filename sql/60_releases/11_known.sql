@@ -3,7 +3,7 @@
 -- Who may change what, and how. All else is refused, also to the owner and to a superuser, and leaves a line in the server's log:
 --   release           dbanon.publish adds, dbanon.unpublish withdraws once (guard_release); an audit line each
 --   release_<number>  nobody (refuse_change)
---   grouping,         dbanon.publish adds them before the release; dbanon.forget_subject replaces one person's number where
+--   grouping, asked,  dbanon.publish adds them before the release; dbanon.forget_subject replaces one person's number where
 --   exposure          the population has no data of that person any more (guard_groups); an audit line a statement
 --   published_cell,   dbanon.publish adds them before the release, nobody changes them (guard_groups)
 --   published_atom
@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.row_code(key bytea, period bytea, peo
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ('x' || encode(substring(sha256(key || period || array_send(people)), 1, 8), 'hex'))::bit(64)::bigint;
 COMMENT ON FUNCTION dbanon_internal.row_code(bytea, bytea, bigint[]) IS
-'64 bits of a keyed hash of a row of dbanon.grouping or dbanon.exposure: of its period, as it is sent, and its people.';
+'64 bits of a keyed hash of a row of dbanon.grouping, exposure or asked: of its period or content, as it is sent, and its people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.groups_key(relation text, release_id bigint, dataset_id bigint) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -38,12 +38,15 @@ AS $$
 DECLARE
     grouping_key CONSTANT bytea := dbanon_internal.groups_key('grouping', release_id, dataset_id);
     exposure_key CONSTANT bytea := dbanon_internal.groups_key('exposure', release_id, dataset_id);
+    asked_key CONSTANT bytea := dbanon_internal.groups_key('asked', release_id, dataset_id);
 BEGIN
     -- A sum depends on no order, and forgetting a person changes a few of its terms. An exclusive or would not see a row that is there twice.
     RETURN (SELECT coalesce(sum(dbanon_internal.row_code(grouping_key, range_send(g.period), g.people)), 0)
             FROM ONLY dbanon.grouping g WHERE g.release_id = groups_sum.release_id)
          + (SELECT coalesce(sum(dbanon_internal.row_code(exposure_key, multirange_send(e.period), ARRAY[e.person])), 0)
-            FROM ONLY dbanon.exposure e WHERE e.release_id = groups_sum.release_id);
+            FROM ONLY dbanon.exposure e WHERE e.release_id = groups_sum.release_id)
+         + (SELECT coalesce(sum(dbanon_internal.row_code(asked_key, int8send(a.content), a.people)), 0)
+            FROM ONLY dbanon.asked a WHERE a.release_id = groups_sum.release_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.groups_sum(bigint, bigint) IS
@@ -126,6 +129,7 @@ AS $$
 DECLARE
     said CONSTANT text := CASE TG_TABLE_NAME
         WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) AS period, s.people FROM %I s'
+        WHEN 'asked' THEN 'SELECT s.release_id, int8send(s.content) AS period, s.people FROM %I s'
         ELSE 'SELECT s.release_id, multirange_send(s.period) AS period, ARRAY[s.person] AS people FROM %I s' END;
     allowed boolean := false;
 BEGIN
@@ -133,7 +137,7 @@ BEGIN
         -- A publication stores them first, and the release after them.
         PERFORM FROM (SELECT DISTINCT a.release_id FROM added a) n JOIN ONLY dbanon.release l ON l.release_id = n.release_id;
         allowed := NOT FOUND;
-    ELSIF TG_OP = 'UPDATE' AND TG_TABLE_NAME IN ('grouping', 'exposure') THEN
+    ELSIF TG_OP = 'UPDATE' AND TG_TABLE_NAME IN ('grouping', 'exposure', 'asked') THEN
         -- It must replace one number by the one drawn and nothing else: that of the person named, of whom there are no data.
         EXECUTE format($query$
             WITH old AS MATERIALIZED (%s), new AS MATERIALIZED (%s), gone AS MATERIALIZED (

@@ -28,6 +28,7 @@ DECLARE
     figures jsonb;
     shares text;
     reason text;
+    silent record;
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_notices.run_id;
     SELECT m.traits INTO STRICT traits FROM ONLY dbanon.method m WHERE m.name = run.method;
@@ -50,6 +51,19 @@ BEGIN
             FROM (SELECT dbanon_internal.fill_in(traits -> 'notices' ->> 'left_out', run.params || figures) AS sentence) f
             WHERE f.sentence IS NOT NULL;
     END IF;
+    -- A first window without rows, where the data begin too late for it.
+    SELECT h.*, lower(dbanon_internal.run_span(run.run_id)) AS since INTO silent
+        FROM ONLY dbanon.dataset d
+        CROSS JOIN LATERAL (
+            SELECT min(@postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path))) AS first_s FROM ONLY dbanon.trajectory t
+            WHERE t.dataset_id = d.dataset_id) f
+        CROSS JOIN LATERAL dbanon_internal.lacking_history(traits, run.params, d.grid_s, f.first_s) h
+        WHERE d.dataset_id = run.dataset_id
+            AND lower(dbanon_internal.run_span(run.run_id)) > to_timestamp(coalesce(run.params ->> 'start', run.params ->> 'since')::double precision);
+    IF silent.start IS NOT NULL THEN
+        RETURN NEXT format('Run %s publishes nobody from %s to %s: positions count for %s s, and the data begin too late. Load what came before, or '
+                           'run it with start = %s.', run.run_id, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
+    END IF;
     -- What the attack counted and the method warns of, with the figure in the method's own sentence.
     RETURN QUERY SELECT format(n.value, (figures ->> n.key)::numeric)
         FROM jsonb_each_text(traits -> 'notices') n
@@ -58,4 +72,4 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_notices(bigint) IS
 'What a verified run says when it is done, and again when it is published: that it leaves out more than half of anything, why, and
-what would help; and what its attack counted that its method warns of.';
+what would help; that data for its first window are missing; and what its attack counted that its method warns of.';

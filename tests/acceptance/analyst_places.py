@@ -27,6 +27,7 @@ class Place:
     side_m: float
     runs: dict[str, tuple[str, ...]]
     day_zone: str | None = None  # at whose midnights subjects are cut into days
+    parts: tuple[tuple[int, int], ...] = ()  # since and until of a run each, of which the releases grow
 
     def load(self, url: str, folder: Path) -> None:
         self.write(folder)
@@ -44,15 +45,27 @@ class Place:
 
     def publish_all(self, url: str) -> None:
         """Publish all runs in one database, beside one another; the first is run 1."""
-        for number, name in enumerate(self.runs, 1):
-            self.publish(url, name, number)
+        for name in self.runs:
+            for number, part in zip(self.numbers(name), self.parts or [None], strict=True):
+                self.publish(url, name, number, part)
 
-    def publish(self, url: str, name: str, number: int = 1) -> None:
+    def numbers(self, name: str) -> list[int]:
+        """Return the numbers of the runs of a release."""
+        each = len(self.parts) or 1
+        first = list(self.runs).index(name) * each + 1
+        return list(range(first, first + each))
+
+    def publish(self, url: str, name: str, number: int = 1, part: tuple[int, int] | None = None) -> None:
         """Run one of `runs`, which becomes the run of that number, and publish it under its name."""
         family, *options = self.runs[name]
+        grow = ()
+        if part:
+            options = [option.format(since=part[0]) for option in options]
+            options += ["-p", f"since={part[0]}", "-p", f"until={part[1]}"]
+            grow = ("--grow",)
         done(call(url, "run", family, "--dataset", self.name, "--seed", "7", *options))
         why = ("--allow-overlap", "--reason", "a comparison of answers")
-        done(call(url, "publish", str(number), name, *why))
+        done(call(url, "publish", str(number), name, *why, *grow))
 
 
 def done(told: Done) -> Done:

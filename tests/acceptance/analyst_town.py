@@ -80,5 +80,13 @@ def _write(folder: Path, rng: np.random.Generator, files: dict[str, list[str]]) 
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
 
+# Each of these in three parts, of which two follow one another and the third comes after a gap.
+PARTS = ((START, START + 720), (START + 720, START + 1440), (START + 1560, START + 2280))
+GROWN = {
+    **{name: RUNS[name] for name in ("tp", "mob_hidden", "kte_groups", "semantic")},
+    "sites": ("sensitive-sites", "-p", "k=4", "-p", "at={since}"),
+    "kte": ("kte", "-p", "k=2", "-p", "tau_s=240", "-p", "leak_s=240"),
+}
 TOWN = Place("town", SRID, "poi", write, CORNER, SIDE_M, RUNS)
 NIGHTS = Place("nights", SRID, "poi", write_nights, CORNER, SIDE_M, {"semantic_days": RUNS["semantic"]}, ZONE)
+TOWN_IN_PARTS = Place("parts", SRID, "poi", write, CORNER, SIDE_M, GROWN, parts=PARTS)

@@ -8,7 +8,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -76,7 +76,7 @@ class Fixes:
 class Truth:
     """What is true of a release: where its people are, the time of its rows, and how far its instants are apart.
 
-    `step_s` is 0 where there is one instant, or none: where rows hold at `some_time`.
+    `step_s` is 0 where there is one instant, or none: where rows hold at `some_time`. `parts`: the times it speaks of.
     """
 
     tracks: list[Track]
@@ -85,6 +85,11 @@ class Truth:
     until: float
     step_s: int = 0
     some_time: bool = False
+    parts: tuple[Span, ...] = ()
+
+    @property
+    def spoken(self) -> tuple[Span, ...]:
+        return self.parts or ((self.since, self.until),)
 
     @cached_property
     def positions(self) -> Positions:
@@ -105,10 +110,15 @@ class Truth:
 
     def during(self, span: Span) -> Positions:
         low, high = self.slots(span)
+        if not (self.step_s or self.some_time):  # a part is one slot
+            low, high = min(s for s, u in self._met(low, high)), max(u for s, u in self._met(low, high))
         return self.positions[(self.positions.t >= low) & (self.positions.t < high)]
 
+    def _met(self, low: float, high: float) -> list[Span]:
+        return [(since, until) for since, until in self.spoken if low < until and since < high]
+
     def at(self, t: float) -> Positions:
-        return self.during((t, t + 1e-6) if self.step_s else (self.since, self.until))
+        return self.during((t, t + 1e-6))
 
     def cells(self, side: float, span: Span) -> dict[tuple[int, int], float]:
         """Count people in each cell: those of an instant on average or, where rows hold at some time, those seen."""
@@ -117,7 +127,9 @@ class Truth:
         if self.some_time:
             where = np.unique(np.column_stack([where, found.person]), axis=0)
         low, high = self.slots(span)
-        instants = (high - low) / self.step_s if self.step_s else 1
+        instants = 1 if self.some_time else len(self._met(low, high))
+        if self.step_s:
+            instants = sum(min(high, until) - max(low, since) for since, until in self._met(low, high)) / self.step_s
         return {cell: count / instants for cell, count in Counter(map(tuple, where[:, :2].tolist())).items()}
 
     def flows(self, zones: Mapping[str, shapely.Geometry], span: Span) -> Counter[tuple[str, str]]:
@@ -166,8 +178,29 @@ class Truth:
         return Counter(content for content, _ in asked)
 
 
-def read(url: str, run_id: int) -> Truth:
-    """Read a run and its data as their owner."""
+def read(url: str, runs: list[int]) -> Truth:
+    """Read runs, which are parts of one release or one that is all of it, and their data as their owner.
+
+    Each part has records of its own: their numbers are made different.
+    """
+    parts = [_read(url, run_id) for run_id in runs]
+    return Truth(
+        tracks=[replace(t, record=part_record(n, t.record)) for n, part in enumerate(parts) for t in part.tracks],
+        requests=[request for part in parts for request in part.requests],
+        since=min(part.since for part in parts),
+        until=max(part.until for part in parts),
+        step_s=parts[0].step_s,
+        some_time=parts[0].some_time,
+        parts=tuple((part.since, part.until) for part in parts),
+    )
+
+
+def part_record(part: int, record: int) -> int:
+    """Number a record of one of several parts."""
+    return 1_000_000 * part + record
+
+
+def _read(url: str, run_id: int) -> Truth:
     with psycopg.connect(url) as owner:
         params, holds, grid_s = owner.execute(
             "SELECT r.params, m.traits ->> 'holds', d.grid_s FROM dbanon.run r"

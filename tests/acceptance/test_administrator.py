@@ -18,6 +18,8 @@ BLOCKS = re.findall(r"^```sql ?(\w*)\n(.*?)^```", PAGE.read_text(), re.MULTILINE
 RAW = """
 CREATE TABLE public.requests AS SELECT subject, sent_at AS t, content ->> 'poi' AS poi FROM dbanon.request;
 CREATE TABLE public.gps_tuesday AS SELECT subject, t + interval '1 day' AS t, position FROM public.gps;
+CREATE TABLE public.gps_wednesday AS SELECT subject, t + interval '2 days' AS t, position FROM public.gps;
+CREATE TABLE public.gps_thursday AS SELECT subject, t + interval '3 days' AS t, position FROM public.gps;
 CREATE TABLE public.gps_late AS SELECT 'late ' || subject AS subject, t + interval '1 day' AS t,
     ST_Translate(position, 100, 100) AS position FROM public.gps;
 CREATE TABLE public.requests_tuesday AS SELECT subject, t + interval '1 day' AS t, poi FROM public.requests;

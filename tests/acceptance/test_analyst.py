@@ -26,12 +26,12 @@ from dbanon.testing import cloned_database, logins
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance.analyst_places import SRID, Place
 from tests.acceptance.analyst_taxis import CABS, SOME_TAXIS
-from tests.acceptance.analyst_town import NIGHT_PEOPLE, NIGHTS, TOWN, ZONE
+from tests.acceptance.analyst_town import NIGHT_PEOPLE, NIGHTS, TOWN, TOWN_IN_PARTS, ZONE
 from tests.acceptance.analyst_truth import Truth
 
 pytestmark = pytest.mark.db
 
-PLACES = {"town": TOWN, "nights": NIGHTS, **({"taxis": SOME_TAXIS} if CABS.is_file() else {})}
+PLACES = {"town": TOWN, "nights": NIGHTS, "parts": TOWN_IN_PARTS, **({"taxis": SOME_TAXIS} if CABS.is_file() else {})}
 Cases = Callable[[int], range]
 AREA = "ST_GeomFromText(%s, 32610)"
 
@@ -48,7 +48,7 @@ class Opened:
 
     def truth(self, name: str) -> Truth:
         if name not in self.known:
-            self.known[name] = truths.read(self.url, list(self.place.runs).index(name) + 1)
+            self.known[name] = truths.read(self.url, self.place.numbers(name))
         return self.known[name]
 
     def an_area(self, rng: np.random.Generator) -> shapely.Geometry:
@@ -140,9 +140,13 @@ def a_span(rng: np.random.Generator, truth: Truth) -> tuple[float, float]:
     since, until = np.sort(rng.uniform(truth.since - 300, truth.until + 300, 2))
     if rng.random() < 0.4:
         since = until - 10.0 ** rng.uniform(-2, 3)
-    if until <= truth.since or since >= truth.until:
+    if not any(since < part_until and part_since < until for part_since, part_until in truth.spoken):
         return truth.since, truth.until
     return float(since), float(until)
+
+
+def a_moment(rng: np.random.Generator, truth: Truth) -> float:
+    return float(rng.uniform(*truth.spoken[rng.integers(len(truth.spoken))]))
 
 
 def text(seconds: float) -> str:
@@ -223,7 +227,7 @@ def test_people_with_a_record_each_day_count_once(opened: Opened) -> None:
 def test_counts_at_a_moment_hold_the_truth(opened: Opened, rng: np.random.Generator, cases: Cases, name: str) -> None:
     truth = opened.truth(name)
     for _ in cases(40):
-        area, at = opened.an_area(rng), rounded((rng.uniform(truth.since, truth.until), 0))[0]
+        area, at = opened.an_area(rng), rounded((a_moment(rng, truth), 0))[0]
         true = truth.at(at).inside(area).people()
         [(low, expected, high)] = ask(
             opened.analyst, f"SELECT * FROM published.count_inside(%s, {AREA}, %s::timestamptz)",
@@ -309,8 +313,11 @@ def test_dwelling_holds_the_truth(opened: Opened, rng: np.random.Generator, case
     shape = "SELECT record_id, array_agg((period, ST_AsEWKB(region))::text ORDER BY period) FROM {} GROUP BY record_id"
     shown = {tuple(rows): record for record, rows in ask(opened.analyst, shape.format(f"published.{name}"))}
     with psycopg.connect(opened.url) as owner:
-        run = f"(SELECT * FROM dbanon.cloak WHERE run_id = {list(opened.place.runs).index(name) + 1}) c"
-        number = {record: shown[tuple(rows)] for record, rows in ask(owner, shape.format(run))}
+        number = {
+            truths.part_record(part, record): shown[tuple(rows)]
+            for part, run in enumerate(opened.place.numbers(name))
+            for record, rows in ask(owner, shape.format(f"(SELECT * FROM dbanon.cloak WHERE run_id = {run}) c"))
+        }
     alike = Counter(number.values())
     for _ in cases(25):
         area, span = opened.an_area(rng), rounded(a_span(rng, truth))

@@ -101,7 +101,7 @@ def taxis_asked(tutorial: Tutorial, analyst: str) -> Iterator[asking.Taxis]:
     """What is true of the cabs of the release, which is of run 1."""
     with psycopg.connect(analyst, autocommit=True) as connection:
         connection.execute(asking.set_up())  # type: ignore[arg-type]
-        yield asking.Taxis(truths.read(tutorial.url, 1), connection)
+        yield asking.Taxis(truths.read(tutorial.url, [1]), connection)
 
 
 def near(shown: str, figure: float) -> bool:

@@ -93,14 +93,25 @@ def history(seed: int) -> History:
         again = earlier and draw.random() < 0.2
         new = _again(draw, world, draw.choice(earlier)) if again else _release(draw, world)
         if len(earlier) == length:
+            _make_parts([*earlier, new])
             known = [*earlier, *lost]
             whole = History(known, new, world.datasets, known)
-            # Whom a lost release hurts is everybody, also people whom the database has forgotten: their number is not compared.
+            # A lost release hurts everybody, also people whom the database has forgotten: their number is not compared.
             return _forget(draw, whole) if draw.random() < 0.3 and not lost else whole
         refused = Rule().judge(new, [*earlier, *lost]).refused
         if not refused or draw.random() < 0.7:
             new.overridden, new.withdrawn = refused, draw.random() < 0.25
             earlier.append(new)
+
+
+def _make_parts(releases: list[Release]) -> None:
+    """Make releases of one method and dataset parts of one release that grows, where their times leave that."""
+    found: dict[tuple[str, int], tuple[int, list[Release]]] = {}
+    for release in releases:
+        number, parts = found.setdefault((release.method, release.dataset), (len(found), []))
+        free = all(part.withdrawn or release.first >= part.last or part.first >= release.last for part in parts)
+        release.series = number if free else None
+        parts += [release] if free else []
 
 
 def _world(draw: Random) -> World:

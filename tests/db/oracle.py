@@ -64,6 +64,7 @@ class Release:
     population: int = 0
     withdrawn: bool = False
     overridden: bool = False
+    series: int | None = None  # the release that grows of which it is a part: the rule never asks
     first: int = field(init=False)
     last: int = field(init=False)
     reach: int = field(init=False)

@@ -30,7 +30,8 @@ Login = Callable[[str], str]
 _TELLTALE = """
 INSERT INTO dbanon.run (run_id, dataset_id, dataset_revision, method, algorithm, params, seed, status, metrics)
 OVERRIDING SYSTEM VALUE
-SELECT 70077, dataset_id, dataset_revision, method, algorithm, params || '{"max_gap_s": 86411}', seed, status, metrics
+SELECT 70077, dataset_id, dataset_revision, method, algorithm,
+    params || '{"max_gap_s": 86411, "since": 1212566400, "until": 1212566520}', seed, status, metrics
 FROM dbanon.run WHERE run_id = 1;
 INSERT INTO dbanon.cloak SELECT 70077, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak;
 INSERT INTO dbanon.membership SELECT 70077, record_id, trajectory_id, period FROM dbanon.membership;
@@ -39,6 +40,7 @@ SELECT 70077, 'tp-aware', true, dbanon_internal.run_digest(70077);
 COMMIT;
 ALTER TABLE dbanon.release ALTER release_id RESTART;
 SELECT dbanon.publish(70077, 'ten');
+SELECT dbanon.publish(70077, 'grown', grow => true);
 CREATE STATISTICS dbanon.subjects (ndistinct) ON dataset_id, subject FROM dbanon.trajectory;
 ANALYZE dbanon.trajectory, dbanon.site;
 """
@@ -60,6 +62,11 @@ _OPEN_POSTGIS = _OPEN_STATISTICS + (
 )
 _COUNT = "ANALYZE dbanon.trajectory"
 _READABLE = "GRANT USAGE ON SCHEMA dbanon TO PUBLIC; GRANT SELECT ON dbanon.trajectory, dbanon.release_1 TO PUBLIC"
+_READABLE_PARTS = (
+    "GRANT USAGE ON SCHEMA dbanon TO PUBLIC;"
+    " GRANT SELECT ON dbanon.series, dbanon.release, dbanon.series_1, dbanon.release_2 TO PUBLIC"
+)
+_CALLABLE = "GRANT USAGE ON SCHEMA dbanon TO PUBLIC; GRANT EXECUTE ON FUNCTION dbanon."
 _SEQUENCES = "GRANT USAGE ON SCHEMA dbanon TO PUBLIC; GRANT SELECT ON ALL SEQUENCES IN SCHEMA dbanon TO PUBLIC"
 _MONITOR = "GRANT pg_read_all_stats TO dbanon_analyst"
 _TRAJECTORY = "(SELECT oid FROM pg_class WHERE relname = 'trajectory')"
@@ -76,6 +83,7 @@ SELECT string_agg(t, E'\\n') FROM (
     UNION ALL SELECT concat_ws(' ', conname, pg_get_constraintdef(oid)) FROM pg_constraint
     UNION ALL SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef
     UNION ALL SELECT pg_get_indexdef(indexrelid) FROM pg_index
+    UNION ALL SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relispartition
     UNION ALL SELECT concat_ws(' ', proname, prosrc, proconfig) FROM pg_proc
         WHERE pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('dbanon', 'dbanon_internal', 'published'))
     UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger
@@ -98,6 +106,16 @@ THREATS = {
     "rows of a private table": Threat("SELECT true FROM dbanon.trajectory", _READABLE),
     "a release's own table, with the order and time of its rows": Threat(
         "SELECT xmin::text <> '' FROM dbanon.release_1", _READABLE
+    ),
+    "the table of all parts of a release": Threat("SELECT xmin::text <> '' FROM dbanon.series_1", _READABLE_PARTS),
+    "the table of a part": Threat("SELECT xmin::text <> '' FROM dbanon.release_2", _READABLE_PARTS),
+    "which run a part is of": Threat("SELECT run_id > 0 FROM dbanon.release WHERE bounds IS NOT NULL", _READABLE_PARTS),
+    "what parts have in common": Threat("SELECT true FROM dbanon.series", _READABLE_PARTS),
+    "a part withdrawn": Threat(
+        "SELECT dbanon.unpublish_part('grown', '2008-06-04 08:00Z') = 70077", f"{_CALLABLE}unpublish_part TO PUBLIC"
+    ),
+    "parts put together": Threat(
+        "SELECT dbanon.fold_release('grown', '2008-07-01Z') = 0", f"{_CALLABLE}fold_release TO PUBLIC"
     ),
     "rows of a private table as XML": Threat(
         f"SELECT table_to_xml({_TRAJECTORY}::regclass, true, false, '')::text LIKE '%p3%'", _READABLE

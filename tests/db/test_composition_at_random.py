@@ -8,7 +8,7 @@ from tests.db.oracle import Rule, Verdict
 from tests.db.writing_histories import COLUMNS, written_and_measured
 
 HISTORIES, SHARE, AT_ONCE = 2000, 100, 20
-TABLES = (*COLUMNS, "release", "grouping", "exposure", "audit", "fix_code")
+TABLES = (*COLUMNS, "series", "release", "grouping", "exposure", "audit", "fix_code")
 
 
 @pytest.mark.parametrize(

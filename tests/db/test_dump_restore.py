@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from dbanon.postgres.server import DATABASE, EmbeddedServer, dumps_lack_postgis
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, json_of
 from tests.clients import client
+from tests.db.parts import day, grow, run_of
 from tests.db.ten_people import CONFIRM
 from tests.db.written import CONTRACTS, write
 from tests.facts import refusal
@@ -232,3 +234,34 @@ def test_a_server_made_in_single_user_mode_is_recognised_and_moved_as_the_page_s
     assert rows(embedded.url) == before
     with restoring(dump(embedded.url), embedded.url) as url:
         assert rows(url) == before
+
+
+def test_a_restored_release_grows_and_is_guarded_as_before(
+    database: str, connection: psycopg.Connection, run: int, login: Callable[[str], str]
+) -> None:
+    """With a folded month, a part beside it, and one that was withdrawn while it was read: its table is still there."""
+    for number in (0, 1, 27, 28):
+        grow(connection, run_of(connection, number))
+    connection.execute("SELECT dbanon.fold_release('ten', '2008-07-01Z')")
+    with psycopg.connect(login("dbanon_analyst")) as reader:
+        reader.execute("SELECT count(*) FROM published.ten")
+        connection.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(28)])
+        dumped = dump(database)
+    with restoring(dumped, database) as url, psycopg.connect(url, autocommit=True) as restored:
+        for query in (
+            "SELECT * FROM published.ten ORDER BY cloak_id",
+            "SELECT relation::text, bounds FROM dbanon_internal.series_tables(1) ORDER BY bounds",
+            "SELECT * FROM published.releases",
+            "SELECT tgrelid::regclass::text, tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1, 2",
+            "SELECT obj_description('published.ten'::regclass)",
+        ):
+            assert restored.execute(query).fetchall() == connection.execute(query).fetchall()
+        for relation in ("dbanon.series_1", "dbanon.release_5"):
+            with refusal("DA006"):
+                restored.execute(f"DELETE FROM {relation}")
+        schema.upgrade(url, share_roles=True)
+        assert grow(restored, run_of(restored, 29)) == 4
+        assert grow(restored, run_of(restored, 28, later=timedelta(days=28))) == 4
+        restored.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(0)])
+        with psycopg.connect(database_url(login("dbanon_analyst"), dbname=restored.info.dbname)) as analyst:
+            assert analyst.execute("SELECT count(*) FROM published.ten").fetchone() == (16,)

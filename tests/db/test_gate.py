@@ -314,6 +314,8 @@ TABLES = (
         "release",
         "grouping",
         "exposure",
+        "asked",
+        "series",
         "published_cell",
         "published_atom",
         "population",
@@ -497,7 +499,7 @@ def test_a_publication_waits_for_a_load_for_a_bounded_time(
     database: str, connection: psycopg.Connection, run: int, login: Login
 ) -> None:
     connection.execute(
-        "ALTER FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[])"
+        "ALTER FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean)"
         " SET lock_timeout = '200ms'"
     )
     with psycopg.connect(login("operator")) as loading, psycopg.connect(login("operator"), autocommit=True) as operator:

@@ -56,7 +56,7 @@ def test_tables_in_the_lists_have_their_triggers_and_rights(connection: psycopg.
 
 def test_triggers_are_made_in_one_file_and_on_the_tables_of_releases() -> None:
     files = {file.name for file in SQL.rglob("*.sql") if " TRIGGER " in file.read_text().replace("RETURNS TRIGGER", "")}
-    assert files == {"85_triggers.sql", "20_publish.sql"}
+    assert files == {"85_triggers.sql", "22_series.sql"}
 
 
 def test_schema_dbanon_has_the_functions_that_people_call_and_no_other(connection: psycopg.Connection) -> None:

@@ -380,16 +380,16 @@ def test_the_list_says_what_a_release_is_and_nothing_of_its_origin(
     cursor = analyst.execute("SELECT * FROM published.releases")
     assert [c.name for c in cursor.description or ()] == [
         *("name", "method", "k", "promise", "since", "until", "srid", "rows", "holds", "step_s", "window_s"),
-        *("day_zone", "extent"),
+        *("day_zone", "extent", "parts", "starts", "ends"),
     ]
     [(name, method, k, promise, since, until, srid, rows, *says)] = cursor.fetchall()
     assert (name, method, k, srid, rows) == ("all_ten", "tp-aware", 5, 32610, 4)
-    assert says == ["instant", 60, 120, None, [0, 0, 110, 90]]
+    assert says == ["instant", 60, 120, None, [0, 0, 110, 90], 1, [since], [until]]
     assert promise in value(analyst, "SELECT obj_description('published.all_ten'::regclass)")
     assert (since, until) == analyst.execute("SELECT min(valid_from), max(valid_to) FROM published.all_ten").fetchone()
 
 
-@pytest.mark.parametrize("view", ["releases", "left_out", "columns"])
+@pytest.mark.parametrize("view", ["releases", "parts", "left_out", "columns"])
 def test_no_function_of_a_reader_is_called_for_what_it_may_not_see(
     connection: psycopg.Connection, operator: psycopg.Connection, role: Roles, analyst: psycopg.Connection, view: str
 ) -> None:

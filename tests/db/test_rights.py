@@ -17,6 +17,7 @@ import pytest
 from psycopg import errors, sql
 
 from dbanon.testing import cloned_database, database_url
+from tests.db.parts import grow, run_of
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -55,6 +56,7 @@ _ARGUMENTS = {
     "jsonb": "'{}'",
     "bytea": "''",
     "regclass": "'pg_catalog.pg_class'",
+    "timestamp with time zone": "'2008-06-04Z'",
 }
 
 
@@ -89,6 +91,7 @@ def cast(dbanon_server: "Target", verified: str) -> Iterator[Cast]:
         owner.execute("SET search_path = public")  # names with their schema, also where the login is called like it
         owner.execute("ALTER TABLE dbanon.release ALTER release_id RESTART")  # tests before may have drawn numbers
         owner.execute("SELECT dbanon.publish(1, 'ten')")
+        grow(owner, run_of(owner, 1), "grown")
         users = {role: f"dbanon_rights_{role}_{secrets.token_hex(4)}" for role in (*ROLES, "admin")}
         logins: dict[str, psycopg.Connection] = {}
         try:

@@ -32,14 +32,23 @@ COLUMNS = {
 }
 # What is kept of a release, as dbanon.publish writes it.
 RELEASES = """
-INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, withdrawn_at, withdrawn_by, overlap_reason,
-    span, reach, content, groups_sum)
+WITH series AS (
+    INSERT INTO dbanon.series (series_id, name, method, algorithm, srid, grid_m, grid_s, columns)
+    OVERRIDING SYSTEM VALUE
+    SELECT DISTINCT r.series_id, 's' || r.series_id, 'm', 'a', 32610, 1, 60, '{}'::text[]
+    FROM jsonb_to_recordset(%(releases)s) r (series_id bigint) WHERE r.series_id IS NOT NULL
+)
+INSERT INTO dbanon.release (release_id, series_id, bounds, prefix, name, run_id, digest, rows, withdrawn_at,
+    withdrawn_by, overlap_reason, span, reach, content, groups_sum)
 OVERRIDING SYSTEM VALUE
-SELECT r.id, 'r' || r.id, r.run_id, '', 0, CASE WHEN r.withdrawn THEN now() END, CASE WHEN r.withdrawn THEN 'x' END,
+SELECT r.id, r.series_id, CASE WHEN r.series_id IS NOT NULL THEN dbanon_internal.run_span(r.run_id) END,
+    CASE WHEN r.series_id IS NOT NULL THEN r.id %% 1000000 + 1 END, coalesce('s' || r.series_id, 'r' || r.id),
+    r.run_id, '', 0, CASE WHEN r.withdrawn THEN now() END, CASE WHEN r.withdrawn THEN 'x' END,
     CASE WHEN r.overridden THEN 'for this one reason' END, dbanon_internal.run_span(r.run_id),
     dbanon_internal.run_reach(r.run_id), CASE WHEN r.alone THEN dbanon_internal.run_content(r.run_id) END,
     dbanon_internal.groups_sum(r.id, n.dataset_id)
-FROM jsonb_to_recordset(%s) r (id bigint, run_id bigint, withdrawn boolean, overridden boolean, alone boolean)
+FROM jsonb_to_recordset(%(releases)s) r (
+    id bigint, run_id bigint, series_id bigint, withdrawn boolean, overridden boolean, alone boolean)
 JOIN dbanon.run n ON n.run_id = r.run_id
 """
 STORED = """
@@ -103,7 +112,7 @@ class Writer:
         paths = {key: self._next("trajectory") + n for n, key in enumerate(sorted(people))}
         self._rows("trajectory", ((path, first + d, f"p{p}", PATH) for (d, p), path in paths.items()))
         for release in kept:
-            self._release(release, self._run(release, first, paths))
+            self._release(release, self._run(release, first, paths), first)
         gone = history.forgotten
         if gone is not None:
             # What is loaded of the person again comes after the forgetting, with the number that the new run has of it.
@@ -121,8 +130,14 @@ class Writer:
     def _rows(self, table: str, rows: Any) -> None:
         self.tables[table].extend(rows)
 
-    def _release(self, release: Release, run: int) -> None:
-        marks = {"withdrawn": release.withdrawn, "overridden": release.overridden, "alone": release.stands_alone}
+    def _release(self, release: Release, run: int, first: int) -> None:
+        marks: dict[str, Any] = {
+            "withdrawn": release.withdrawn,
+            "overridden": release.overridden,
+            "alone": release.stands_alone,
+        }
+        if release.series is not None:
+            marks["series_id"] = 100 * first + release.series
         self.releases.append({"id": FIRST + len(self.releases), "run_id": run, **marks})
 
     def _run(self, release: Release, first: int, paths: dict[tuple[int, int], int]) -> int:
@@ -156,7 +171,7 @@ class Writer:
                 for row in self.tables[table]:
                     copy.write_row(row)
         connection.execute(STORED, [Jsonb(self.releases)])
-        connection.execute(RELEASES, [Jsonb(self.releases)])
+        connection.execute(RELEASES, {"releases": Jsonb(self.releases)})
         connection.cursor().executemany(LOSSES, self.losses)
         connection.execute(CODES, [Jsonb(self.codes)])
         for dataset, person, population, path, number in self.forgotten:

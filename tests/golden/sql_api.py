@@ -43,6 +43,8 @@ TOPICS = {
         "publish",
         "release_card",
         "unpublish",
+        "unpublish_part",
+        "fold_release",
         "clear_withdrawn",
     ),
     "Ask a release": (
@@ -180,11 +182,11 @@ def _glance(*lists: list[Thing]) -> str:
         lines.append("")
     lines += [
         "Each release is a view in the schema `published`: `dbanon_analyst` may select from it, or the roles named by",
-        "`readers`, and `dbanon_operator` in any case. Its rows are in a table `dbanon.release_<n>` that only its",
+        "`readers`, and `dbanon_operator` in any case. Its rows are in tables `dbanon.release_<n>` that only their",
         "owner reads and no role changes. `published.releases` lists to each login the releases that it may read,",
-        "`published.columns` what their columns mean, `published.left_out` how many people are not in them, and",
-        "`published.atoms` of what their regions are made: see",
-        "[how to read a release](howto/analyst.md). [Error codes](#error-codes) are at the end.\n",
+        "`published.parts` the parts of those that grow, `published.columns` what their columns mean,",
+        "`published.left_out` how many people are not in them, and `published.atoms` of what their regions are",
+        "made: see [how to read a release](howto/analyst.md). [Error codes](#error-codes) are at the end.\n",
     ]
     return "\n".join(lines)
 

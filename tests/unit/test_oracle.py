@@ -474,6 +474,11 @@ class ForgetsWhatIsRepeated(Rule):
         return set().union(*(self.clash(new, other) for other in audience))
 
 
+class LetsPartsTellNothingOfOneAnother(Rule):
+    def judge(self, new: Release, history: Iterable[Release]) -> Verdict:
+        return super().judge(new, [old for old in history if old.series is None or old.series != new.series])
+
+
 def mutants() -> list[type[Rule]]:
     return Rule.__subclasses__()
 
