@@ -21,6 +21,11 @@ COMMENT ON COLUMN dbanon.population.population_id IS 'Key.';
 COMMENT ON COLUMN dbanon.population.name IS 'The name users give it.';
 COMMENT ON COLUMN dbanon.population.key IS 'Drawn at random: what is kept of names is hashed with it, and seeds are made from it. It never leaves the database.';
 
+COMMENT ON TABLE dbanon.forgotten IS 'Who was forgotten and is left out of every load (dbanon.forget_subject, dbanon.remember_subject). No role reads it.';
+COMMENT ON COLUMN dbanon.forgotten.population_id IS 'The population.';
+COMMENT ON COLUMN dbanon.forgotten.code IS 'The person''s code, a hash of the name with the key of the population.';
+COMMENT ON COLUMN dbanon.forgotten.forgotten_on IS 'The day.';
+
 COMMENT ON TABLE dbanon.dataset IS 'A named collection of trajectories in one metric SRID, with one space grid and one time grid.';
 COMMENT ON COLUMN dbanon.dataset.dataset_id IS 'Key.';
 COMMENT ON COLUMN dbanon.dataset.name IS 'The name users give it.';
@@ -34,6 +39,7 @@ COMMENT ON COLUMN dbanon.dataset.own_subjects IS 'Whether each row that was load
 COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of what was loaded into it; part of every digest.';
 COMMENT ON COLUMN dbanon.dataset.created_at IS 'When it was created.';
 COMMENT ON COLUMN dbanon.dataset.created_by IS 'Login that created it.';
+COMMENT ON COLUMN dbanon.dataset.kept_since IS 'What was before it was forgotten (dbanon.forget_before), and is left out of every load; null: nothing.';
 COMMENT ON COLUMN dbanon.dataset.dropped_at IS 'When it was dropped; its row stays where releases refer to it. Null: it is there.';
 
 COMMENT ON VIEW dbanon.datasets IS 'The datasets there are, and how much is in each; it reads all trajectories.';
@@ -63,6 +69,8 @@ COMMENT ON COLUMN dbanon.trajectory.path IS 'True positions: LINESTRING M, or PO
 
 COMMENT ON COLUMN dbanon.trajectory.shape IS 'The area the subject takes up, where it is more than a point; only with one fix, its middle.';
 COMMENT ON COLUMN dbanon.trajectory.load_id IS 'The load it came with; null where it was inserted by hand.';
+COMMENT ON COLUMN dbanon.trajectory.first_s IS 'Unix seconds of the first fix of the path.';
+COMMENT ON COLUMN dbanon.trajectory.last_s IS 'Unix seconds of its last fix.';
 
 COMMENT ON VIEW dbanon.fix IS 'Trajectories taken apart: one observed position at one time a row.';
 COMMENT ON COLUMN dbanon.fix.trajectory_id IS 'The trajectory.';
@@ -86,6 +94,8 @@ COMMENT ON COLUMN dbanon.load.source IS 'The files it came from; forgotten once 
 COMMENT ON COLUMN dbanon.load.rows_read IS 'Rows in the files.';
 COMMENT ON COLUMN dbanon.load.rows_kept IS 'Rows that were used.';
 COMMENT ON COLUMN dbanon.load.quarantined IS 'Rows that could not be used, by reason: {reason: count}.';
+COMMENT ON COLUMN dbanon.load.left_out IS 'Rows that were neither used nor put into quarantine, by reason: {reason: count}. The source has them still.';
+COMMENT ON COLUMN dbanon.load.units_per_s IS 'How many of the source''s numbers are a second, where its times are numbers.';
 COMMENT ON COLUMN dbanon.load.loaded_at IS 'When.';
 COMMENT ON COLUMN dbanon.load.loaded_by IS 'Login that loaded.';
 COMMENT ON COLUMN dbanon.load.dropped_at IS 'When it was taken back; null: what it brought is there, unless it was replaced or forgotten.';
@@ -96,6 +106,7 @@ COMMENT ON COLUMN dbanon.quarantine.load_id IS 'The load.';
 COMMENT ON COLUMN dbanon.quarantine.line IS 'Line of the file, or row of the table, from 1; null where there is none.';
 COMMENT ON COLUMN dbanon.quarantine.reason IS 'Why it could not be used.';
 COMMENT ON COLUMN dbanon.quarantine.content IS 'The row as it was read.';
+COMMENT ON COLUMN dbanon.quarantine.at IS 'Its time; null where none can be read.';
 
 COMMENT ON TABLE dbanon.request IS 'A request a subject sent to a location based service.';
 COMMENT ON COLUMN dbanon.request.request_id IS 'Key.';
@@ -409,6 +420,7 @@ COMMENT ON TABLE dbanon.fix_code IS 'Hashes of some of the fixes of datasets, by
 COMMENT ON COLUMN dbanon.fix_code.dataset_id IS 'The dataset, which may have been dropped.';
 COMMENT ON COLUMN dbanon.fix_code.person IS 'The person''s code.';
 COMMENT ON COLUMN dbanon.fix_code.code IS 'A hash of three successive fixes with the installation''s key, kept where that of the middle one is 0 modulo 64; or of a fix of a trajectory that has fewer, kept where it is 0 modulo 8.';
+COMMENT ON COLUMN dbanon.fix_code.trajectory_id IS 'The trajectory in which it was found first, which may have been deleted.';
 COMMENT ON TABLE dbanon.grouping IS 'Who was hidden with whom in each release ever published: it stays known to an adversary permanently.';
 COMMENT ON COLUMN dbanon.grouping.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.grouping.period IS 'From when to when.';

@@ -13,6 +13,8 @@ BEGIN
             SELECT 'bump' AS name, relation, 'bump_revision' AS calls, NULL AS event FROM unnest(dbanon_internal.data_tables()) relation
             UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.data_tables() || 'quarantine'::text) relation
             UNION ALL SELECT 'code', 'trajectory', 'code_fixes', NULL
+            UNION ALL SELECT 'guard_forgotten', relation, 'guard_forgotten', e
+                FROM unnest(ARRAY['trajectory', 'request', 'quasi_identifier']) relation, unnest(ARRAY['INSERT', 'UPDATE']) e
             UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.run_tables()) relation
             UNION ALL SELECT 'guard', relation, 'guard_groups', NULL
                 FROM unnest(ARRAY['grouping', 'exposure', 'published_cell', 'published_atom']) relation

@@ -62,9 +62,10 @@ $$;
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
     dbanon.release_card(text, bigint), dbanon_internal.reap_runs() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[]), dbanon.measure_overlap(bigint),
-    dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text),
-    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text, text[]),
-    dbanon_internal.count_record(bigint, bigint[]), dbanon_internal.copied_notices(bigint, bigint), dbanon_internal.population_id(text),
+    dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
+    dbanon.remember_subject(text, text),
+    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text, text[], double precision),
+    dbanon_internal.count_record(bigint, bigint[], jsonb[], tstzrange), dbanon_internal.forgotten_among(bigint, text[]), dbanon_internal.copied_notices(bigint, bigint), dbanon_internal.population_id(text),
     dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[]), dbanon_internal.releases_within(bigint, tstzrange, interval),
     dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.requeue_run(bigint, integer) TO @worker@;

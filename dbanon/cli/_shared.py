@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 GLOBAL = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
 
 _SECTIONS = {  # of the help, in the order of the work
-    "Data": ("load", "import", "synth", "datasets", "drop-load", "forget", "forget-before", "drop-dataset"),
+    "Data": ("load", "import", "synth", "datasets", "drop-load", "forget", "remember", "forget-before", "drop-dataset"),
     "Runs": ("methods", "plan", "run", "submit", "worker", "runs", "cancel", "verify", "drop"),
     "Releases": ("publish", "unpublish", "releases", "card", "export", "style"),
     "Server": ("db", "demo"),

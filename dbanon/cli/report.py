@@ -88,6 +88,7 @@ def load_text(report: "LoadReport") -> str:
     rows: list[tuple[str, int | str]] = [("load", str(report.load_id))]
     rows += [("rows read", report.read), ("rows kept", report.kept)]
     rows += [(f"quarantined: {reason}", n) for reason, n in sorted(report.quarantined.items())]
+    rows += [(f"left out: {reason}", n) for reason, n in sorted(report.left_out.items())]
     if report.trajectories:
         rows += [("trajectories", report.trajectories), ("subjects", report.subjects)]
         rows += [("days of subjects", report.days)] if report.days is not None else []

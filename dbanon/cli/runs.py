@@ -206,19 +206,34 @@ def drop(run_id: RunId) -> None:
     show(lambda: f"Dropped run {run_id} and its {counted(rows, 'row')}.", lambda: value)
 
 
+Subject = Annotated[str, typer.Option("--subject", help="The person or vehicle, as the data name it.")]
+
+
 @app.command(epilog=GLOBAL)
 def forget(
     dataset: Dataset,
-    subject: Annotated[str, typer.Option("--subject", help="The person or vehicle, as the data name it.")],
+    subject: Subject,
+    again: Annotated[bool, typer.Option("--again", help="Let later loads bring the name again.")] = False,
 ) -> None:
-    """Erase a subject from a dataset, and drop the runs with it that were never published."""
+    """Erase a subject from a dataset, and drop the runs with it that were never published; later loads leave it out."""
     from dbanon.cli import report
 
     with open_database() as database:
-        erased, notices = database.forget(dataset, subject)
+        erased, notices = database.forget(dataset, subject, again=again)
     value = {"dataset": dataset, "erased": erased, "notices": list(notices)}
     show(lambda: report.table([f"erased from dataset {dataset}", "count"], list(erased.items())), lambda: value)
     say(notices)
+
+
+@app.command(epilog=GLOBAL)
+def remember(
+    population: Annotated[str, typer.Argument(help="The population, as `dbanon datasets` names it.")], subject: Subject
+) -> None:
+    """Let later loads bring a subject again who was forgotten; what was erased does not come back."""
+    with open_database() as database:
+        lifted = database.remember(population, subject)
+    said = "Later loads bring the subject again." if lifted else "The subject had not been forgotten."
+    show(lambda: said, lambda: {"population": population, "lifted": lifted})
 
 
 @app.command(epilog=GLOBAL)

@@ -118,9 +118,16 @@ class Datasets:
         with errors_translated():
             return synth.into_database(self.connection, dataset, asked, self.progress)
 
-    def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Delete a subject from a dataset; returns counts of what went, and notices of live releases with its data."""
-        return releases.forget_subject(self.connection, dataset, subject)
+    def forget(self, dataset: str, subject: str, *, again: bool = False) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Delete a subject from a dataset; returns counts of what went, and notices of live releases with its data.
+
+        Later loads leave the subject out, unless they may bring it `again`.
+        """
+        return releases.forget_subject(self.connection, dataset, subject, again=again)
+
+    def remember(self, population: str, subject: str) -> bool:
+        """Let loads bring a subject again who was forgotten; returns whether it was."""
+        return releases.remember_subject(self.connection, population, subject)
 
     def datasets(self, name: str | None = None) -> list[dict[str, Any]]:
         """List the datasets, or the one of a name, each with how much is in it; reads all their trajectories."""

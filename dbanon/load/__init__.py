@@ -43,7 +43,7 @@ __all__ = [
 _BEGIN = f"SELECT geographic, first_number FROM dbanon_internal.begin_load({ASKED})"
 _JUDGE = f"SELECT dbanon_internal.judge_suspects({ASKED}, %(geographic)s)"
 _MADE = """load_id, file_rows AS rows_read, rows_kept, quarantined, trajectories, subjects, days, far, target AS srid,
-    first_time AT TIME ZONE 'UTC' AS first_time, last_time AT TIME ZONE 'UTC' AS last_time"""
+    first_time AT TIME ZONE 'UTC' AS first_time, last_time AT TIME ZONE 'UTC' AS last_time, left_out, late_periods"""
 _FINISH = f"""SELECT {_MADE} FROM dbanon_internal.finish_load(
     {ASKED}, %(sources)s, %(read)s::bigint[], %(cells)s, %(swap)s, %(none)s)"""
 _IMPORT = f"SELECT {_MADE} FROM dbanon_internal.import_fixes(%(table)s::oid, {ASKED})"
@@ -99,17 +99,18 @@ def import_trajectories(
 
 def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]], notices: Sequence[str]) -> LoadReport:
     """Report what became of trajectories: `loads` has a row for each source."""
-    quarantined, kept = _staging.totals([(load["rows_kept"], load["quarantined"]) for load in loads])
     made = loads[0]
-    first, last = (cast("datetime", made[name]).replace(tzinfo=UTC) for name in ("first_time", "last_time"))
+    first, last = (_utc(made[name]) for name in ("first_time", "last_time"))
     return LoadReport(
         dataset=dataset,
         kind="trajectories",
         load_id=made["load_id"],
         source=sources,
         read=sum(load["rows_read"] for load in loads),
-        kept=kept,
-        quarantined=quarantined,
+        kept=sum(load["rows_kept"] for load in loads),
+        quarantined=_staging.totals(load["quarantined"] for load in loads),
+        left_out=_staging.totals(load["left_out"] for load in loads),
+        late_periods=tuple(made["late_periods"]),
         trajectories=made["trajectories"],
         subjects=made["subjects"],
         days=made["days"],
@@ -119,6 +120,10 @@ def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]]
         last_time=last,
         notices=tuple(notices),
     )
+
+
+def _utc(time: datetime | None) -> datetime | None:
+    return None if time is None else time.replace(tzinfo=UTC)
 
 
 def _found(connection: Connection, table: str) -> int:

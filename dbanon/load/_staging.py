@@ -5,11 +5,11 @@ transaction, and the SQL functions of a load judge and go on with them.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import psycopg
@@ -28,7 +28,9 @@ class LoadReport:
     """What a load read, kept, and left out by reason; `far` counts what lies far outside the rest and was kept.
 
     With `load_id` it can be taken back. `first_time` and `last_time` are those of the fixes kept: a wrong unit or zone
-    shows there. `days` counts those of subjects, where they are cut.
+    shows there. `days` counts those of subjects, where they are cut. `left_out` counts by reason what has no copy in
+    quarantine: `known` rows that were there already, `late` ones of published times (by period in `late_periods`),
+    those of people who were `forgotten`, and others.
     """
 
     dataset: str
@@ -42,10 +44,27 @@ class LoadReport:
     subjects: int
     srid: int
     far: dict[str, int]
+    left_out: dict[str, int] = field(default_factory=dict)
+    late_periods: tuple[Mapping[str, Any], ...] = ()
     first_time: datetime | None = None
     last_time: datetime | None = None
     days: int | None = None
     notices: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> int:
+        """Rows that were there already."""
+        return self.left_out.get("known", 0)
+
+    @property
+    def late(self) -> int:
+        """New rows of times that are published."""
+        return self.left_out.get("late", 0)
+
+    @property
+    def forgotten(self) -> int:
+        """Rows of people who were forgotten."""
+        return self.left_out.get("forgotten", 0)
 
 
 @dataclass
@@ -73,12 +92,12 @@ class Staging:
             copy.write(memoryview(binary_copy.rows(rows)))
 
 
-def totals(loads: Sequence[tuple[int, Mapping[str, int]]]) -> tuple[dict[str, int], int]:
-    """Add up, over the sources of a load, the rows left out by reason, and those kept."""
-    left_out: Counter[str] = Counter()
-    for _, quarantined in loads:
-        left_out.update(quarantined)
-    return dict(sorted(left_out.items())), sum(kept for kept, _ in loads)
+def totals(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add up, over the sources of a load, rows by reason."""
+    total: Counter[str] = Counter()
+    for of_one in counts:
+        total.update(of_one)
+    return dict(sorted(total.items()))
 
 
 @contextmanager

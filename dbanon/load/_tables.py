@@ -20,10 +20,11 @@ from dbanon.base.errors import DataError, ParameterError, counted
 from dbanon.base.progress import Progress, silent
 from dbanon.load import _files, _gis, _parse, _staging, _trajectories
 from dbanon.load._staging import LoadReport
+from dbanon.load.datasets import ASKED
 from dbanon.options.loading import Box, LoadingCells, LoadingPlaces, LoadingQuasiIdentifiers, LoadingRequests
 from dbanon.postgres import binary_copy
 from dbanon.postgres.binary_copy import copying
-from dbanon.postgres.connection import Connection, errors_translated
+from dbanon.postgres.connection import Connection, errors_translated, jsonb
 
 Rows = Iterator[list[binary_copy.Column]]
 Shapes = NDArray[np.object_]
@@ -277,9 +278,13 @@ def load_requests(
         _copy(connection, file, len(columns), _events(file, [*named, *columns], asked.tz, progress, options))
         made = _imported(
             connection,
-            "dbanon_internal.take_requests('pg_temp.dbanon_file', %(dataset)s, 'subject', 'time', %(cells)s::text[], "
-            "%(keys)s::text[], NULL)",
-            {"dataset": asked.dataset, "cells": [f"cell_{i + 1}" for i in range(len(columns))], "keys": columns},
+            f"dbanon_internal.take_requests('pg_temp.dbanon_file', {ASKED}, %(cells)s::text[], %(keys)s::text[])",
+            {
+                # The file was copied under columns of these names.
+                "asked": jsonb(vars(asked) | {"subject": "subject", "time": "time", "tz": None}),
+                "cells": [f"cell_{i + 1}" for i in range(len(columns))],
+                "keys": columns,
+            },
         )
         progress("storing requests", made["rows_kept"], made["rows_kept"])
     return _report(asked.dataset, "requests", file, made, srid=srid, notices=notices)
@@ -301,7 +306,7 @@ def load_quasi_identifiers(
         made = _imported(
             connection,
             "dbanon.import_quasi_identifiers('pg_temp.dbanon_file', %(dataset)s, set_name => %(set_name)s, "
-            "replace => %(replace)s)",
+            "replace => %(replace)s, mode => %(mode)s, since => %(since)s, until => %(until)s)",
             vars(asked),
         )
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
@@ -379,6 +384,8 @@ def _report(
         read=made["rows_read"],
         kept=made["rows_kept"],
         quarantined=dict(sorted(made["quarantined"].items())),
+        left_out=dict(sorted(made.get("left_out", {}).items())),
+        late_periods=tuple(made.get("late_periods", ())),
         trajectories=0,
         subjects=made.get("subjects", 0),
         srid=srid,

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args
 
 from dbanon.base.errors import ParameterError
 from dbanon.options import Option, fields
-from dbanon.options.loading import Mode, People
+from dbanon.options.loading import People
 
 Links = Literal["random", "disjoint", "chain", "forest"]
 """How the quasi-identifiers of generated people are linked: each with any other; none, instants dealt out in turn; with
@@ -195,7 +195,7 @@ class OfDataset(People, _Grid):
 @dataclass(frozen=True, kw_only=True)
 class _Mode:
     mode: Annotated[
-        Mode,
+        Literal["create", "append", "replace"],
         Option(
             flags={
                 "append": "Add more subjects to an existing dataset.",

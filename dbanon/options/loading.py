@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +14,7 @@ from dbanon.options import Option
 
 Box = tuple[float, float, float, float]
 """Least x, least y, greatest x and greatest y, in units of the source."""
-Mode = Literal["create", "append", "replace"]
+Mode = Literal["create", "append", "replace", "new"]
 
 
 def _box(text: str) -> Box:
@@ -28,6 +29,27 @@ def _box(text: str) -> Box:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return datetime.fromtimestamp(float(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        instant = datetime.fromisoformat(text.strip())
+    except ValueError:
+        instant = datetime.min
+    if instant.tzinfo is None:
+        raise ParameterError(
+            f"--since and --until must be ISO 8601 with a zone, or unix seconds. Got '{text[:60]}'; write it like "
+            "2026-01-05T00:00:00Z."
+        )
+    return instant
+
+
+def _moment(words: str) -> Option:
+    return Option(words, metavar="TIME", typed=str, parse=_instant)
 
 
 def _bounds(words: str) -> Option:
@@ -81,8 +103,19 @@ class _Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Mode:
-    """What is done to a dataset that is there."""
+class _Span:
+    """Which time of a source is loaded."""
+
+    since: Annotated[
+        datetime | None,
+        _moment("Load what is not before this time. Else all; with --new from a table, since a day before the last."),
+    ] = None
+    until: Annotated[datetime | None, _moment("Load what is before this time.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Mode(_Span):
+    """What is done to a dataset that is there, and with which time."""
 
     mode: Annotated[
         Mode,
@@ -90,9 +123,21 @@ class _Mode:
             flags={
                 "append": "Add to an existing dataset.",
                 "replace": "Replace an existing dataset's trajectories; requests and sites stay.",
+                "new": "Add the rows that are not there yet, of times not published yet; make the dataset if there is "
+                "none.",
             }
         ),
     ] = "create"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Events(_Span):
+    """What is done with events that are there, and with which time."""
+
+    mode: Annotated[
+        Literal["append", "new"],
+        Option(flags={"new": "Keep no copy of rows that are there already, or are of times that are published."}),
+    ] = "append"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +156,19 @@ class _Table:
     dataset: Dataset
     subject: Subject
     time: Annotated[str, Option("Column of the time: a timestamp, or unix seconds or milliseconds.")]
-    geom: Annotated[str, Option("Column of the position: a point, or a shape, whose bounding rectangle counts.")]
+    geom: Annotated[
+        str | None, Option("Column of the position: a point, or a shape, whose bounding rectangle counts. Else 'geom'.")
+    ] = None
+    x: Annotated[str | None, Option("Column of the longitude or easting, with --y instead of --geom.")] = None
+    y: Annotated[str | None, Option("Column of the latitude or northing.")] = None
     trip: Trip = None
-    crs: Annotated[str | None, Option("Coordinate system of the points; else their own.")] = None
+    crs: Annotated[
+        str | None, Option("Coordinate system of the positions; else the geometries' own, or degrees for --x and --y.")
+    ] = None
+    filter: Annotated[
+        str | None,
+        Option("Load the rows that meet this condition in SQL; functions not the server's own need their schema."),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +185,7 @@ class ImportingTrajectories(_Mode, People, _Target, _Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadingRequests:
+class LoadingRequests(_Events):
     """How requests to a location-based service are loaded."""
 
     dataset: Dataset
@@ -149,7 +204,7 @@ class LoadingRequests:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadingQuasiIdentifiers:
+class LoadingQuasiIdentifiers(_Events):
     """How times at which an adversary may know where subjects were are loaded."""
 
     dataset: Dataset

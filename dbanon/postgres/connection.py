@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime
 from typing import Any, Self, cast
 
 import numpy as np
@@ -211,4 +212,8 @@ def _finite(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ParameterError("A time must have a zone. Got one without; give datetime's tzinfo, such as UTC.")
+        return value.isoformat()
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else dict(value)

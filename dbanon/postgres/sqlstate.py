@@ -141,6 +141,7 @@ _COMMANDS = {  # command lines of SQL functions and views
     "publish": "publish",
     "unpublish": "unpublish",
     "forget_subject": "forget",
+    "remember_subject": "remember",
     "drop_load": "drop-load",
     "drop_dataset": "drop-dataset",
     "datasets": "datasets",

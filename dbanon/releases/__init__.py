@@ -91,7 +91,9 @@ def list_releases(connection: Connection) -> list[dict[str, Any]]:
         return cursor.execute("SELECT * FROM dbanon.releases ORDER BY published_at, name").fetchall()
 
 
-def forget_subject(connection: Connection, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
+def forget_subject(
+    connection: Connection, dataset: str, subject: str, *, again: bool = False
+) -> tuple[dict[str, int], tuple[str, ...]]:
     """Erase a subject from a dataset; returns what was erased, and what the server has to say about releases.
 
     Raises
@@ -101,7 +103,16 @@ def forget_subject(connection: Connection, dataset: str, subject: str) -> tuple[
     StoreError
         If a run of the dataset is being worked on.
     """
-    query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s)"
+    query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s, %s)"
     with errors_translated(), server_notices(connection) as notices:
-        erased = dict(connection.execute(query, [dataset, subject]).fetchall())
+        erased = dict(connection.execute(query, [dataset, subject, again]).fetchall())
     return erased, tuple(notices)
+
+
+def remember_subject(connection: Connection, population: str, subject: str) -> bool:
+    """Let loads bring a forgotten subject again; returns whether it was forgotten.
+
+    Raises `ParameterError` if there is no such population.
+    """
+    with errors_translated():
+        return bool(one(connection, "SELECT dbanon.remember_subject(%s, %s)", [population, subject]))

@@ -17,7 +17,7 @@ SELECT
     t.dataset_id,
     t.trajectory_id,
     t.subject,
-    (to_timestamp(@postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path))) AT TIME ZONE d.day_zone)::date AS day
+    (to_timestamp(t.first_s) AT TIME ZONE d.day_zone)::date AS day
 FROM ONLY dbanon.trajectory t
 JOIN ONLY dbanon.dataset d ON d.dataset_id = t.dataset_id
 WHERE d.day_zone IS NOT NULL;

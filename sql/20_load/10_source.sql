@@ -116,23 +116,21 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.view_statement(regclass, text, text, text) IS
 'Writes the statement that makes a view of a table with one more column.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.points_hint(source regclass, types jsonb, geom text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.points_hint(types jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
-    SELECT format('Build points in a view, and import that: %s.', dbanon_internal.view_statement(source, '_points', format(
-            CASE WHEN p.degrees THEN '@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(%I::float8, %I::float8), 4326)'
-                 ELSE '@postgis@.ST_MakePoint(%I::float8, %I::float8)' END, x.name, y.name), geom))
-        || CASE WHEN p.degrees THEN '' ELSE ' Then name their reference system, for example crs => ''EPSG:32610''.' END
+    SELECT format('Name the columns of coordinates instead: x => %L, y => %L', x.name, y.name)
+        || CASE WHEN p.degrees THEN '.' ELSE ', and their reference system, for example crs => ''EPSG:32610''.' END
     FROM (VALUES (1, true, '^(lon|lng|long|longitude)$', '^(lat|latitude)$'), (2, false, '^(x|east|easting)$', '^(y|north|northing)$'))
             p (nth, degrees, x, y)
         JOIN jsonb_object_keys(types) x (name) ON x.name ~* p.x
         JOIN jsonb_object_keys(types) y (name) ON y.name ~* p.y
     ORDER BY p.nth, x.name COLLATE "C", y.name COLLATE "C" LIMIT 1
 $$;
-COMMENT ON FUNCTION dbanon_internal.points_hint(regclass, jsonb, text) IS
-'Says how a table gets the column of points that it lacks, if two of its columns are called like coordinates; else nothing.';
+COMMENT ON FUNCTION dbanon_internal.points_hint(jsonb) IS
+'Says which columns of a table are called like coordinates, where it lacks the column of points; nothing if none are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_source(
     source regclass, columns text[], subject text DEFAULT NULL, geom text DEFAULT NULL, OUT qualified text, OUT types jsonb)
@@ -178,7 +176,7 @@ BEGIN
                 (SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
                  WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped)
             USING ERRCODE = 'DA012', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
-                  HINT = coalesce(CASE missing WHEN geom THEN dbanon_internal.points_hint(source, types, geom) END, 'Name the right one.');
+                  HINT = coalesce(CASE missing WHEN geom THEN dbanon_internal.points_hint(types) END, 'Name the right one.');
     END IF;
     -- A cast runs a function of its maker with the rights of the login that imports; those of extensions are trusted.
     SELECT a.attname INTO missing
@@ -347,14 +345,14 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.stage_source(text, text) IS
 'Copies a source into the staging table.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.source_crs(qualified text, geom text) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+CREATE OR REPLACE FUNCTION dbanon_internal.source_crs(qualified text, geom text, chosen text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     srid integer := dbanon_internal.ask_source(format(
         'SELECT @postgis@.ST_SRID(g) FROM (SELECT %I::@postgis@.geometry AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1',
-        geom, qualified), qualified);
+        geom, coalesce(chosen, qualified)), qualified);
 BEGIN
     IF srid = 0 THEN
         RAISE EXCEPTION 'The geometries in ''%'' must name their reference system. Theirs is 0.', geom
@@ -364,8 +362,8 @@ BEGIN
     RETURN coalesce(srid, 4326);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.source_crs(text, text) IS
-'Names the reference system of a column of geometries, that of the first of them.';
+COMMENT ON FUNCTION dbanon_internal.source_crs(text, text, text) IS
+'Names the reference system of a column of geometries, that of the first of them, or of those that are chosen.';
 
 -- ---- what columns mean, as expressions
 
@@ -401,37 +399,71 @@ COMMENT ON FUNCTION dbanon_internal.localised_expression(text, text) IS
 'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set forward and
 leave it out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.counted_expression(argument text, kind text, qualified text, time_column text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.number_expression(argument text, kind text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A numeric may be too large for a double.
+    SELECT format(CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) < 1e300 OR %1$s::text IN (''NaN'', ''Infinity'', ''-Infinity'') '
+                                                'THEN %1$s::float8 ELSE 1e300 END)' ELSE '(%1$s::float8)' END, argument)
+    WHERE kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision')
+$$;
+COMMENT ON FUNCTION dbanon_internal.number_expression(text, text) IS
+'Writes a number of some type as a double; NULL where the type is none of numbers.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_units(chosen text, qualified text, kind text, time_column text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    -- A numeric may be too large for a double.
-    number text := CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) < 1e300 OR %1$s::text IN (''NaN'', ''Infinity'', ''-Infinity'') '
-                                                 'THEN %1$s::float8 ELSE 1e300 END)' ELSE '(%1$s::float8)' END;
-    typical double precision := coalesce(dbanon_internal.ask_source(format(
-        'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s '
-        'LIMIT 100000) r) s WHERE abs(t) < ''Infinity''', format(number, 'raw_time'), time_column, qualified), qualified), 0);
-    unit double precision := CASE WHEN typical < 1e11 THEN 1 WHEN typical < 1e14 THEN 1e3 WHEN typical < 1e17 THEN 1e6 ELSE 1e9 END;
+    number CONSTANT text := dbanon_internal.number_expression('raw_time', kind);
+    typical double precision;
+    units_per_s double precision;
 BEGIN
-    IF typical / unit > 4102444800 THEN
+    IF number IS NULL THEN
+        RETURN NULL;
+    END IF;
+    typical := coalesce(dbanon_internal.ask_source(format(
+        'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s '
+        'LIMIT 100000) r) s WHERE abs(t) < ''Infinity''', number, time_column, chosen), qualified), 0);
+    units_per_s := CASE WHEN typical < 1e11 THEN 1 WHEN typical < 1e14 THEN 1e3 WHEN typical < 1e17 THEN 1e6 ELSE 1e9 END;
+    IF typical / units_per_s > 4102444800 THEN
         RAISE EXCEPTION 'Times must be unix seconds or milliseconds, or timestamps. Got numbers that would lie beyond the year 2100.'
             USING ERRCODE = 'DA012', DETAIL = format('Column ''%s''.', time_column),
                   HINT = 'If they are dates written as YYYYMMDDhhmmss, make timestamps of them in a view.';
     END IF;
-    number := format(number, argument);
-    IF unit = 1 THEN
-        RETURN number;
-    END IF;
-    -- What is too small for the unit was counted in another.
-    RETURN format('CASE WHEN abs(%1$s) < %2$s THEN 1e11 ELSE %1$s / %3$s END', number,
-                  CASE unit WHEN 1e3 THEN '1e11' WHEN 1e6 THEN '1e14' ELSE '1e17' END, unit);
+    RETURN units_per_s;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.counted_expression(text, text, text, text) IS
-'Writes a time that is a number as unix seconds; the median of the first of them decides the unit.';
+COMMENT ON FUNCTION dbanon_internal.find_units(text, text, text, text) IS
+'Finds how many of a source''s numbers are a second: the median of the first of them decides. NULL where times are no numbers.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.time_expression(argument text, qualified text, types jsonb, time_column text, tz text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.known_units(dataset_id bigint, kind text, source text) RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT l.units_per_s FROM dbanon.load l
+    WHERE l.dataset_id = known_units.dataset_id AND l.kind = known_units.kind AND l.source = known_units.source AND l.units_per_s IS NOT NULL
+    ORDER BY l.load_id DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION dbanon_internal.known_units(bigint, text, text) IS
+'How many of a source''s numbers were a second when it was loaded last.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.counted_expression(argument text, kind text, units_per_s double precision) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- What is too small for the unit was counted in another.
+    SELECT CASE units_per_s WHEN 1 THEN n.number
+        ELSE format('CASE WHEN abs(%1$s) < %2$s THEN 1e11 ELSE %1$s / %3$s END', n.number,
+                    CASE units_per_s WHEN 1e3 THEN '1e11' WHEN 1e6 THEN '1e14' ELSE '1e17' END, units_per_s) END
+    FROM (SELECT dbanon_internal.number_expression(argument, kind) AS number) n
+$$;
+COMMENT ON FUNCTION dbanon_internal.counted_expression(text, text, double precision) IS
+'Writes a time that is a number of some unit as unix seconds.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.time_expression(
+    argument text, qualified text, types jsonb, time_column text, tz text, units_per_s double precision) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -440,8 +472,8 @@ DECLARE
 BEGIN
     IF kind = 'timestamp with time zone' THEN
         RETURN format('extract(epoch FROM %s)::float8', argument);
-    ELSIF kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision') THEN
-        RETURN dbanon_internal.counted_expression(argument, kind, qualified, time_column);
+    ELSIF units_per_s IS NOT NULL THEN
+        RETURN dbanon_internal.counted_expression(argument, kind, units_per_s);
     ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
         RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date or a number of unix seconds. It is %.', time_column, kind
             USING ERRCODE = 'DA012', DETAIL = 'A text without a zone is read in that of the session.',
@@ -455,7 +487,7 @@ BEGIN
     RETURN dbanon_internal.localised_expression(argument, tz);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.time_expression(text, text, jsonb, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.time_expression(text, text, jsonb, text, text, double precision) IS
 'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.middle_expression(argument text, axis text, geographic boolean) RETURNS text
@@ -527,12 +559,12 @@ BEGIN
             EXECUTE 'DROP TABLE ' || old;
         END IF;
     END LOOP;
-    EXECUTE format('CREATE TEMP TABLE dbanon_staged (file integer, line bigint, %s) ON COMMIT DROP', columns);
-    CREATE TEMP TABLE dbanon_rejected (file integer, line bigint, reason text, content jsonb) ON COMMIT DROP;
+    EXECUTE format('CREATE TEMP TABLE dbanon_staged (file integer, line bigint, t double precision, %s) ON COMMIT DROP', columns);
+    CREATE TEMP TABLE dbanon_rejected (file integer, line bigint, reason text, content jsonb, t double precision) ON COMMIT DROP;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_staging(text) IS
-'Makes the temporary tables of a load, empty; they end with the transaction.';
+'Makes the temporary tables of a load, empty, with a column t for unix seconds; they end with the transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -542,7 +574,7 @@ DECLARE
     gone bigint;
 BEGIN
     EXECUTE format('WITH gone AS (DELETE FROM pg_temp.dbanon_staged WHERE %s RETURNING *) INSERT INTO pg_temp.dbanon_rejected '
-                   'SELECT file, line, %s, %s FROM gone', condition, reason, content);
+                   'SELECT file, line, %s, %s, t FROM gone', condition, reason, content);
     GET DIAGNOSTICS gone = ROW_COUNT;
     RETURN gone;
 END
@@ -550,7 +582,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text) IS
 'Moves staged rows to those left out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.require_usable_rows(rows_read bigint, remedy text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.require_usable_rows(rows_read bigint, remedy text, may_be_none boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -558,13 +590,16 @@ DECLARE
     lost bigint;
     counts text;
     known boolean;
+    expected boolean;
 BEGIN
     -- Rows left out by reason. If all were left out as repetitions, the same file was loaded before.
     SELECT coalesce(sum(r.n), 0), string_agg(format('%s %s', r.n, r.reason), ', ' ORDER BY r.reason),
-        bool_and(r.reason LIKE 'duplicate-%' OR r.reason = 'contradicting-fix')
-    INTO lost, counts, known
+        bool_and(r.reason LIKE 'duplicate-%' OR r.reason = 'contradicting-fix'),
+        bool_or(r.reason NOT IN ('no-time', 'outside-period') AND (r.reason = ANY (dbanon_internal.counted_reasons()) OR r.reason LIKE 'duplicate-%'))
+    INTO lost, counts, known, expected
     FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j GROUP BY j.reason) r;
-    IF lost < rows_read THEN
+    -- Where what is new is looked for there may be nothing, but what was there must not be unusable.
+    IF lost < rows_read OR (may_be_none AND (rows_read = 0 OR expected)) THEN
         RETURN;
     ELSIF known THEN
         RAISE EXCEPTION 'There is nothing to add. Of % the dataset already has all (%).', dbanon_internal.counted(rows_read, 'row'), counts
@@ -576,8 +611,8 @@ BEGIN
         USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.counted(rows_read, 'row was', 'rows were')), HINT = remedy;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.require_usable_rows(bigint, text) IS
-'Refuses a load of which nothing is left, and counts the reasons.';
+COMMENT ON FUNCTION dbanon_internal.require_usable_rows(bigint, text, boolean) IS
+'Refuses a load of which nothing is left, and counts the reasons; where there may be nothing new, only one of which no row could be used.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_swapped(rows_read bigint[], remedy text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -613,8 +648,9 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.loaded_table(text) IS
 'The table that loads of a kind are stored in; NULL for what is no kind.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.begin_record(dataset_id bigint, kind text, sources text[]) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
+CREATE OR REPLACE FUNCTION dbanon_internal.begin_record(
+    dataset_id bigint, kind text, sources text[], units_per_s double precision DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -623,27 +659,28 @@ DECLARE
     drawn bigint;
 BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.dataset_id = begin_record.dataset_id AND d.dropped_at IS NULL) THEN
-        RAISE EXCEPTION 'The dataset to load into must exist. There is none of number %.', dataset_id
+        RAISE EXCEPTION 'The dataset to load into must exist. There is none of number %.', coalesce(dataset_id::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
-    ELSIF dbanon_internal.loaded_table(kind) IS NULL OR cardinality(sources) = 0 OR EXISTS (SELECT FROM unnest(sources) s (name) WHERE s.name IS NULL) THEN
+    ELSIF dbanon_internal.loaded_table(kind) IS NULL OR coalesce(cardinality(sources), 0) = 0 OR EXISTS (SELECT FROM unnest(sources) s (name) WHERE s.name IS NULL) THEN
         RAISE EXCEPTION 'A load must have a kind and the names of its sources. Got another kind, or a source without a name.'
             USING ERRCODE = 'DA011', DETAIL = 'Kinds are trajectories, requests, quasi-identifiers, sites, pois, cells and stations.',
                   HINT = 'Load with a function such as dbanon.import_trajectories.';
     END IF;
     FOR source IN SELECT s.name FROM unnest(sources) WITH ORDINALITY s (name, nth) ORDER BY s.nth LOOP
-        INSERT INTO dbanon.load (part_of, dataset_id, kind, source, rows_read, rows_kept)
-            VALUES (drawn, begin_record.dataset_id, begin_record.kind, left(source, 1000), 0, 0) RETURNING load_id INTO latest;
+        INSERT INTO dbanon.load (part_of, dataset_id, kind, source, rows_read, rows_kept, units_per_s)
+            VALUES (drawn, begin_record.dataset_id, begin_record.kind, left(source, 1000), 0, 0, begin_record.units_per_s) RETURNING load_id INTO latest;
         drawn := coalesce(drawn, latest);
     END LOOP;
     RETURN drawn;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.begin_record(bigint, text, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.begin_record(bigint, text, text[], double precision) IS
 'Writes a row of dbanon.load for each source of a load, without counts and with at most 1,000 characters of its name, and returns the number of the first, which rows of all of them carry.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.count_record(drawn bigint, counted bigint[])
-RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
+CREATE OR REPLACE FUNCTION dbanon_internal.count_record(
+    drawn bigint, counted bigint[], without jsonb[] DEFAULT NULL, read_again tstzrange DEFAULT NULL)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -656,22 +693,24 @@ BEGIN
     SELECT l.* INTO first FROM ONLY dbanon.load l
         WHERE l.load_id = drawn AND l.part_of IS NULL AND l.rows_read = 0 AND l.loaded_at = now() AND l.loaded_by = session_user;
     IF first.load_id IS NULL THEN
-        RAISE EXCEPTION 'The load to count must be one that this transaction began. Load % is not.', drawn
+        RAISE EXCEPTION 'The load to count must be one that this transaction began. Load % is not.', coalesce(drawn::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'A load is counted once, when its rows are stored.', HINT = 'Load again.';
     END IF;
     relation := dbanon_internal.loaded_table(first.kind);
     EXECUTE format('SELECT coalesce(sum(%s), 0) FROM ONLY dbanon.%I t WHERE t.dataset_id = $1 AND t.load_id = $2',
                    CASE relation WHEN 'trajectory' THEN '@postgis@.ST_NPoints(t.path)' ELSE '1' END, relation)
         INTO stored USING first.dataset_id, drawn;
-    FOR load_id, rows_read IN
-        SELECT l.load_id, counted[row_number() OVER (ORDER BY l.load_id)] FROM ONLY dbanon.load l WHERE drawn IN (l.load_id, l.part_of) ORDER BY l.load_id
+    FOR load_id, rows_read, left_out IN
+        SELECT n.load_id, counted[n.place], coalesce(without[n.place], '{}')
+        FROM (SELECT l.load_id, row_number() OVER (ORDER BY l.load_id) AS place FROM ONLY dbanon.load l WHERE drawn IN (l.load_id, l.part_of)) n ORDER BY n.place
     LOOP
-        SELECT coalesce(jsonb_object_agg(r.reason, r.n), '{}'), count_record.rows_read - coalesce(sum(r.n), 0) INTO quarantined, rows_kept
+        SELECT coalesce(jsonb_object_agg(r.reason, r.n), '{}'),
+            count_record.rows_read - coalesce(sum(r.n), 0) - dbanon_internal.sum_of_counts(count_record.left_out) INTO quarantined, rows_kept
             FROM (SELECT q.reason, count(*) AS n FROM ONLY dbanon.quarantine q WHERE q.load_id = count_record.load_id GROUP BY q.reason) r;
         kept := CASE WHEN rows_kept >= 0 THEN kept + rows_kept END;
         EXIT WHEN kept IS NULL;
-        UPDATE ONLY dbanon.load l
-            SET rows_read = count_record.rows_read, rows_kept = count_record.rows_kept, quarantined = count_record.quarantined
+        UPDATE ONLY dbanon.load l SET rows_read = count_record.rows_read, rows_kept = count_record.rows_kept,
+                quarantined = count_record.quarantined, left_out = count_record.left_out
             WHERE l.load_id = count_record.load_id;
         RETURN NEXT;
     END LOOP;
@@ -680,30 +719,55 @@ BEGIN
         RAISE EXCEPTION 'Each row of a load must be stored or in quarantine. % are stored and % are said to be.', stored, coalesce(kept::text, 'none')
             USING ERRCODE = 'DA012', DETAIL = format('Load %s is one of %s.', drawn, first.kind), HINT = 'Load again.';
     END IF;
-    IF kept = 0 THEN  -- generated data may be of no requests
+    IF kept = 0 AND without IS NULL THEN  -- generated data may be of no requests
         DELETE FROM ONLY dbanon.load l WHERE l.load_id = drawn AND NOT EXISTS (SELECT FROM ONLY dbanon.quarantine q WHERE q.load_id = drawn);
+    END IF;
+    IF read_again IS NOT NULL THEN
+        -- What was read again is in this load's quarantine, if it is wrong still.
+        WITH again AS (
+            DELETE FROM ONLY dbanon.quarantine q USING (
+                SELECT o.load_id FROM ONLY dbanon.load l JOIN ONLY dbanon.load o ON o.source = l.source
+                WHERE drawn IN (l.load_id, l.part_of) AND o.dataset_id = first.dataset_id AND o.kind = first.kind AND o.load_id < drawn) o
+            WHERE q.load_id = o.load_id AND (q.at <@ read_again OR (q.at IS NULL AND lower_inf(read_again) AND upper_inf(read_again)))
+            RETURNING q.load_id, q.reason
+        ), counts AS (
+            SELECT g.load_id, jsonb_object_agg(g.reason, g.n) AS by_reason, sum(g.n) AS rows
+            FROM (SELECT a.load_id, a.reason, count(*) AS n FROM again a GROUP BY a.load_id, a.reason) g GROUP BY g.load_id
+        )
+        UPDATE ONLY dbanon.load l
+            SET quarantined = (SELECT coalesce(jsonb_object_agg(e.key, e.value::bigint - coalesce((c.by_reason ->> e.key)::bigint, 0)), '{}')
+                               FROM jsonb_each_text(l.quarantined) e WHERE e.value::bigint > coalesce((c.by_reason ->> e.key)::bigint, 0)),
+                left_out = l.left_out || jsonb_build_object('read-again', coalesce((l.left_out ->> 'read-again')::bigint, 0) + c.rows)
+            FROM counts c WHERE l.load_id = c.load_id;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[]) IS
-'Counts what a load stored and left out into its rows of dbanon.load, and refuses it unless that is all the rows its sources are said to have;
-one of nothing leaves no record.';
+COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[], jsonb[], tstzrange) IS
+'Counts what a load stored and left out into its rows of dbanon.load (without: of each source the counts by reason of what is in no quarantine),
+and refuses it unless that is all the rows its sources are said to have; one of nothing leaves no record where without is NULL. Drops from the
+quarantines of earlier loads of the same sources what has a time in read_again.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[])
-RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
+CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[], read_again tstzrange DEFAULT NULL)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, left_out jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    uncopied CONSTANT text[] := dbanon_internal.counted_reasons();
 BEGIN
-    INSERT INTO dbanon.quarantine (load_id, line, reason, content)
-        SELECT l.load_id, j.line, j.reason, j.content
+    INSERT INTO dbanon.quarantine (load_id, line, reason, content, at)
+        SELECT l.load_id, j.line, j.reason, j.content, CASE WHEN j.t >= -62135596800 AND j.t < 1e11 THEN to_timestamp(j.t) END
         FROM (SELECT o.load_id, row_number() OVER (ORDER BY o.load_id) - 1 AS file FROM dbanon.load o WHERE drawn IN (o.load_id, o.part_of)) l
-        JOIN pg_temp.dbanon_rejected j ON j.file = l.file ORDER BY l.file, j.line;
-    RETURN QUERY SELECT * FROM dbanon_internal.count_record(drawn, counted);
+        JOIN pg_temp.dbanon_rejected j ON j.file = l.file AND j.reason <> ALL (uncopied) ORDER BY l.file, j.line;
+    RETURN QUERY SELECT * FROM dbanon_internal.count_record(drawn, counted, ARRAY(
+        SELECT coalesce((SELECT jsonb_object_agg(r.reason, r.n)
+                         FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j
+                               WHERE j.file = f.file AND j.reason = ANY (uncopied) GROUP BY j.reason) r), '{}')
+        FROM generate_series(0, cardinality(counted) - 1) f (file) ORDER BY f.file), read_again);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_load(bigint, bigint[]) IS
-'Writes to dbanon.quarantine what was left out of a load''s sources, and counts the load.';
+COMMENT ON FUNCTION dbanon_internal.write_load(bigint, bigint[], tstzrange) IS
+'Writes to dbanon.quarantine what could not be used of a load''s sources, and counts the load.';
 
 -- ---- places
 

@@ -12,9 +12,9 @@ BEGIN
         OR asked.dataset ~ dbanon_internal.hidden_characters() THEN
         RAISE EXCEPTION 'A dataset must have a name of 1 to 200 characters that can be seen. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'Each of them can be seen, or is a blank.', HINT = 'Choose one such as cabs.';
-    ELSIF asked.mode IS NULL OR asked.mode NOT IN ('create', 'append', 'replace') THEN
-        RAISE EXCEPTION 'The mode of a load must be create, append or replace. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, or empty it first.', HINT = 'Choose one of the three.';
+    ELSIF asked.mode IS NULL OR asked.mode NOT IN ('create', 'append', 'replace', 'new') THEN
+        RAISE EXCEPTION 'The mode of a load must be create, append, replace or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, empty it first, or add what it has not got.', HINT = 'Choose one of the four.';
     ELSIF asked.grid_m IS NULL OR NOT (asked.grid_m > 0 AND asked.grid_m <= 1000000) THEN
         RAISE EXCEPTION 'The space grid must be a number of metres above 0, and at most 1,000,000. Got %.', coalesce(asked.grid_m::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Positions are cells of the grid.', HINT = 'Leave it out for grid_m => 1, or choose another.';
@@ -38,6 +38,16 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.day_zone(dbanon_internal.loading) IS
 'The time zone in which a load cuts subjects into days; NULL where it does not.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.makes_dataset(asked dbanon_internal.loading) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT (asked).mode IN ('create', 'new') AND NOT EXISTS (
+        SELECT FROM dbanon.dataset d WHERE d.name = (asked).dataset AND d.dropped_at IS NULL)
+$$;
+COMMENT ON FUNCTION dbanon_internal.makes_dataset(dbanon_internal.loading) IS
+'Whether a load makes its dataset.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(asked dbanon_internal.loading, day_zone text) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -51,8 +61,8 @@ BEGIN
     PERFORM dbanon_internal.check_dataset(asked);
     PERFORM dbanon_internal.check_people(asked.population, asked.settle_s);
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
-    IF asked.mode = 'create' THEN
-        IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.name = asked.dataset AND d.dropped_at IS NULL) THEN
+    IF asked.mode = 'create' OR dbanon_internal.makes_dataset(asked) THEN
+        IF NOT dbanon_internal.makes_dataset(asked) THEN
             RAISE EXCEPTION 'A new dataset must have a new name. There is a ''%'' already.', asked.dataset
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset is known by its name.',
                       HINT = 'Add to it with mode => ''append'' or replace its trajectories with mode => ''replace''.';
@@ -60,7 +70,7 @@ BEGIN
         RETURN NULL;
     END IF;
     old := dbanon_internal.known_dataset(asked.dataset);
-    IF asked.mode = 'append' THEN
+    IF asked.mode IN ('append', 'new') THEN
         word := CASE WHEN asked.srid <> old.srid THEN format('SRID %s. Got %s', old.srid, asked.srid)
                      WHEN asked.grid_m NOT IN (1, old.grid_m) THEN format('grid_m %s. Got %s', old.grid_m, asked.grid_m)
                      WHEN asked.grid_s NOT IN (1, old.grid_s) THEN format('grid_s %s. Got %s', old.grid_s, asked.grid_s) END;
@@ -106,7 +116,7 @@ DECLARE
     zone CONSTANT text := dbanon_internal.day_zone(asked);
     sites bigint;
 BEGIN
-    IF asked.mode = 'create' THEN
+    IF dbanon_internal.makes_dataset(asked) THEN
         INSERT INTO dbanon.dataset AS d (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects)
         VALUES (asked.dataset, target, asked.grid_m, asked.grid_s, zone,
                 dbanon_internal.population_id(coalesce(asked.population, 'default')), coalesce(asked.settle_s, 900), alone)
@@ -114,7 +124,7 @@ BEGIN
         RETURN known;
     END IF;
     known := dbanon_internal.known_dataset(asked.dataset);
-    IF asked.mode = 'append' THEN
+    IF asked.mode IN ('append', 'new') THEN
         RETURN known;
     END IF;
     -- Sites stay, and are stored in metres of the dataset's reference system.
@@ -255,16 +265,17 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',
                   HINT = 'Change it to one such as split_gap_s => 3600, or leave it out.';
     END IF;
+    PERFORM dbanon_internal.check_window(asked);
     -- The dataset first, so that two loads of one name do not both read a large source.
     old := dbanon_internal.claim_dataset(asked, dbanon_internal.day_zone(asked));
     meant := dbanon_internal.reference_system(asked.crs);
     PERFORM dbanon_internal.check_bbox(asked.bbox, meant.geographic);
-    PERFORM dbanon_internal.check_metric(CASE WHEN asked.mode = 'append' THEN old.srid ELSE asked.srid END);
+    PERFORM dbanon_internal.check_metric(CASE WHEN asked.mode IN ('append', 'new') THEN coalesce(old.srid, asked.srid) ELSE asked.srid END);
     source_srid := meant.srid;
     geographic := meant.geographic;
     SELECT coalesce(sum(l.rows_read), 0) + 1 INTO first_number FROM dbanon.load l WHERE l.dataset_id = old.dataset_id;
     -- "C" compares bytes: the fastest order there is, and any will do.
-    PERFORM dbanon_internal.make_staging('subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8, '
+    PERFORM dbanon_internal.make_staging('subject text COLLATE "C", trip text COLLATE "C", x float8, y float8, '
                                 'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb');
     -- Two loads may be of one transaction.
     IF to_regclass('pg_temp.dbanon_suspect') IS NOT NULL THEN

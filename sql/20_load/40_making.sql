@@ -41,19 +41,18 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- Only trajectories that overlap in time with what is added are taken apart. Reprojected twice, a position may differ in its
-    -- last bits: within a millimetre it is the same.
+    -- Only trajectories of these subjects that overlap in time with what is added are looked at, each by the index: OFFSET 0 keeps the
+    -- planner from reading all that the dataset has. Reprojected twice, a position may differ in its last bits: within a millimetre it
+    -- is the same.
     EXECUTE format(
         'WITH span AS MATERIALIZED ('
-        '  SELECT subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_ordered WHERE kept GROUP BY subject), '
+        '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high FROM pg_temp.dbanon_ordered WHERE kept GROUP BY subject), '
         'stored AS MATERIALIZED ('
-        '  SELECT s.subject, @postgis@.ST_M(p.geom) AS t, @postgis@.ST_Force2D(p.geom) AS place '
-        '  FROM span s JOIN dbanon.trajectory r ON r.dataset_id = %s AND r.subject = s.subject '
-        '  CROSS JOIN LATERAL (SELECT coalesce(@postgis@.ST_StartPoint(r.path), r.path) AS first, '
-        '                             coalesce(@postgis@.ST_EndPoint(r.path), r.path) AS last) ends '
+        '  SELECT s.subject COLLATE "C" AS subject, @postgis@.ST_M(p.geom) AS t, @postgis@.ST_Force2D(p.geom) AS place '
+        '  FROM span s CROSS JOIN LATERAL (SELECT r.path FROM dbanon.trajectory r WHERE r.dataset_id = %s AND r.subject = s.subject '
+        '      AND r.last_s >= s.low AND r.first_s <= s.high OFFSET 0) r '
         '  CROSS JOIN LATERAL @postgis@.ST_DumpPoints(r.path) p '
-        '  WHERE @postgis@.ST_M(ends.first) <= s.high AND @postgis@.ST_M(ends.last) >= s.low '
-        '    AND @postgis@.ST_M(p.geom) BETWEEN s.low AND s.high) '
+        '  WHERE @postgis@.ST_M(p.geom) BETWEEN s.low AND s.high) '
         'UPDATE pg_temp.dbanon_ordered o SET kept = false, reason = CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) '
         '  THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
         'FROM stored WHERE o.kept AND o.subject = stored.subject AND o.t = stored.t',
@@ -144,13 +143,22 @@ CREATE OR REPLACE FUNCTION dbanon_internal.make_ordered(
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    published tstzmultirange;
 BEGIN
-    -- Order within what is added; then, for an append, against what is stored; what was found in either goes to the quarantine.
+    -- Order within what is added; then, for an append, against what is stored; what was found in either goes to the quarantine, but where
+    -- what is new is looked for, known rows are counted alone, and new ones of a time that was published.
     PERFORM dbanon_internal.order_staged(known, shaped);
-    IF asked.mode = 'append' THEN
+    IF asked.mode IN ('append', 'new') THEN
         PERFORM dbanon_internal.mark_stored(known, source_srid, shaped);
     END IF;
-    EXECUTE format('INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, %s FROM pg_temp.dbanon_ordered WHERE NOT kept', content);
+    IF asked.mode = 'new' THEN
+        published := dbanon_internal.published_times(known.dataset_id);
+        UPDATE pg_temp.dbanon_ordered SET reason = 'known' WHERE reason = 'duplicate-fix';
+        UPDATE pg_temp.dbanon_ordered o SET kept = false, reason = 'late' WHERE o.kept AND published @> to_timestamp(o.t);
+    END IF;
+    EXECUTE format('INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, CASE WHEN reason <> ALL (%L::text[]) THEN %s END, t '
+                   'FROM pg_temp.dbanon_ordered WHERE NOT kept', dbanon_internal.counted_reasons(), content);
     IF shaped THEN
         SELECT i.trajectories, i.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(known, load_id) i;
     ELSE
@@ -175,7 +183,7 @@ BEGIN
         'gone AS ('
         '  DELETE FROM pg_temp.dbanon_staged s USING blocks b WHERE s.file = b.file AND s.line / 1000 = b.block '
         '    AND dbanon_internal.reproject(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(s.x, s.y), %1$s), %2$s) IS NULL RETURNING s.*) '
-        'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, ''position-out-of-range'', %3$s FROM gone', source_srid, target, content);
+        'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, ''position-out-of-range'', %3$s, t FROM gone', source_srid, target, content);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_unplaced(integer, integer, text) IS
@@ -232,7 +240,11 @@ AS $$
 DECLARE
     counted record;
     repeats bigint;
+    low double precision;
+    high double precision;
 BEGIN
+    SELECT min(r.last_s), max(r.last_s) INTO low, high FROM dbanon.trajectory r
+        WHERE r.dataset_id = copies_notice.dataset_id AND r.trajectory_id > newest_before;
     -- Two rows of the same time and place may be two people, so none is left out. Rows are compared as what is stored of them: the time,
     -- and the place or the bounds of a shape to the millimetre.
     SELECT sum(s.added)::bigint AS added, coalesce(sum(s.added) FILTER (WHERE s.added < s.every), 0)::bigint AS again,
@@ -242,7 +254,8 @@ BEGIN
           FROM (SELECT r.trajectory_id > newest_before AS is_new, @postgis@.ST_M(r.path) AS t,
                     @postgis@.Box3D(coalesce(r.shape, r.path)) AS b
                 FROM dbanon.trajectory r
-                WHERE r.dataset_id = copies_notice.dataset_id OFFSET 0) p
+                -- Each is of one fix: of the others those of the same time are enough.
+                WHERE r.dataset_id = copies_notice.dataset_id AND r.last_s BETWEEN low AND high OFFSET 0) p
           GROUP BY p.t, round(@postgis@.ST_XMin(p.b) * 1000), round(@postgis@.ST_YMin(p.b) * 1000),
               round(@postgis@.ST_XMax(p.b) * 1000), round(@postgis@.ST_YMax(p.b) * 1000)) s
     WHERE s.added > 0;

@@ -31,30 +31,31 @@ BEGIN
         RETURN NULL;
     END IF;
     SELECT ('x' || encode(substring(i.key, 1, 8), 'hex'))::bit(64)::bigint INTO STRICT seed FROM ONLY dbanon.installation i;
-    INSERT INTO dbanon.fix_code (dataset_id, person, code)
+    INSERT INTO dbanon.fix_code (dataset_id, person, code, trajectory_id)
         -- Fixes are taken apart once, in their order; only where one is kept its neighbours are looked at. OFFSET 0 keeps the planner
         -- from computing an expression once for each use of it.
         WITH hashed AS (
-            SELECT a.dataset_id, a.subject, (
+            SELECT a.dataset_id, a.subject, a.trajectory_id, (
                 SELECT array_agg(hashfloat8extended(round(@postgis@.ST_Y(p.geom)), hashfloat8extended(
                     round(@postgis@.ST_X(p.geom)), hashfloat8extended(round(@postgis@.ST_M(p.geom)), seed))))
                 FROM @postgis@.ST_DumpPoints(a.path) p) AS fixes
             FROM added a OFFSET 0
         ), kept AS MATERIALIZED (
-            SELECT h.dataset_id, h.subject, CASE WHEN cardinality(h.fixes) < 3 THEN u.fix
+            SELECT h.dataset_id, h.subject, h.trajectory_id, CASE WHEN cardinality(h.fixes) < 3 THEN u.fix
                 ELSE hashint8extended(h.fixes[u.place], hashint8extended(h.fixes[u.place - 1], h.fixes[u.place + 1])) END AS code
             FROM hashed h CROSS JOIN LATERAL unnest(h.fixes) WITH ORDINALITY u (fix, place)
             WHERE u.fix % CASE WHEN cardinality(h.fixes) < 3 THEN 8 ELSE 64 END = 0
         ), named AS (
-            SELECT DISTINCT t.dataset_id, dbanon_internal.person_code(d.key, t.subject) AS person, t.code
+            SELECT t.dataset_id, dbanon_internal.person_code(d.key, t.subject) AS person, t.code, min(t.trajectory_id) AS trajectory_id
             FROM kept t
             JOIN (SELECT s.dataset_id, dbanon_internal.dataset_key(s.dataset_id) AS key
                   FROM (SELECT DISTINCT dataset_id FROM kept) s OFFSET 0) d USING (dataset_id)
-            WHERE t.code IS NOT NULL
+            WHERE t.code IS NOT NULL GROUP BY t.dataset_id, 2, t.code
         )
-        SELECT n.dataset_id, n.person, n.code FROM named n
+        SELECT n.dataset_id, n.person, n.code, n.trajectory_id FROM named n
+        -- By the index, whatever the planner knows of codes: OFFSET 0 keeps it from reading all of them.
         WHERE NOT EXISTS (SELECT FROM ONLY dbanon.fix_code f
-                          WHERE f.code = n.code AND f.dataset_id = n.dataset_id AND f.person = n.person);
+                          WHERE f.code = n.code AND f.dataset_id = n.dataset_id AND f.person = n.person OFFSET 0);
     RETURN NULL;
 END
 $$;
@@ -81,28 +82,35 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.recode_people() IS
 'Gives the codes of a dataset the people of its new population.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copies_of(dataset_id bigint) RETURNS TABLE (of_dataset_id bigint, codes bigint, people bigint)
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
+CREATE OR REPLACE FUNCTION dbanon_internal.copies_of(dataset_id bigint, newest_before bigint DEFAULT NULL)
+RETURNS TABLE (of_dataset_id bigint, codes bigint, people bigint)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET enable_nestloop = off
 AS $$
     -- Right after a load the planner knows nothing of its codes, and would compare each with each.
-    WITH drawn AS MATERIALIZED (
+    WITH own AS MATERIALIZED (
+        SELECT f.code FROM ONLY dbanon.fix_code f WHERE newest_before IS NULL AND f.dataset_id = copies_of.dataset_id
+        UNION ALL
+        SELECT f.code FROM ONLY dbanon.fix_code f WHERE f.trajectory_id > newest_before AND f.dataset_id = copies_of.dataset_id
+    ), drawn AS MATERIALIZED (
         -- Of very many codes, which are as good as random, some 200,000 will do.
-        SELECT greatest(count(*) / 200000, 1) AS one_in FROM ONLY dbanon.fix_code f WHERE f.dataset_id = copies_of.dataset_id
+        SELECT greatest(count(*) / 200000, 1) AS one_in FROM own
+    ), found AS MATERIALIZED (
+        -- Each by the index, since there may be very many others.
+        SELECT f.dataset_id, o.code, f.person
+        FROM (SELECT DISTINCT w.code FROM own w WHERE w.code % (SELECT d.one_in FROM drawn d) = 0) o
+        CROSS JOIN LATERAL (SELECT c.dataset_id, c.person FROM ONLY dbanon.fix_code c WHERE c.code = o.code OFFSET 0) f
     ), mine AS MATERIALIZED (
         -- Triggers write a code of a name once, so rows are names.
         SELECT f.code, min(f.person) AS first, max(f.person) AS last, count(*) AS names
-        FROM ONLY dbanon.fix_code f
-        WHERE f.dataset_id = copies_of.dataset_id AND f.code % (SELECT d.one_in FROM drawn d) = 0 GROUP BY f.code
+        FROM found f WHERE f.dataset_id = copies_of.dataset_id GROUP BY f.code
     ), met AS MATERIALIZED (
         -- Codes that another dataset has, too, and not under the very same names.
         SELECT t.dataset_id, m.first, m.names AS mine, t.names AS theirs
         FROM (SELECT f.dataset_id, f.code, min(f.person) AS first, max(f.person) AS last, count(*) AS names
-              FROM ONLY dbanon.fix_code f
-              WHERE f.dataset_id <> copies_of.dataset_id AND f.code IN (SELECT m.code FROM mine m)
-              GROUP BY f.dataset_id, f.code) t
+              FROM found f WHERE f.dataset_id <> copies_of.dataset_id GROUP BY f.dataset_id, f.code) t
         JOIN mine m ON m.code = t.code
         WHERE (m.first, m.last) <> (t.first, t.last)
     ), counted AS MATERIALIZED (
@@ -175,8 +183,9 @@ AS $$
     FROM mine m JOIN doubled d ON d.dataset_id = copies_of.dataset_id AND d.kind = 'all' AND m.names BETWEEN 2 AND d.names
     HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.copies_of(bigint) IS
-'Finds the datasets, the same one too, of which this one has fixes under other names: how many codes are shared, by how many people.';
+COMMENT ON FUNCTION dbanon_internal.copies_of(bigint, bigint) IS
+'Finds the datasets, the same one too, of which this one has fixes under other names, or its trajectories since a number have: how many codes
+are shared, by how many people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copied_from(dataset_id bigint) RETURNS TABLE (
     of_dataset_id bigint, name text, codes bigint, people bigint)
@@ -194,6 +203,22 @@ COMMENT ON FUNCTION dbanon_internal.copied_from(bigint) IS
 'Finds what a release of this dataset needs a reason for: the datasets with releases, withdrawn ones too, of which it has fixes under other
 names; and itself, where people have several names in it.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.subjects_of(dataset_id bigint) RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 1000
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- From one name to the next along the index: a dataset that grows has few names and very many trajectories.
+    WITH RECURSIVE named (subject) AS (
+        SELECT min(t.subject) FROM ONLY dbanon.trajectory t WHERE t.dataset_id = subjects_of.dataset_id
+        UNION ALL
+        SELECT (SELECT min(t.subject) FROM ONLY dbanon.trajectory t WHERE t.dataset_id = subjects_of.dataset_id AND t.subject > n.subject)
+        FROM named n WHERE n.subject IS NOT NULL
+    )
+    SELECT n.subject FROM named n WHERE n.subject IS NOT NULL
+$$;
+COMMENT ON FUNCTION dbanon_internal.subjects_of(bigint) IS
+'Lists the names of a dataset''s subjects, each once.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.named_in(dataset_id bigint, newest_before bigint) RETURNS TABLE (
     population_id bigint, name text, subjects bigint)
 LANGUAGE sql STABLE PARALLEL UNSAFE STRICT
@@ -204,13 +229,14 @@ AS $$
     WITH own AS MATERIALIZED (
         SELECT d.population_id FROM ONLY dbanon.dataset d WHERE d.dataset_id = named_in.dataset_id AND NOT d.own_subjects
     ), named AS MATERIALIZED (
-        SELECT DISTINCT t.subject FROM ONLY dbanon.trajectory t CROSS JOIN own
-        WHERE t.dataset_id = named_in.dataset_id AND EXISTS (
+        SELECT s.subject FROM dbanon_internal.subjects_of(named_in.dataset_id) s (subject) CROSS JOIN own
+        WHERE EXISTS (
             SELECT FROM (SELECT DISTINCT n.subject FROM ONLY dbanon.trajectory n
                          WHERE n.dataset_id = named_in.dataset_id AND n.trajectory_id > named_in.newest_before) n
+            -- OFFSET 0: each by the index, where a hash would be of all trajectories.
             WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset e JOIN ONLY dbanon.trajectory o ON o.dataset_id = e.dataset_id
                               WHERE e.population_id = (SELECT w.population_id FROM own w) AND NOT e.own_subjects
-                                  AND o.subject = n.subject AND o.trajectory_id <= named_in.newest_before))
+                                  AND o.subject = n.subject AND o.trajectory_id <= named_in.newest_before OFFSET 0))
     ), dropped AS MATERIALIZED (
         -- Of datasets that were published and dropped, the codes of people are left.
         SELECT DISTINCT d.population_id, s.person
@@ -241,7 +267,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     WITH copied AS MATERIALIZED (
         SELECT d.dataset_id, d.population_id, d.name
-        FROM dbanon_internal.copies_of(dataset_id) c JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
+        FROM dbanon_internal.copies_of(dataset_id, newest_before) c JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
     )
     SELECT 'Fixes of this dataset are in it under several names each: people would hide among copies of themselves. It is published only with '
            'a reason; load it without the copies.'

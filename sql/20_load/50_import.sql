@@ -5,14 +5,15 @@
 -- ---- trajectories
 
 CREATE OR REPLACE FUNCTION dbanon_internal.finish_load(
-    asked dbanon_internal.loading, sources text[], rows_read bigint[], cells jsonb, swap_remedy text, remedy text)
+    asked dbanon_internal.loading, sources text[], rows_read bigint[], cells jsonb, swap_remedy text, remedy text,
+    units_per_s double precision DEFAULT NULL)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
-    target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
+    target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    every CONSTANT bigint := (SELECT sum(r.n) FROM unnest(rows_read) r (n));
+    every CONSTANT bigint := (SELECT coalesce(sum(r.n), 0) FROM unnest(rows_read) r (n));
     meant CONSTANT record := dbanon_internal.reference_system(asked.crs);
     -- The JSON of a staged row: the columns of the source and what was read from them.
     content CONSTANT text := (
@@ -21,62 +22,75 @@ DECLARE
             ELSE quote_ident(c.value) END), ', '))
         FROM jsonb_each_text(cells) c);
     newest CONSTANT bigint := (SELECT coalesce(max(r.trajectory_id), 0) FROM dbanon.trajectory r);
+    may_be_none CONSTANT boolean := asked.mode = 'new' AND NOT dbanon_internal.makes_dataset(asked);
     sample record;
     shape jsonb;
     middle record;
     known dbanon.dataset;
     drawn bigint;
     shapes bigint;
-    copies text;
+    kept bigint;
 BEGIN
     -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
-    PERFORM dbanon_internal.require_usable_rows(every, remedy);
+    PERFORM dbanon_internal.require_usable_rows(every, remedy, may_be_none);
     PERFORM dbanon_internal.report_stage('looking for wild positions');
-    -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
-    sample := dbanon_internal.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
-    shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
-    middle := dbanon_internal.survey_place(shape, asked.crs, swap_remedy);
-    target := coalesce(CASE WHEN asked.mode = 'append' THEN (dbanon_internal.known_dataset(asked.dataset)).srid ELSE asked.srid END,
-                       dbanon_internal.utm_zone(middle.lon, middle.lat));
-    PERFORM dbanon_internal.check_axes(asked.crs, target, middle.lon, middle.lat, swap_remedy);
-    -- Then the same question for single rows, after which most of a file may turn out to be swapped.
-    PERFORM dbanon_internal.sort_out(asked, shape, content);
-    PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
+    far := '{}';
+    IF EXISTS (SELECT FROM pg_temp.dbanon_staged) THEN
+        -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
+        sample := dbanon_internal.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
+        shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
+        middle := dbanon_internal.survey_place(shape, asked.crs, swap_remedy);
+        target := coalesce(CASE WHEN asked.mode = 'append' OR may_be_none THEN (dbanon_internal.known_dataset(asked.dataset)).srid ELSE asked.srid END,
+                           dbanon_internal.utm_zone(middle.lon, middle.lat));
+        PERFORM dbanon_internal.check_axes(asked.crs, target, middle.lon, middle.lat, swap_remedy);
+        -- Then the same question for single rows, after which most of a file may turn out to be swapped.
+        PERFORM dbanon_internal.sort_out(asked, shape, content);
+        PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
+    END IF;
     -- Its row says how days are cut from here on: what is added is cut as what is there, whatever the call said.
     known := dbanon_internal.write_dataset(asked, target);
-    drawn := dbanon_internal.begin_record(known.dataset_id, 'trajectories', sources);
+    target := known.srid;
+    drawn := dbanon_internal.begin_record(known.dataset_id, 'trajectories', sources, units_per_s);
     -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
     PERFORM dbanon_internal.report_stage('making trajectories');
     SELECT count(s.shape) INTO shapes FROM pg_temp.dbanon_staged s;
     SELECT m.trajectories, m.subjects INTO trajectories, subjects
     FROM dbanon_internal.make_trajectories(asked, known, meant.srid, shapes > 0, content, drawn) m;
-    PERFORM dbanon_internal.require_usable_rows(every, remedy);
-    -- Figures and notices, from what was kept. A copy matters only where every row is a separate subject.
-    copies := CASE asked.subject WHEN '-' THEN dbanon_internal.copies_notice(known.dataset_id, newest) END;
-    SELECT to_timestamp(min(o.t)), to_timestamp(max(o.t)) INTO first_time, last_time FROM pg_temp.dbanon_ordered o WHERE o.kept;
-    IF known.day_zone IS NOT NULL THEN
-        SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
-        PERFORM dbanon_internal.raise_notice(format(
-            'Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', known.day_zone));
+    PERFORM dbanon_internal.require_usable_rows(every, remedy, may_be_none);
+    -- Figures and notices, from what was kept.
+    SELECT count(*), to_timestamp(min(o.t)), to_timestamp(max(o.t)) INTO kept, first_time, last_time FROM pg_temp.dbanon_ordered o WHERE o.kept;
+    IF kept > 0 THEN
+        IF known.day_zone IS NOT NULL THEN
+            SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
+            PERFORM dbanon_internal.raise_notice(format(
+                'Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', known.day_zone));
+        END IF;
+        far := dbanon_internal.kept_far(shape);
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, asked.crs, target));
+        IF shapes > 0 THEN
+            -- The owner of the table may have meant lines as trajectories.
+            PERFORM dbanon_internal.raise_notice(dbanon_internal.counted(shapes, 'row holds a line or an area; it', 'rows hold lines or areas; each')
+                || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.');
+        END IF;
+        -- A copy matters only where every row is a separate subject.
+        PERFORM dbanon_internal.raise_notice(CASE asked.subject WHEN '-' THEN dbanon_internal.copies_notice(known.dataset_id, newest) END);
+        PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(known.dataset_id, newest) n (notice);
     END IF;
-    far := dbanon_internal.kept_far(shape);
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
-    PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, asked.crs, target));
-    IF shapes > 0 THEN
-        -- The owner of the table may have meant lines as trajectories.
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.counted(shapes, 'row holds a line or an area; it', 'rows hold lines or areas; each')
-            || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.');
-    END IF;
-    PERFORM dbanon_internal.raise_notice(copies);
-    PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(known.dataset_id, newest) n (notice);
-    FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(drawn, rows_read) w LOOP
+    PERFORM dbanon_internal.raise_notice(n.notice)
+        FROM dbanon_internal.left_out_notices(every, kept, may_be_none, known.kept_since) n (notice);
+    late_periods := dbanon_internal.late_periods(known.dataset_id);
+    FOR load_id, file_rows, rows_kept, quarantined, left_out IN
+        SELECT w.* FROM dbanon_internal.write_load(
+            drawn, rows_read, CASE WHEN may_be_none THEN tstzrange(asked.since, asked.until) END) w
+    LOOP
         RETURN NEXT;
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.finish_load(dbanon_internal.loading, text[], bigint[], jsonb, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.finish_load(dbanon_internal.loading, text[], bigint[], jsonb, text, text, double precision) IS
 'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fix_reasons(asked dbanon_internal.loading, source_srid integer, geographic boolean) RETURNS text
@@ -95,11 +109,12 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged'), dbanon_internal.set_aside(asked, 'dbanon_suspect');
     EXECUTE format(
         'WITH judged AS MATERIALIZED ('
         '  SELECT *, CASE %s END AS reason FROM (SELECT *, 0 AS srid FROM pg_temp.dbanon_suspect) s), '
         'gone AS ('
-        '  INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, content FROM judged WHERE reason IS NOT NULL) '
+        '  INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, content, t FROM judged WHERE reason IS NOT NULL) '
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y) '
         'SELECT file, line, subject, trip, t, x, y FROM judged WHERE reason IS NULL',
         dbanon_internal.fix_reasons(asked, 0, geographic));
@@ -110,17 +125,18 @@ COMMENT ON FUNCTION dbanon_internal.judge_suspects(dbanon_internal.loading, bool
 leaves them out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
-    asked dbanon_internal.loading, source regclass, source_srid integer, geographic boolean, first_number bigint) RETURNS bigint
+    asked dbanon_internal.loading, qualified text, chosen text, types jsonb, units_per_s double precision, source_srid integer,
+    geographic boolean, first_number bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     subject CONSTANT text := nullif(asked.subject, '-');
-    described record := dbanon_internal.describe_source(
-        source, array_remove(ARRAY[subject, asked."time", asked.geom, asked.trip], NULL), subject, asked.geom);
+    given_xy CONSTANT boolean := asked.x IS NOT NULL;
     place text := format('jsonb_build_object(%s)', (
         SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.value), ', ')
         FROM (VALUES (subject, 'raw_subject'), (asked."time", 'raw_time'), (asked.geom, '@postgis@.ST_AsText(raw_geom)'),
+                     (asked.x, 'raw_x'), (asked.y, 'raw_y'),
                      (CASE WHEN asked.trip <> asked.subject THEN asked.trip END, 'raw_trip')) c (name, value)
         WHERE c.name IS NOT NULL));
     rows_read bigint;
@@ -132,43 +148,60 @@ BEGIN
         'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
         '    CASE WHEN reason IS NOT NULL THEN %1$s END '
         'FROM (SELECT *, CASE %2$s END AS reason '
-        '      FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, %3$s AS subject, %4$s AS trip, %5$s AS t, is_point, '
-        '                @postgis@.ST_SRID(raw_geom) AS srid, '
-        '                CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %6$s END AS x, '
-        '                CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %7$s END AS y '
-        '            FROM (SELECT row_number() OVER () AS line, *, @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
-        '                  FROM (SELECT %8$s AS raw_subject, %9$I AS raw_time, %10$I::@postgis@.geometry AS raw_geom, %11$s AS raw_trip '
-        '                        FROM %12$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
+        '      FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_x::text, raw_y::text, raw_trip, %3$s AS subject, %4$s AS trip, '
+        '                %5$s AS t, is_point, coalesce(@postgis@.ST_SRID(raw_geom), 0) AS srid, %6$s AS x, %7$s AS y '
+        '            FROM (SELECT row_number() OVER () AS line, *, raw_geom IS NULL OR @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
+        '                  FROM (SELECT %8$s AS raw_subject, %9$I AS raw_time, %10$s::@postgis@.geometry AS raw_geom, %11$s AS raw_trip, '
+        '                            %12$s AS raw_x, %13$s AS raw_y FROM %14$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
         place,
         dbanon_internal.fix_reasons(asked, source_srid, geographic),
         CASE WHEN subject IS NULL THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.text_expression('raw_subject') END,
         dbanon_internal.text_expression('raw_trip'),
-        dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz),
-        dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
-        CASE WHEN subject IS NULL THEN 'NULL::text' ELSE format('%I::text', subject) END, asked."time", asked.geom,
+        dbanon_internal.time_expression('raw_time', qualified, types, asked."time", asked.tz, units_per_s),
+        CASE WHEN given_xy THEN dbanon_internal.number_expression('raw_x', types ->> asked.x)
+             ELSE format('CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %s END',
+                         dbanon_internal.middle_expression('raw_geom', 'x', geographic)) END,
+        CASE WHEN given_xy THEN dbanon_internal.number_expression('raw_y', types ->> asked.y)
+             ELSE format('CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %s END',
+                         dbanon_internal.middle_expression('raw_geom', 'y', geographic)) END,
+        CASE WHEN subject IS NULL THEN 'NULL::text' ELSE format('%I::text', subject) END, asked."time",
+        CASE WHEN given_xy THEN 'NULL' ELSE quote_ident(asked.geom) END,
         CASE WHEN asked.trip IS NULL THEN 'NULL::text' ELSE format('%I::text', asked.trip) END,
-        described.qualified), described.qualified);
+        CASE WHEN given_xy THEN quote_ident(asked.x) ELSE 'NULL' END, CASE WHEN given_xy THEN quote_ident(asked.y) ELSE 'NULL' END,
+        chosen), qualified);
+    PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_fixes(dbanon_internal.loading, regclass, integer, boolean, bigint) IS
-'Copies the usable rows of a table into dbanon_staged, the others into dbanon_rejected.';
+COMMENT ON FUNCTION dbanon_internal.stage_fixes(
+    dbanon_internal.loading, text, text, jsonb, double precision, integer, boolean, bigint) IS
+'Copies the usable rows of a table, chosen as dbanon_internal.chosen_rows says, into dbanon_staged, the others into dbanon_rejected.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_columns(asked dbanon_internal.loading) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon_internal.check_differ(ARRAY[asked.subject, asked."time", asked.geom], 'subject, time and geometry');
-    IF '-' IN (asked."time", asked.geom, asked.trip) THEN
+    IF num_nonnulls(asked.x, asked.y) + 2 * num_nonnulls(asked.geom) <> 2 THEN
+        RAISE EXCEPTION 'A position must be in one column of geometries, or in two of x and y. Got %.',
+                CASE WHEN asked.geom IS NOT NULL THEN 'columns of both' WHEN asked.y IS NULL THEN 'x without y' ELSE 'y without x' END
+            USING ERRCODE = 'DA011', DETAIL = 'x is the longitude or easting, y the latitude or northing.',
+                  HINT = 'Give x => ... and y => ..., or geom => ....';
+    END IF;
+    PERFORM dbanon_internal.check_differ(array_remove(ARRAY[asked.subject, asked."time", asked.geom, asked.x, asked.y], NULL) ||
+        CASE WHEN asked.subject IS NULL OR asked."time" IS NULL THEN ARRAY[NULL::text] ELSE '{}' END,
+        CASE WHEN asked.geom IS NULL THEN 'subject, time, x and y' ELSE 'subject, time and geometry' END);
+    IF '-' IN (asked."time", asked.geom, asked.trip, asked.x, asked.y) THEN
         RAISE EXCEPTION 'Only the subject can be ''-''. Got it for another column.'
             USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.', HINT = 'Name that column.';
+    ELSIF asked.x ~* '^(lat|latitude|northing|north)$' AND asked.y ~* '^(lon|lng|long|longitude|easting|east)$' THEN
+        PERFORM dbanon_internal.refuse_axes(format('Give x => %L, y => %L.', asked.y, asked.x));
     END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_columns(dbanon_internal.loading) IS
-'Refuses columns of a table of which one is to be two things, or of which another than the subject''s is ''-''.';
+'Refuses columns of a table that give no position or two, of which one is to be two things, or of which another than the subject''s is ''-''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_uncut(asked dbanon_internal.loading) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -186,9 +219,26 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_uncut(dbanon_internal.loading) IS
 'Refuses to cut trajectories each of which is a single fix.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.check_numbers(types jsonb, named text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    other text;
+BEGIN
+    SELECT n.name INTO other FROM unnest(named) n (name) WHERE dbanon_internal.number_expression('', types ->> n.name) IS NULL LIMIT 1;
+    IF other IS NOT NULL THEN
+        RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', other, types ->> other
+            USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.', HINT = 'Cast it in a view, and import that.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_numbers(jsonb, text[]) IS
+'Refuses columns of coordinates that hold no numbers.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(source regclass, asked dbanon_internal.loading)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
-    target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
+    target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -196,64 +246,103 @@ DECLARE
     subject CONSTANT text := nullif(asked.subject, '-');
     described record;
     begun record;
+    old bigint;
+    kind text;
+    called text;
+    chosen text;
+    units_per_s double precision;
     every bigint;
 BEGIN
+    IF num_nonnulls(asked.geom, asked.x, asked.y) = 0 THEN
+        asked.geom := 'geom';
+    END IF;
     -- What was asked for is checked before the dataset is locked, and the source before anything of it is read.
     PERFORM dbanon_internal.check_columns(asked);
     PERFORM dbanon_internal.check_zone(asked.tz);
+    PERFORM dbanon_internal.check_window(asked);
     described := dbanon_internal.describe_source(
-        source, array_remove(ARRAY[subject, asked."time", asked.geom, asked.trip], NULL), subject, asked.geom);
-    PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
-    asked.crs := coalesce(asked.crs, dbanon_internal.source_crs(described.qualified, asked.geom));
+        source, array_remove(ARRAY[subject, asked."time", asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
+    kind := described.types ->> asked."time";
+    called := 'table ' || described.qualified;
+    IF asked.geom IS NULL THEN
+        PERFORM dbanon_internal.check_numbers(described.types, ARRAY[asked.x, asked.y]);
+    ELSE
+        PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
+    END IF;
+    PERFORM dbanon_internal.check_filter(described.qualified, asked.filter);
+    chosen := dbanon_internal.chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(asked, '{"since": null, "until": null}'));
+    asked.crs := coalesce(asked.crs, CASE WHEN asked.geom IS NULL THEN 'EPSG:4326'
+                                          ELSE dbanon_internal.source_crs(described.qualified, asked.geom, chosen) END);
     begun := dbanon_internal.begin_load(asked);
+    -- Where what is new is looked for, the last load of the source has said what its numbers are.
+    SELECT d.dataset_id INTO old FROM dbanon.dataset d WHERE d.name = asked.dataset AND d.dropped_at IS NULL AND asked.mode = 'new';
+    units_per_s := coalesce(dbanon_internal.known_units(old, 'trajectories', called),
+                            dbanon_internal.find_units(chosen, described.qualified, kind, asked."time"));
+    asked.since := coalesce(asked.since, dbanon_internal.newest_time('trajectories', old, NULL) - interval '1 day');
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
-    every := dbanon_internal.stage_fixes(asked, source, begun.source_srid, begun.geographic, begun.first_number);
+    every := dbanon_internal.stage_fixes(asked, described.qualified, dbanon_internal.chosen_rows(described.qualified, kind, units_per_s, asked),
+                                         described.types, units_per_s, begun.source_srid, begun.geographic, begun.first_number);
     PERFORM dbanon_internal.check_uncut(asked);
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(source, asked));
     RETURN QUERY SELECT * FROM dbanon_internal.finish_load(
-        asked, ARRAY['table ' || described.qualified], ARRAY[every],
-        jsonb_build_object(asked."time", 't', asked.geom, 'place')
+        asked, ARRAY[called], ARRAY[every],
+        jsonb_build_object(asked."time", 't')
+            || CASE WHEN asked.geom IS NULL THEN jsonb_build_object(asked.x, 'x', asked.y, 'y') ELSE jsonb_build_object(asked.geom, 'place') END
             || CASE WHEN asked.trip IS NULL THEN '{}' ELSE jsonb_build_object(asked.trip, 'trip') END
             || CASE WHEN subject IS NULL THEN '{}' ELSE jsonb_build_object(subject, 'subject') END,
-        format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
-               'import that.', asked.geom),
-        'Check which columns are named, crs, bbox and the times.');
+        CASE WHEN asked.geom IS NULL THEN format('Give x => %L, y => %L.', asked.y, asked.x)
+             ELSE format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
+                         'import that.', asked.geom) END,
+        'Check which columns are named, crs, bbox and the times.', units_per_s);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.import_fixes(regclass, dbanon_internal.loading) IS
 'Does the work of dbanon.import_trajectories.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
-    source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', geom text DEFAULT 'geom',
+    source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', geom text DEFAULT NULL,
     trip text DEFAULT NULL, crs text DEFAULT NULL, srid integer DEFAULT NULL, grid_m double precision DEFAULT 1, grid_s integer DEFAULT 1,
     mode text DEFAULT 'create', split_gap_s double precision DEFAULT NULL, tz text DEFAULT NULL, bbox double precision[] DEFAULT NULL,
     drop_outliers boolean DEFAULT false, subject_per_day boolean DEFAULT false, population text DEFAULT NULL,
-    settle_s integer DEFAULT NULL)
+    settle_s integer DEFAULT NULL, x text DEFAULT NULL, y text DEFAULT NULL, filter text DEFAULT NULL, since timestamptz DEFAULT NULL,
+    until timestamptz DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
-    srid integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
+    srid integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint, known bigint, late bigint, forgotten bigint,
+    left_out jsonb, late_periods jsonb)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     -- In PL/pgSQL no result could be called srid, as an argument is. The record is made by name.
-    SELECT f.* FROM (
+    SELECT f.load_id, f.file_rows, f.rows_kept, f.quarantined, f.trajectories, f.subjects, f.target, f.first_time, f.last_time, f.far, f.days,
+        n.known, n.late, n.forgotten, f.left_out, f.late_periods
+    FROM (
         SELECT dataset, subject, "time", geom, trip, crs, srid, grid_m, grid_s, mode, split_gap_s, tz, bbox, drop_outliers,
-            subject_per_day, population, settle_s) asked
+            subject_per_day, population, settle_s, x, y, filter, since, until) asked
     CROSS JOIN dbanon_internal.import_fixes(source, jsonb_populate_record(NULL::dbanon_internal.loading, to_jsonb(asked))) f
+    CROSS JOIN dbanon_internal.main_counts(f.left_out) n
 $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
-    boolean, boolean, text, integer) IS
+    boolean, boolean, text, integer, text, text, text, timestamptz, timestamptz) IS
 'Loads one fix a row from a table or view, which it reads with the rights of the caller. Takes: source; dataset, its
 name; subject, the column of the person or vehicle (''-'': every row is its own); time, that of the time: a timestamp, a
 date, or a number of unix seconds or milliseconds; geom, that of the position: a point, or a shape, whose bounding rectangle
-counts; trip, that which separates a subject''s trajectories; crs, the reference system of the geometries, else their own;
+counts (geom, unless x and y are given); trip, that which separates a subject''s trajectories; crs, the reference system of the positions, else
+the geometries'' own, of x and y that of degrees;
 srid, a metric one for the dataset, else the UTM zone of the data; grid_m and grid_s, its grid in metres and seconds; mode:
-create, append or replace; split_gap_s: trajectories are cut where more seconds lie between two fixes; tz, the zone of times
+create, append, replace, or new: add the rows that are not there yet, of times that are not published yet, and make the dataset where there
+is none; split_gap_s: trajectories are cut where more seconds lie between two fixes; tz, the zone of times
 that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave
 out what lies far outside the rest, not only count it; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
 day is a separate record, of the same person (dbanon.subject_day); population, within which a subject''s name means one person in
-all datasets, made when first named (default); settle_s, how many seconds a person may stay where a snapshot shows them (900). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
+all datasets, made when first named (default); settle_s, how many seconds a person may stay where a snapshot shows them (900); x and y, columns of
+numbers instead of geom; filter, a condition on the rows of the source as after WHERE, in which functions other than the server''s own are
+named with their schemas; since and until, the span of time to load, until not included (in mode new the dataset''s last time less one day, and no
+end). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
 quarantined, by reason; trajectories and subjects made; srid; first_time and last_time of the fixes kept: a wrong unit or
-zone shows there; far, kept although far outside the rest, by reason; days of subjects, NULL where they are not cut. Raises: DA001, DA011, DA012, DA014, and then nothing is
+zone shows there; far, kept although far outside the rest, by reason; days of subjects, NULL where they are not cut; known, rows that were
+there already; late, rows of published times; forgotten, rows of people who were forgotten; left_out, these and others without a copy in
+quarantine, by reason; late_periods, the late ones by published period: [{since, until, rows}]. Raises: DA001, DA011, DA012, DA014, and then nothing is
 stored; notices of what the caller should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>
-''taxi'', subject => ''cab'', "time" => ''t'', geom => ''position'').';
+''taxi'', subject => ''cab'', "time" => ''ts'', x => ''lon'', y => ''lat'', mode => ''new'').';

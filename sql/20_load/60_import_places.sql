@@ -289,18 +289,40 @@ Example: SELECT * FROM dbanon.import_stations(''public.towers'', dataset => ''ta
 -- ---- who and when
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_events(
-    source regclass, subject text, "time" text, tz text, columns text[], keys text[], OUT called text, OUT counted bigint)
+    source regclass, asked dbanon_internal.loading, kind text, set_name text, columns text[], keys text[],
+    OUT known dbanon.dataset, OUT called text, OUT counted bigint, OUT units_per_s double precision, OUT read_again tstzrange)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named CONSTANT text[] := ARRAY[subject, "time"] || columns;
-    described CONSTANT record := dbanon_internal.describe_source(source, named, subject);
-    rows CONSTANT record := dbanon_internal.describe_rows(source, described.qualified);
+    named CONSTANT text[] := ARRAY[asked.subject, asked."time"] || columns;
+    described record;
+    rows record;
     cells text;
     contents text;
 BEGIN
+    PERFORM dbanon_internal.check_zone(asked.tz);
+    PERFORM dbanon_internal.check_window(asked);
+    IF asked.mode IS NULL OR asked.mode NOT IN ('append', 'new') THEN
+        RAISE EXCEPTION 'The mode of this load must be append or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Both add to what is there; new counts what is there without a copy in quarantine.',
+                  HINT = 'Choose one of the two.';
+    END IF;
+    PERFORM dbanon_internal.lock_dataset(asked.dataset);
+    known := dbanon_internal.known_dataset(asked.dataset);
+    described := dbanon_internal.describe_source(source, named, asked.subject);
+    rows := dbanon_internal.describe_rows(source, described.qualified);
     called := rows.called;
+    PERFORM dbanon_internal.check_filter(described.qualified, asked.filter);
+    units_per_s := coalesce(
+        CASE asked.mode WHEN 'new' THEN dbanon_internal.known_units(known.dataset_id, kind, called) END,
+        dbanon_internal.find_units(dbanon_internal.chosen_rows(described.qualified, NULL, NULL, jsonb_populate_record(asked, '{"since": null, "until": null}')),
+                                   described.qualified, described.types ->> asked."time", asked."time"));
+    IF asked.mode = 'new' THEN
+        asked.since := coalesce(asked.since, CASE WHEN NOT rows.is_file THEN
+            dbanon_internal.newest_time(kind, known.dataset_id, set_name) - interval '1 day' END);
+        read_again := tstzrange(asked.since, asked.until);
+    END IF;
     PERFORM dbanon_internal.report_stage('reading ' || called);
     -- Columns are numbered as c1, c2, ...: the subject, the time, then the values; their names are data, and may repeat ours.
     SELECT string_agg(format('raw.c%s', n.ord), ', ' ORDER BY n.ord),
@@ -308,23 +330,51 @@ BEGIN
     INTO contents, cells FROM unnest(named) WITH ORDINALITY n (name, ord);
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", at timestamptz, pairs jsonb, reason text, content jsonb');
     counted := dbanon_internal.stage_source(format(
-        'INSERT INTO pg_temp.dbanon_staged SELECT 0, line, subject, CASE WHEN t >= -62135596800 AND t < 1e11 THEN to_timestamp(t) END, '
+        'INSERT INTO pg_temp.dbanon_staged SELECT 0, line, t, subject, CASE WHEN t >= -62135596800 AND t < 1e11 THEN to_timestamp(t) END, '
         'pairs, CASE %s WHEN pairs = ''{}'' THEN ''empty-request'' END, content '
         'FROM (SELECT line, content, %s AS subject, %s AS t, %s AS pairs '
         'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
         'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s FROM %s) raw) numbered OFFSET 0) meant',
         dbanon_internal.event_reasons(), dbanon_internal.text_expression('c1'),
-        dbanon_internal.time_expression('raw_time', described.qualified, described.types, "time", tz),
+        dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz, units_per_s),
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
-        named, contents, rows.line, rows.content, "time",
+        named, contents, rows.line, rows.content, asked."time",
         (SELECT string_agg(format('%I::text AS c%s', n.name, n.ord), ', ' ORDER BY n.ord)
-         FROM unnest(named) WITH ORDINALITY n (name, ord)), described.qualified), described.qualified);
+         FROM unnest(named) WITH ORDINALITY n (name, ord)),
+        dbanon_internal.chosen_rows(described.qualified, described.types ->> asked."time", units_per_s, asked)), described.qualified);
+    PERFORM dbanon_internal.set_aside(asked, 'dbanon_staged');
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
+    PERFORM dbanon_internal.require_usable_rows(counted, 'Check which columns are named, and the times.', asked.mode = 'new');
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(source, asked));
+    PERFORM dbanon_internal.report_stage('storing ' || kind);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_events(regclass, text, text, text, text[], text[]) IS
-'Reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves.';
+COMMENT ON FUNCTION dbanon_internal.stage_events(regclass, dbanon_internal.loading, text, text, text[], text[]) IS
+'Reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves, once what was asked for is
+checked and the dataset locked.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_events(
+    asked dbanon_internal.loading, known dbanon.dataset, counted bigint, there text, twin text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    looked_for_new CONSTANT boolean := asked.mode = 'new';
+BEGIN
+    PERFORM dbanon_internal.leave_out(there, quote_literal(CASE WHEN looked_for_new THEN 'known' ELSE twin END),
+                                      CASE WHEN looked_for_new THEN 'NULL::jsonb' ELSE 'content' END);
+    IF looked_for_new THEN
+        PERFORM dbanon_internal.leave_out(format('at <@ %L::tstzmultirange', dbanon_internal.published_times(known.dataset_id)), '''late''', 'NULL::jsonb');
+    END IF;
+    PERFORM dbanon_internal.require_usable_rows(counted, 'Check which columns are named, and the times.', looked_for_new);
+    PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.left_out_notices(
+        counted, (SELECT count(*) FROM pg_temp.dbanon_staged), looked_for_new, known.kept_since) n (notice);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.leave_out_events(dbanon_internal.loading, dbanon.dataset, bigint, text, text) IS
+'Leaves out staged rows that meet a condition, which says that they are there already, under a name of the reason; where what is new is looked for,
+late ones, too, and both without a copy.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_request_columns(subject text, "time" text, columns text[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -349,58 +399,59 @@ COMMENT ON FUNCTION dbanon_internal.check_request_columns(text, text, text[]) IS
 'Refuses columns of which a request cannot be made.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.take_requests(
-    source regclass, dataset text, subject text, "time" text, columns text[], keys text[], tz text)
-RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint)
+    source regclass, asked dbanon_internal.loading, columns text[], keys text[])
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    known dbanon.dataset;
-    staged record;
+    staged record := dbanon_internal.stage_events(source, asked, 'requests', NULL, columns, keys);
 BEGIN
-    PERFORM dbanon_internal.check_zone(tz);
-    PERFORM dbanon_internal.lock_dataset(dataset);
-    known := dbanon_internal.known_dataset(dataset);
-    staged := dbanon_internal.stage_events(source, subject, "time", tz, columns, keys);
-    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
-    PERFORM dbanon_internal.report_stage('storing requests');
-    -- The same request of the same sender and time is there already; loading a file again adds nothing.
-    PERFORM dbanon_internal.leave_out(format(
+    -- The same request of the same sender and time is there already; loading a file again adds nothing. OFFSET 0: each by the index.
+    PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted, format(
         'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = dbanon_staged.subject '
-        'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs)', known.dataset_id),
-        '''duplicate-request''', 'content');
-    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
-    load_id := dbanon_internal.begin_record(known.dataset_id, 'requests', ARRAY[staged.called]);
+        'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs OFFSET 0)', (staged.known).dataset_id), 'duplicate-request');
+    load_id := dbanon_internal.begin_record((staged.known).dataset_id, 'requests', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
-    SELECT known.dataset_id, take_requests.load_id, s.subject, s.at, s.pairs FROM pg_temp.dbanon_staged s ORDER BY s.line;
+    SELECT (staged.known).dataset_id, take_requests.load_id, s.subject, s.at, s.pairs FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
-    SELECT w.rows_read, w.rows_kept, w.quarantined INTO rows_read, rows_kept, quarantined
-    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted]) w;
+    late_periods := dbanon_internal.late_periods((staged.known).dataset_id);
+    SELECT w.rows_read, w.rows_kept, w.quarantined, w.left_out INTO rows_read, rows_kept, quarantined, left_out
+    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) w;
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.take_requests(regclass, text, text, text, text[], text[], text) IS
+COMMENT ON FUNCTION dbanon_internal.take_requests(regclass, dbanon_internal.loading, text[], text[]) IS
 'What dbanon.import_requests does, under names of the pairs that need not be those of the columns.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_requests(
-    source regclass, dataset text, columns text[], subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL)
-RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint)
+    source regclass, dataset text, columns text[], subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL,
+    mode text DEFAULT 'append', filter text DEFAULT NULL, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, known bigint, late bigint,
+    forgotten bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+#variable_conflict use_variable
 DECLARE
     named CONSTANT text[] := ARRAY(SELECT n.name FROM unnest(columns) WITH ORDINALITY n (name, ord) ORDER BY n.ord);
+    asked dbanon_internal.loading;
 BEGIN
     PERFORM dbanon_internal.check_request_columns(subject, "time", named);
-    RETURN QUERY SELECT * FROM dbanon_internal.take_requests(source, dataset, subject, "time", named, named, tz);
+    asked := jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object('dataset', dataset, 'subject', subject, 'time', "time",
+        'tz', tz, 'mode', mode, 'filter', filter, 'since', since, 'until', until));
+    RETURN QUERY SELECT t.load_id, t.rows_read, t.rows_kept, t.quarantined, t.subjects, n.known, n.late, n.forgotten, t.left_out, t.late_periods
+        FROM dbanon_internal.take_requests(source, asked, named, named) t CROSS JOIN dbanon_internal.main_counts(t.left_out) n;
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text) IS
+COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz) IS
 'Imports requests to location based services from a table or view into a dataset that exists; adds to those that are there.
 They are kept whatever their time and sender: a run counts those it cannot use. Takes: source; dataset, its
 name; columns, those that become name-value pairs, empty ones left out; subject and time, the columns that say who sent it
-and when; tz, the zone of times that name none. Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out
-by reason; subjects, how many sent what was kept. Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM
+and when; tz, the zone of times that name none; mode: append, or new, which counts what is there already or of a published time and keeps no copy
+of it; filter, since and until, as for dbanon.import_trajectories. Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out
+by reason; subjects, how many sent what was kept; known, late, forgotten, left_out and late_periods, as dbanon.import_trajectories.
+Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM
 dbanon.import_requests(''public.calls'', dataset => ''taxi'', columns => ARRAY[''poi'']).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_set_name(set_name text) RETURNS void
@@ -424,46 +475,53 @@ COMMENT ON FUNCTION dbanon_internal.check_set_name(text) IS
 
 CREATE OR REPLACE FUNCTION dbanon.import_quasi_identifiers(
     source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL,
-    set_name text DEFAULT 'default', replace boolean DEFAULT false)
-RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint)
+    set_name text DEFAULT 'default', replace boolean DEFAULT false, mode text DEFAULT 'append', filter text DEFAULT NULL,
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint, known bigint, late bigint,
+    forgotten bigint, left_out jsonb, late_periods jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+#variable_conflict use_variable
 DECLARE
-    known dbanon.dataset;
+    asked dbanon_internal.loading;
     staged record;
+    held bigint;
 BEGIN
     PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'subject and time');
     PERFORM dbanon_internal.check_set_name(set_name);
-    PERFORM dbanon_internal.check_zone(tz);
-    PERFORM dbanon_internal.lock_dataset(dataset);
-    known := dbanon_internal.known_dataset(dataset);
-    staged := dbanon_internal.stage_events(source, subject, "time", tz, '{}', '{}');
-    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
-    PERFORM dbanon_internal.report_stage('storing quasi-identifiers');
-    IF replace THEN
-        DELETE FROM dbanon.quasi_identifier q
-        WHERE q.dataset_id = known.dataset_id AND q.set_name = import_quasi_identifiers.set_name;
+    IF replace AND mode = 'new' THEN
+        RAISE EXCEPTION 'Quasi-identifiers are either replaced or added where they are new. Got replace and new.'
+            USING ERRCODE = 'DA011', DETAIL = 'Where those of the set are deleted first, all are new.', HINT = 'Leave out one of the two.';
     END IF;
-    PERFORM dbanon_internal.leave_out(format(
-        'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY subject, at ORDER BY line NULLS FIRST) AS nth '
-        'FROM (SELECT NULL::bigint AS line, subject COLLATE "C" AS subject, at FROM dbanon.quasi_identifier '
-        'WHERE dataset_id = %s AND set_name = %L '
-        'UNION ALL SELECT line, subject, at FROM pg_temp.dbanon_staged) every_one) numbered WHERE nth > 1)', known.dataset_id, set_name),
-        '''duplicate-quasi-identifier''', 'content');
-    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
-    load_id := dbanon_internal.begin_record(known.dataset_id, 'quasi-identifiers', ARRAY[staged.called]);
+    asked := jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object('dataset', dataset, 'subject', subject, 'time', "time",
+        'tz', tz, 'mode', mode, 'filter', filter, 'since', since, 'until', until));
+    staged := dbanon_internal.stage_events(source, asked, 'quasi-identifiers', set_name, '{}', '{}');
+    held := (staged.known).dataset_id;
+    IF replace THEN
+        DELETE FROM dbanon.quasi_identifier q WHERE q.dataset_id = held AND q.set_name = set_name;
+    END IF;
+    -- OFFSET 0: each by the index.
+    PERFORM dbanon_internal.leave_out_events(asked, staged.known, staged.counted, format(
+        'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY subject, at ORDER BY line) AS nth FROM pg_temp.dbanon_staged) n '
+        'WHERE nth > 1) OR EXISTS (SELECT FROM dbanon.quasi_identifier i WHERE i.dataset_id = %s AND i.set_name = %L '
+        'AND i.subject = dbanon_staged.subject COLLATE "default" AND i.at = dbanon_staged.at OFFSET 0)', held, set_name), 'duplicate-quasi-identifier');
+    load_id := dbanon_internal.begin_record(held, 'quasi-identifiers', ARRAY[staged.called], staged.units_per_s);
     INSERT INTO dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)
-    SELECT known.dataset_id, import_quasi_identifiers.load_id, import_quasi_identifiers.set_name, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
+    SELECT held, load_id, set_name, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
-    SELECT w.rows_read, w.rows_kept, w.quarantined INTO rows_read, rows_kept, quarantined
-    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted]) w;
+    late_periods := dbanon_internal.late_periods(held);
+    SELECT w.rows_read, w.rows_kept, w.quarantined, w.left_out INTO rows_read, rows_kept, quarantined, left_out
+    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted], staged.read_again) w;
+    SELECT n.known, n.late, n.forgotten INTO known, late, forgotten FROM dbanon_internal.main_counts(left_out) n;
     RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean) IS
+COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz) IS
 'Imports the times at which an adversary may know where a subject was, from a table or view into a set of a dataset that exists; adds
 to those that are there. Takes: source; dataset, its name; subject and time, the columns; tz, the zone of times that name
-none; set_name, which of the dataset''s sets; replace, whether to delete those of the set that are there first. Returns: a row: load_id;
-rows_read; rows_kept; quarantined, the rows left out by reason; subjects, how many have one of those kept. Raises: DA001, DA011, DA012,
+none; set_name, which of the dataset''s sets; replace, whether to delete those of the set that are there first; mode, filter, since and until, as
+for dbanon.import_requests. Returns: a row: load_id;
+rows_read; rows_kept; quarantined, the rows left out by reason; subjects, how many have one of those kept; known, late, forgotten, left_out and
+late_periods, as dbanon.import_trajectories. Raises: DA001, DA011, DA012,
 DA014. Example: SELECT * FROM dbanon.import_quasi_identifiers(''public.sightings'', dataset => ''taxi'', set_name => ''cameras'').';

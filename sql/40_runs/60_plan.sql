@@ -7,11 +7,9 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
-    -- Times of a path ascend, so its ends are enough.
     SELECT (SELECT count(*) FROM (SELECT FROM ONLY dbanon.trajectory s WHERE s.dataset_id = plan_data.dataset_id GROUP BY s.subject) g),
         count(*), coalesce(sum(@postgis@.ST_NPoints(t.path)), 0)::bigint,
-        min(@postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path))),
-        max(@postgis@.ST_M(coalesce(@postgis@.ST_EndPoint(t.path), t.path)))
+        min(t.first_s), max(t.last_s)
     FROM ONLY dbanon.trajectory t WHERE t.dataset_id = plan_data.dataset_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_data(bigint) IS

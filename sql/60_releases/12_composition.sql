@@ -378,8 +378,7 @@ AS $$
         SELECT DISTINCT dbanon_internal.person_code(k.key, t.subject) AS code
         FROM (SELECT dbanon_internal.dataset_key(plan_conflicts.dataset_id) AS key WHERE EXISTS (SELECT FROM met)) k
         JOIN ONLY dbanon.trajectory t ON t.dataset_id = plan_conflicts.dataset_id
-        WHERE @postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path)) < extract(epoch FROM upper(plan_conflicts.span))
-            AND @postgis@.ST_M(coalesce(@postgis@.ST_EndPoint(t.path), t.path)) >= extract(epoch FROM lower(plan_conflicts.span))
+        WHERE t.first_s < extract(epoch FROM upper(plan_conflicts.span)) AND t.last_s >= extract(epoch FROM lower(plan_conflicts.span))
     )
     SELECT count(DISTINCT m.person),
         (SELECT array_agg(c.name ORDER BY c.release_id) FROM conflict c WHERE c.release_id = ANY (array_agg(m.release_id)))

@@ -252,7 +252,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.hold_dataset(text) IS
 'Keeps loads, submissions, publications and workers from a dataset until the transaction ends.';
 
-CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text) RETURNS TABLE (what text, rows bigint)
+CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text, again boolean DEFAULT false) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -289,17 +289,50 @@ BEGIN
         RAISE NOTICE 'The same name is in other datasets of the population, where the subject is not forgotten: %. Forget it there, too.',
             array_to_string(besides, ', ');
     END IF;
-    INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('forget', forget_subject.dataset, counts::jsonb);
+    IF NOT again THEN
+        INSERT INTO dbanon.forgotten (population_id, code)
+            SELECT d.population_id, forgotten FROM dbanon.dataset d WHERE d.dataset_id = held AND NOT d.own_subjects
+            ON CONFLICT DO NOTHING;
+    END IF;
+    INSERT INTO dbanon.audit (action, dataset, detail)
+        VALUES ('forget', forget_subject.dataset, counts::jsonb || CASE WHEN again THEN '{"again": true}' ELSE '{}' END::jsonb);
     PERFORM dbanon_internal.forget_statistics();
     RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
 END
 $$;
-COMMENT ON FUNCTION dbanon.forget_subject(text, text) IS
+COMMENT ON FUNCTION dbanon.forget_subject(text, text, boolean) IS
 'Erases a subject from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name it, and the runs with it
 that were never published; in what is kept of releases a random code replaces the hash of its name, so that their sizes stay, unless
-another dataset of the population has it: a name that returns is another person. Live
+another dataset of the population has it. Later loads into datasets of the population leave the person out, whom a keyed hash of the name
+tells, until dbanon.remember_subject. Live
 releases made with its data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and
-backups are not reached. Takes: dataset; subject. Returns: what was erased, and how many rows. Raises: DA001 if there is no
+backups are not reached. Takes: dataset; subject; again, whether loads may bring the name again, as another person. Returns: what was erased,
+and how many rows. Raises: DA001 if there is no
 such dataset or subject; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read committed.
 Example: SELECT * FROM
 dbanon.forget_subject(''taxi'', ''p7'').';
+
+CREATE OR REPLACE FUNCTION dbanon.remember_subject(population text, subject text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    of_people dbanon.population;
+    lifted boolean;
+BEGIN
+    SELECT p.* INTO of_people FROM ONLY dbanon.population p WHERE p.name = remember_subject.population;
+    IF of_people.population_id IS NULL THEN
+        RAISE EXCEPTION 'The population must exist. There is none named %.', coalesce(dbanon_internal.quoted(population), 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.', HINT = 'List them: SELECT DISTINCT population FROM dbanon.datasets.';
+    END IF;
+    DELETE FROM ONLY dbanon.forgotten f WHERE f.population_id = of_people.population_id
+        AND f.code = dbanon_internal.person_code(of_people.key, dbanon_internal.one_spelling(subject));
+    lifted := FOUND;
+    INSERT INTO dbanon.audit (action, detail) VALUES ('remember', jsonb_build_object('population', of_people.name, 'lifted', lifted));
+    RETURN lifted;
+END
+$$;
+COMMENT ON FUNCTION dbanon.remember_subject(text, text) IS
+'Lets loads bring a person again who was forgotten. What was erased does not come back, and to what is kept of releases the person is new. Takes:
+population, as dbanon.datasets has it; subject. Returns: whether the person had been forgotten. Raises: DA001 if there is no such population.
+Example: SELECT dbanon.remember_subject(''default'', ''p7'').';

@@ -69,12 +69,10 @@ SET work_mem = '256MB'
 SET jit = off
 AS $$
     WITH touched AS MATERIALIZED (
-        -- Times of a path ascend, so its ends are enough. One statement, so that all of it sees the rows as they were.
-        SELECT t.trajectory_id, @postgis@.ST_NPoints(t.path) AS fixes,
-            @postgis@.ST_M(coalesce(@postgis@.ST_EndPoint(t.path), t.path)) < extract(epoch FROM before)::double precision AS old
+        -- One statement, so that all of it sees the rows as they were.
+        SELECT t.trajectory_id, @postgis@.ST_NPoints(t.path) AS fixes, t.last_s < extract(epoch FROM before)::double precision AS old
         FROM dbanon.trajectory t
-        WHERE t.dataset_id = erase_before.dataset_id
-          AND @postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path)) < extract(epoch FROM before)::double precision
+        WHERE t.dataset_id = erase_before.dataset_id AND t.first_s < extract(epoch FROM before)::double precision
     ), run AS (
         DELETE FROM dbanon.run r
             WHERE r.dataset_id = erase_before.dataset_id
@@ -220,6 +218,7 @@ BEGIN
         RAISE NOTICE 'Live releases show something from before that time still: %. To take it from their readers, withdraw them: %.',
             live.named, live.withdraw;
     END IF;
+    UPDATE dbanon.dataset d SET kept_since = greatest(d.kept_since, before) WHERE d.dataset_id = held;
     INSERT INTO dbanon.audit (action, dataset, detail)
         VALUES ('forget_before', forget_before.dataset, counts::jsonb || jsonb_build_object('before', before));
     PERFORM dbanon_internal.forget_statistics();
@@ -229,7 +228,7 @@ $$;
 COMMENT ON FUNCTION dbanon.forget_before(text, timestamptz) IS
 'Deletes what a dataset has from before a time: trajectories that ended before it, the earlier fixes of the others, requests,
 quasi-identifiers, the runs with any of it that were never published, and rejected rows and names of sources of loads of which nothing is left
-or that were before it. Releases stay, and with them what later ones are measured against; live ones from before the time are named in a
+or that were before it. Later loads leave out what is older, too. Releases stay, and with them what later ones are measured against; live ones from before the time are named in a
 notice. A subject is known again by its hashed name when it returns. Takes: dataset; before. Returns: what went, and how many rows. Raises:
 DA001 if there is no such dataset; DA011 for a time that is not in the past; DA013 while a run of the dataset is being worked on; DA015 in a
 transaction that is not read committed. Example: SELECT * FROM dbanon.forget_before(''taxi'', now() - interval ''30 days'').';

@@ -1,0 +1,307 @@
+-- Which rows of a source a load takes: a condition and a span of time in the source, and what is left out although nothing is wrong with it.
+--
+-- A row that is left out for a reason of this file is counted, and no copy of it is kept: the source has it still, or it is of somebody
+-- who was forgotten. Such rows are in pg_temp.dbanon_rejected without their content.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.counted_reasons() RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ARRAY['known', 'late', 'forgotten', 'forgotten-time', 'future-time', 'no-time', 'outside-period']
+$$;
+COMMENT ON FUNCTION dbanon_internal.counted_reasons() IS
+'The reasons for which rows are left out and counted, but not put into quarantine.';
+
+-- ---- what may be asked
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_window(asked dbanon_internal.loading) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF asked.since >= asked.until THEN
+        RAISE EXCEPTION 'The time since which rows are loaded must lie before the time until which they are. Got % and %.', asked.since, asked.until
+            USING ERRCODE = 'DA011', DETAIL = 'The first is part of the span, the last is not.', HINT = 'Exchange since and until, or leave one out.';
+    ELSIF asked.mode = 'new' AND asked.subject = '-' THEN
+        RAISE EXCEPTION 'What is new is known by its subject and time. Got ''-'' for the column of subjects.'
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject, also one that was loaded before.',
+                  HINT = 'Name the column of subjects, or load with mode => ''append'' and since => ....';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_window(dbanon_internal.loading) IS
+'Refuses a span of time that is none, and to look for new rows that cannot be told from known ones.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_filter(qualified text, filter text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    tried refcursor;
+    plan jsonb;
+BEGIN
+    IF filter IS NULL THEN
+        RETURN;
+    END IF;
+    BEGIN
+        -- A cursor is of one statement, so that a filter cannot bring another; it is planned, and reads no row.
+        SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
+        OPEN tried FOR EXECUTE format(E'SELECT FROM %s WHERE (%s\n) LIMIT 0', qualified, filter);
+        CLOSE tried;
+        -- The planner puts a subquery into the query around it, unless a volatile function is among what that selects.
+        EXECUTE format(E'EXPLAIN (FORMAT JSON) SELECT FROM (SELECT (%s\n) AS kept FROM %s) dbanon_filtered WHERE kept', filter, qualified) INTO plan;
+        SET LOCAL search_path = pg_catalog, pg_temp;
+        -- As dbanon_internal.stage_source binds its names.
+        EXECUTE format(E'CREATE FUNCTION pg_temp.dbanon_asking() RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT FROM %s WHERE (%s\n); END', qualified, filter);
+        DROP FUNCTION pg_temp.dbanon_asking();
+    EXCEPTION WHEN others THEN
+        IF left(SQLSTATE, 2) NOT IN ('0A', '21', '22', '26', '38', '39', '42', 'P0', 'XX') THEN
+            RAISE;
+        END IF;
+        RAISE EXCEPTION 'The filter must be a condition on a row of %. The server refused it with SQLSTATE %.', qualified, SQLSTATE
+            USING ERRCODE = 'DA011', DETAIL = 'It stands after WHERE, and sees columns of the source.',
+                  HINT = format('Try it in psql: SELECT * FROM %s WHERE (...) LIMIT 1. There, too, name the schema of each function that is not of '
+                                'the server itself.', qualified);
+    END;
+    IF jsonb_path_exists(plan, '$.** ? (@."Node Type" == "Subquery Scan" && @.Alias == "dbanon_filtered")') THEN
+        RAISE EXCEPTION 'The filter must choose the same rows each time. Got one with a volatile function.'
+            USING ERRCODE = 'DA011', DETAIL = 'Such as random(), or a function that was made without STABLE or IMMUTABLE.',
+                  HINT = 'Leave the function out, or declare it STABLE if it is.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_filter(text, text) IS
+'Refuses a filter that is no condition on rows of a source, or not the same each time; with the rights of the caller, and without its text.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.newest_time(kind text, dataset_id bigint, set_name text) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE kind
+        WHEN 'trajectories' THEN (SELECT to_timestamp(max(t.last_s)) FROM dbanon.trajectory t WHERE t.dataset_id = newest_time.dataset_id)
+        WHEN 'requests' THEN (SELECT max(q.sent_at) FROM dbanon.request q WHERE q.dataset_id = newest_time.dataset_id)
+        ELSE (SELECT max(i.at) FROM dbanon.quasi_identifier i
+              WHERE i.dataset_id = newest_time.dataset_id AND i.set_name = newest_time.set_name) END
+$$;
+COMMENT ON FUNCTION dbanon_internal.newest_time(text, bigint, text) IS
+'The last time of what a dataset has of a kind.';
+
+-- ---- conditions in the source
+
+CREATE OR REPLACE FUNCTION dbanon_internal.time_bound(
+    time_column text, kind text, tz text, units_per_s double precision, moment timestamptz, upper boolean) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    iso CONSTANT text := 'YYYY-MM-DD HH24:MI:SS.US';
+    comparison text := CASE WHEN upper THEN '<' ELSE '>=' END;
+    -- Local times are judged again as instants; here an hour that comes twice must not lose rows.
+    wide timestamp := (moment AT TIME ZONE tz) + CASE WHEN upper THEN interval '1 hour' ELSE interval '-1 hour' END;
+    number numeric;
+BEGIN
+    IF moment IS NULL OR moment < '0001-01-03' OR moment > '5138-01-01' THEN
+        RETURN NULL;
+    ELSIF kind = 'timestamp with time zone' THEN
+        RETURN format('%I %s %L::timestamptz', time_column, comparison, to_char(moment AT TIME ZONE 'UTC', iso) || '+00');
+    ELSIF kind = 'timestamp without time zone' THEN
+        RETURN format('%I %s %L::timestamp', time_column, comparison, to_char(wide, iso));
+    ELSIF kind = 'date' THEN
+        RETURN format('%I %s %L::date', time_column, CASE WHEN upper THEN '<=' ELSE '>=' END, to_char(wide, 'YYYY-MM-DD'));
+    END IF;
+    number := extract(epoch FROM moment) * units_per_s::numeric;
+    RETURN format('%I %s %s', time_column, comparison, CASE
+        WHEN kind IN ('smallint', 'integer', 'bigint') AND abs(number) < 9e18 THEN format('%L::bigint', ceil(number))
+        WHEN kind IN ('real', 'double precision') THEN format('%L::float8', number)
+        ELSE format('%L::numeric', number) END);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.time_bound(text, text, text, double precision, timestamptz, boolean) IS
+'Writes that a column of times, as it is, lies on one side of a moment, so that its index serves; NULL where there is no bound.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.chosen_rows(
+    qualified text, kind text, units_per_s double precision, asked dbanon_internal.loading) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Rows without a time are read, too, to be counted.
+    SELECT qualified || coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || (asked).filter || E'\n)',
+        '(' || nullif(concat_ws(' AND ', b.low, b.high), '') || format(' OR %I IS NULL)', (asked)."time")), ''), '')
+    FROM (SELECT dbanon_internal.time_bound((asked)."time", kind, (asked).tz, units_per_s, (asked).since, false) AS low,
+                 dbanon_internal.time_bound((asked)."time", kind, (asked).tz, units_per_s, (asked).until, true) AS high) b
+$$;
+COMMENT ON FUNCTION dbanon_internal.chosen_rows(text, text, double precision, dbanon_internal.loading) IS
+'Writes what follows FROM where the rows of a source are chosen by filter and time.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.index_notice(source regclass, asked dbanon_internal.loading) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Of a view or a foreign table it cannot be said, and a small table is read fast without one.
+    SELECT format('Table %s has no index on %I, so all of it was read: CREATE INDEX ON %1$s (%2$I).', c.oid::regclass, (asked)."time")
+    FROM pg_class c
+    WHERE c.oid = source AND num_nonnulls((asked).since, (asked).until) > 0
+        AND (c.relkind = 'p' OR (c.relkind IN ('r', 'm') AND c.relpersistence <> 't' AND pg_relation_size(c.oid) > 8388608))
+        AND NOT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+                        WHERE i.indrelid = c.oid AND i.indisvalid AND a.attname = (asked)."time")
+$$;
+COMMENT ON FUNCTION dbanon_internal.index_notice(regclass, dbanon_internal.loading) IS
+'Words that a large table from which a span of time is read has no index on its times.';
+
+-- ---- times that are published
+
+CREATE OR REPLACE FUNCTION dbanon_internal.published_periods(dataset_id bigint) RETURNS SETOF tstzrange
+LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 100
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT DISTINCT l.span
+    FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+    WHERE r.dataset_id = published_periods.dataset_id AND NOT isempty(l.span)
+$$;
+COMMENT ON FUNCTION dbanon_internal.published_periods(bigint) IS
+'The times of which releases of a dataset speak, live or withdrawn, one by one.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.published_times(dataset_id bigint) RETURNS tstzmultirange
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(range_agg(p.period), '{}') FROM dbanon_internal.published_periods(dataset_id) p (period)
+$$;
+COMMENT ON FUNCTION dbanon_internal.published_times(bigint) IS
+'All times of which releases of a dataset speak, live or withdrawn.';
+
+-- ---- who was forgotten
+
+CREATE OR REPLACE FUNCTION dbanon_internal.forgotten_among(population_id bigint, subjects text[]) RETURNS text[]
+LANGUAGE sql STABLE PARALLEL SAFE STRICT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ARRAY(
+        SELECT s.name
+        FROM ONLY dbanon.population p CROSS JOIN unnest(subjects) s (name)
+        WHERE p.population_id = forgotten_among.population_id
+            AND dbanon_internal.person_code(p.key, s.name) IN (
+                SELECT f.code FROM ONLY dbanon.forgotten f WHERE f.population_id = forgotten_among.population_id))
+$$;
+COMMENT ON FUNCTION dbanon_internal.forgotten_among(bigint, text[]) IS
+'Those of some names in a population that belong to people who were forgotten.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_forgotten() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    back bigint;
+BEGIN
+    IF pg_relation_size('dbanon.forgotten') = 0 THEN
+        RETURN NULL;
+    END IF;
+    -- Rows of a dataset where the person was not forgotten may still be changed.
+    EXECUTE 'SELECT coalesce(sum(cardinality(dbanon_internal.forgotten_among(n.population_id, n.names))), 0) '
+        'FROM (SELECT d.population_id, array_agg(a.subject) AS names FROM (SELECT dataset_id, subject FROM added'
+        || CASE TG_OP WHEN 'UPDATE' THEN ' EXCEPT SELECT dataset_id, subject FROM changed' ELSE ' GROUP BY 1, 2' END ||
+        ') a JOIN ONLY dbanon.dataset d ON d.dataset_id = a.dataset_id AND NOT d.own_subjects GROUP BY d.population_id) n' INTO back;
+    IF back > 0 THEN
+        RAISE EXCEPTION 'People who were forgotten must not come back. Got rows of % in dbanon.%.', dbanon_internal.counted(back, 'such person', 'such people'),
+                TG_TABLE_NAME
+            USING ERRCODE = 'DA012', DETAIL = 'A load leaves them out by itself.',
+                  HINT = 'Leave their rows out, or lift it first: SELECT dbanon.remember_subject(population, subject).';
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.guard_forgotten() IS
+'Refuses rows of people who were forgotten, however they are written.';
+
+-- ---- rows that are left out
+
+CREATE OR REPLACE FUNCTION dbanon_internal.set_aside(asked dbanon_internal.loading, relation text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+DECLARE
+    known dbanon.dataset;
+    population bigint;
+    forgotten text[] := '{}';
+    reasons text;
+BEGIN
+    SELECT d.* INTO known FROM dbanon.dataset d WHERE d.name = asked.dataset AND d.dropped_at IS NULL;
+    IF pg_relation_size('dbanon.forgotten') > 0 AND asked.subject <> '-' THEN
+        SELECT p.population_id INTO population FROM dbanon.population p
+            WHERE CASE WHEN asked.population IS NULL AND known.population_id IS NOT NULL THEN p.population_id = known.population_id
+                       ELSE p.name = coalesce(asked.population, 'default') END;
+        EXECUTE format('SELECT dbanon_internal.forgotten_among($1, ARRAY(SELECT DISTINCT s.subject FROM pg_temp.%I s WHERE s.subject IS NOT NULL))', relation)
+            INTO forgotten USING population;
+    END IF;
+    -- Times that are none lie on neither side of a bound.
+    reasons := concat_ws(' ',
+        CASE WHEN isfinite(asked.since) THEN format('WHEN t < %L::float8 THEN ''outside-period''', extract(epoch FROM asked.since)::float8) END,
+        CASE WHEN isfinite(asked.until) THEN format('WHEN t >= %L::float8 AND t < 1e11 THEN ''outside-period''', extract(epoch FROM asked.until)::float8) END,
+        CASE WHEN cardinality(forgotten) > 0 THEN 'WHEN subject = ANY ($1) THEN ''forgotten''' END,
+        CASE WHEN known.kept_since IS NOT NULL THEN format('WHEN t < %L::float8 THEN ''forgotten-time''', extract(epoch FROM known.kept_since)::float8) END,
+        CASE WHEN asked.mode = 'new' THEN format(
+            'WHEN t IS NULL OR NOT (t >= -62135596800 AND t < 1e11) THEN ''no-time'' WHEN t > %L::float8 THEN ''future-time''', extract(epoch FROM now())::float8) END);
+    IF reasons <> '' THEN
+        EXECUTE format('WITH gone AS (DELETE FROM pg_temp.%I WHERE CASE %2$s END IS NOT NULL RETURNING file, line, CASE %2$s END AS reason, t) '
+                       'INSERT INTO pg_temp.dbanon_rejected (file, line, reason, t) SELECT g.* FROM gone g', relation, reasons) USING forgotten;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.set_aside(dbanon_internal.loading, text) IS
+'Leaves out, before they are judged, rows of another time than was asked for, of people and times that were forgotten, and where what is new is
+looked for, rows of the future and without a time.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.late_periods(dataset_id bigint) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    counted jsonb;
+BEGIN
+    -- A row of a time that was published twice counts once, for the earlier period.
+    SELECT jsonb_agg(jsonb_build_object('since', lower(n.period), 'until', upper(n.period), 'rows', n.rows) ORDER BY n.period) INTO counted
+    FROM (SELECT (SELECT p.period FROM dbanon_internal.published_periods(dataset_id) p (period)
+              WHERE p.period @> to_timestamp(j.t) ORDER BY p.period LIMIT 1) AS period,
+              sum(j.n)::bigint AS rows
+          FROM (SELECT r.t, count(*) AS n FROM pg_temp.dbanon_rejected r WHERE r.reason = 'late' GROUP BY r.t) j GROUP BY 1) n;
+    RETURN coalesce(counted, '[]');
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.late_periods(bigint) IS
+'Counts the rows that were left out as late by the published period that they are of.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.left_out_notices(rows_read bigint, kept bigint, looked_for_new boolean, kept_since timestamptz) RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT ROWS 3
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+    WITH out_ AS MATERIALIZED (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j GROUP BY j.reason)
+    SELECT CASE WHEN rows_read = 0 THEN 'The source has no rows of this time; nothing to do.'
+        WHEN rows_read = (SELECT o.n FROM out_ o WHERE o.reason = 'known')
+            THEN format('%s loaded before; nothing to do.', dbanon_internal.counted(rows_read, 'row was', 'rows were'))
+        ELSE format('Of %s none was new (%s).', dbanon_internal.counted(rows_read, 'row'),
+                    (SELECT string_agg(format('%s %s', dbanon_internal.format_count(o.n), o.reason), ', ' ORDER BY o.reason) FROM out_ o)) END
+    WHERE looked_for_new AND kept = 0
+    UNION ALL
+    SELECT format(w.words, dbanon_internal.format_count(o.n))
+    FROM (VALUES (1, 'forgotten', 'Rows of people who were forgotten were left out: %s.'),
+                 (2, 'forgotten-time', format('Rows from before %s were left out, since that time was forgotten: %%s.', kept_since)),
+                 (3, 'late', 'Rows of times that are published were left out: %s.'),
+                 (4, 'future-time', 'Rows of the future were left out: %s.'),
+                 (5, 'no-time', 'Rows without a time that can be read were left out: %s.')) w (place, reason, words)
+        JOIN out_ o ON o.reason = w.reason;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.left_out_notices(bigint, bigint, boolean, timestamptz) IS
+'Words what was left out of a load without being put into quarantine, and that there was nothing new.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.main_counts(left_out jsonb, OUT known bigint, OUT late bigint, OUT forgotten bigint)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce((left_out ->> 'known')::bigint, 0), coalesce((left_out ->> 'late')::bigint, 0), coalesce((left_out ->> 'forgotten')::bigint, 0)
+$$;
+COMMENT ON FUNCTION dbanon_internal.main_counts(jsonb) IS
+'How many rows of a load were there already, are of published times, and are of people who were forgotten.';
