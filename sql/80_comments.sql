@@ -346,6 +346,27 @@ COMMENT ON COLUMN dbanon.release.left_out IS 'What its readers see of the people
 
 COMMENT ON COLUMN dbanon.release.pois_at IS 'When the last points of interest were loaded before its run; null: not known, or there are none.';
 
+COMMENT ON COLUMN dbanon.release.percent_left_out IS 'The share of the people seen who were left out, in whole percent, rounded up; null where these are fewer than k.';
+COMMENT ON COLUMN dbanon.release.series_id IS 'The release that grows of which it is a part; null: it is a release of one run.';
+COMMENT ON COLUMN dbanon.release.bounds IS 'The time that the part takes: all of its rows lie in it.';
+COMMENT ON COLUMN dbanon.release.prefix IS 'The upper bits of the keys of its rows, drawn at random: no other part has or had it.';
+
+COMMENT ON TABLE dbanon.series IS 'Releases that grow: one view over parts, each of which is a row of dbanon.release. What all parts have in common.';
+COMMENT ON COLUMN dbanon.series.series_id IS 'Key; the table of its parts is dbanon.series_<series_id>.';
+COMMENT ON COLUMN dbanon.series.name IS 'The view in schema published, while live.';
+COMMENT ON COLUMN dbanon.series.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.series.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.series.srid IS 'The SRID of the datasets.';
+COMMENT ON COLUMN dbanon.series.grid_m IS 'Their side of a space cell in metres.';
+COMMENT ON COLUMN dbanon.series.grid_s IS 'Their length of a time slot in seconds.';
+COMMENT ON COLUMN dbanon.series.columns IS 'The columns of the family, with their types.';
+COMMENT ON COLUMN dbanon.series.step_s IS 'Seconds between two instants; null as in dbanon.release.';
+COMMENT ON COLUMN dbanon.series.window_s IS 'After how many seconds a record ends; null where records do not end with windows.';
+COMMENT ON COLUMN dbanon.series.day_zone IS 'The time zone at whose midnights records end; null where they end at none.';
+COMMENT ON COLUMN dbanon.series.readers IS 'The roles that may read it; null: all analysts.';
+COMMENT ON COLUMN dbanon.series.withdrawn_at IS 'When all of it was withdrawn; null while live.';
+COMMENT ON COLUMN dbanon.series.withdrawn_by IS 'Login that withdrew it.';
+
 COMMENT ON VIEW dbanon.releases IS 'What was ever published, and from what: the releases as administrators see them.';
 COMMENT ON COLUMN dbanon.releases.release_id IS 'Key: one name may have had several releases.';
 COMMENT ON COLUMN dbanon.releases.name IS 'The view in schema published, while live.';
@@ -363,11 +384,12 @@ COMMENT ON COLUMN dbanon.releases.withdrawn_by IS 'Login that withdrew it.';
 COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the releases before it, and copies: the datasets whose fixes its own has under other names, itself if people have several names in it; null where nothing was found.';
 COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 COMMENT ON COLUMN dbanon.releases.readers IS 'The roles that may read it; null: all analysts.';
+COMMENT ON COLUMN dbanon.releases.bounds IS 'Of a part of a release that grows: the time it takes.';
 
 COMMENT ON VIEW published.releases IS 'The releases that you may read. Each is a view in this schema, whose comment says more.';
 COMMENT ON COLUMN published.releases.name IS 'The view in schema published.';
 COMMENT ON COLUMN published.releases.method IS 'How it was made.';
-COMMENT ON COLUMN published.releases.k IS 'The k of the promise.';
+COMMENT ON COLUMN published.releases.k IS 'The k of the promise; of one that grows, the least of its parts.';
 COMMENT ON COLUMN published.releases.promise IS 'What holds for the people in it.';
 COMMENT ON COLUMN published.releases.since IS 'Start of its first row.';
 COMMENT ON COLUMN published.releases.until IS 'End of its last row, itself outside.';
@@ -378,6 +400,18 @@ COMMENT ON COLUMN published.releases.step_s IS 'Seconds between two instants; nu
 COMMENT ON COLUMN published.releases.window_s IS 'After how many seconds a record ends and its people are in others; null where records do not end with windows.';
 COMMENT ON COLUMN published.releases.day_zone IS 'The time zone at whose midnights a record ends and its person is in others; null where a record is all of a person, or of a window.';
 COMMENT ON COLUMN published.releases.extent IS 'The box around all its regions: least x and y, greatest x and y.';
+
+COMMENT ON COLUMN published.releases.parts IS 'How many parts it has (published.parts); more than 1 where it grows.';
+COMMENT ON COLUMN published.releases.starts IS 'The start of the first row of each part, in ascending order. Records of two parts may be of the same people.';
+COMMENT ON COLUMN published.releases.ends IS 'The end of the last row of each part, itself outside. Of the time between two parts the release says nothing.';
+
+COMMENT ON VIEW published.parts IS 'The parts of the releases that you may read: each was computed for itself, and its promise holds in it. A release that does not grow has one.';
+COMMENT ON COLUMN published.parts.name IS 'The release.';
+COMMENT ON COLUMN published.parts.since IS 'Start of its first row.';
+COMMENT ON COLUMN published.parts.until IS 'End of its last row, itself outside.';
+COMMENT ON COLUMN published.parts.k IS 'The k of its promise.';
+COMMENT ON COLUMN published.parts.rows IS 'How many rows it has; never count rows for people.';
+COMMENT ON COLUMN published.parts.percent_left_out IS 'Of the people seen, how many percent are not in it, rounded up; null where these are fewer than k, or none.';
 
 COMMENT ON VIEW published.columns IS 'What the columns of the releases that you may read mean.';
 COMMENT ON COLUMN published.columns.name IS 'The release.';
@@ -392,7 +426,7 @@ COMMENT ON COLUMN published.left_out.since IS 'Start of the hour, or of the firs
 COMMENT ON COLUMN published.left_out.until IS 'End of the hour, or of the last of several.';
 COMMENT ON COLUMN published.left_out.percent IS 'Of the people seen at moments or in windows that begin then, each counted once a window: how many percent are left out, rounded up.';
 
-COMMENT ON VIEW published.atoms IS 'The atoms of the releases that you may read: a region is made of whole ones, and tells nothing of the place within one. Figures are of when the release was published.';
+COMMENT ON VIEW published.atoms IS 'The atoms of the releases that you may read, of one that grows those of its last part: a region is made of whole ones, and tells nothing of the place within one. Figures are of when the release was published.';
 COMMENT ON COLUMN published.atoms.name IS 'The release.';
 COMMENT ON COLUMN published.atoms.atom IS 'The number of the atom.';
 COMMENT ON COLUMN published.atoms.region IS 'The union of its cells.';

@@ -57,6 +57,8 @@ BEGIN
             ('audit_ask', 'run', 'AFTER', 'UPDATE', 'audit_run', 'ROW WHEN (OLD.todo IS NULL AND NEW.todo IS NOT NULL)'),
             ('guard_rows', 'release', 'BEFORE', 'UPDATE OR DELETE', 'guard_release', 'ROW'),
             ('guard_truncate', 'release', 'BEFORE', 'TRUNCATE', 'guard_release', 'STATEMENT'),
+            ('guard_rows', 'series', 'BEFORE', 'UPDATE OR DELETE', 'guard_series', 'ROW'),
+            ('guard_truncate', 'series', 'BEFORE', 'TRUNCATE', 'guard_series', 'STATEMENT'),
             ('audit_insert', 'release', 'AFTER', 'INSERT', 'audit_release', 'ROW'),
             ('audit_withdrawal', 'release', 'AFTER', 'UPDATE', 'audit_release',
              'ROW WHEN (OLD.withdrawn_at IS NULL AND NEW.withdrawn_at IS NOT NULL)'),

@@ -7,11 +7,11 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA dbanon, dbanon_internal FROM PUBLIC, @opera
 
 GRANT USAGE ON SCHEMA dbanon, dbanon_internal TO @operator@, @worker@;
 GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
-REVOKE ALL ON published.releases, published.columns, published.left_out, published.atoms FROM PUBLIC;
-GRANT SELECT ON published.releases, published.columns, published.left_out, published.atoms TO @analyst@;
+REVOKE ALL ON published.releases, published.parts, published.columns, published.left_out, published.atoms FROM PUBLIC;
+GRANT SELECT ON published.releases, published.parts, published.columns, published.left_out, published.atoms TO @analyst@;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA published FROM PUBLIC;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA published TO @operator@, @worker@, @analyst@;
--- Roles that read single releases, with functions that are new.
+-- Roles that read single releases, with views and functions that are new.
 DO $$
 DECLARE
     reader text;
@@ -19,6 +19,7 @@ BEGIN
     FOR reader IN
         SELECT DISTINCT n FROM ONLY dbanon.release l CROSS JOIN LATERAL unnest(l.readers) n JOIN pg_roles r ON r.rolname = n WHERE l.withdrawn_at IS NULL
     LOOP
+        EXECUTE format('GRANT SELECT ON published.parts TO %I', reader);
         EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA published TO %I', reader);
     END LOOP;
 END
@@ -27,7 +28,7 @@ $$;
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
 GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.datasets, dbanon.run, dbanon.runs,
-    dbanon.workers, dbanon.verification, dbanon.release, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.alembic_version TO @operator@, @worker@;
+    dbanon.workers, dbanon.verification, dbanon.release, dbanon.series, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.alembic_version TO @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
     UPDATE (srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects) ON dbanon.dataset TO @operator@;
@@ -61,25 +62,25 @@ $$;
 -- These run with the rights of their owner.
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
     dbanon.release_card(text, bigint), dbanon_internal.reap_runs() TO @operator@, @worker@;
-GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[]), dbanon.measure_overlap(bigint),
-    dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
+GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon.measure_overlap(bigint),
+    dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
     dbanon.remember_subject(text, text),
     dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text, text[], double precision),
     dbanon_internal.count_record(bigint, bigint[], jsonb[], tstzrange), dbanon_internal.forgotten_among(bigint, text[]), dbanon_internal.copied_notices(bigint, bigint), dbanon_internal.population_id(text),
-    dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[]), dbanon_internal.releases_within(bigint, tstzrange, interval),
+    dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon_internal.releases_within(bigint, tstzrange, interval),
     dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.requeue_run(bigint, integer) TO @worker@;
 
 -- A withdrawn release that could not be dropped yet stays closed, also where a restore has given its owner all rights again.
 DO $$
 DECLARE
-    gone bigint;
+    gone text;
 BEGIN
     FOR gone IN
-        SELECT l.release_id FROM ONLY dbanon.release l
-        WHERE l.withdrawn_at IS NOT NULL AND to_regclass(format('dbanon.release_%s', l.release_id)) IS NOT NULL
+        SELECT format('dbanon.%s', w.relation) FROM dbanon_internal.withdrawn_tables() w
+        WHERE to_regclass(format('dbanon.%s', w.relation)) IS NOT NULL
     LOOP
-        PERFORM dbanon_internal.revoke_rights(format('dbanon.release_%s', gone));
+        PERFORM dbanon_internal.revoke_rights(gone);
     END LOOP;
 END
 $$;

@@ -72,7 +72,7 @@ RULES = {
             SELECT FROM dbanon.release l
             WHERE l.withdrawn_at IS NULL AND c.relname = format('release_%s', l.release_id))""",
     "views of no live release": f"""SELECT count(*) FROM {_RELATION}
-        WHERE n.nspname = 'published' AND c.relname NOT IN ('releases', 'columns', 'left_out', 'atoms') AND NOT EXISTS (
+        WHERE n.nspname = 'published' AND c.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'atoms') AND NOT EXISTS (
             SELECT FROM dbanon.release l WHERE l.withdrawn_at IS NULL AND l.name = c.relname)""",
     "temporary tables": "SELECT count(*) FROM pg_class WHERE relpersistence = 't'",
     "indexes that are not valid": "SELECT count(*) FROM pg_index WHERE NOT indisvalid",

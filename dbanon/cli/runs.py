@@ -151,12 +151,15 @@ def publish(
 def unpublish(
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
     end_readers: EndReaders = False,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="Withdraw the part of a release that has this time.")
+    ] = None,
 ) -> None:
-    """Withdraw a release."""
+    """Withdraw a release, or a part of one."""
     with open_database() as database:
-        notices = database.unpublish(name, end_readers=end_readers)
-    value = {"release": name, "withdrawn": True, "notices": list(notices)}
-    show(lambda: f"Withdrew published.{name}.", lambda: value)
+        notices = database.unpublish(name, end_readers=end_readers, at=at)
+    value = {"release": name, "withdrawn": True, "at": at, "notices": list(notices)}
+    show(lambda: f"Withdrew published.{name}" + (f" at {at}." if at else "."), lambda: value)
     say(notices)
 
 

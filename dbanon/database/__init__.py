@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -102,7 +103,7 @@ class Database(Datasets):
         asks = any(getattr(asked, option.name) != option.default for option in fields(publishing.Publishing))
         if asked.publish is None and asks:
             raise ParameterError(
-                "A run must be published to replace a release, allow an overlap for a reason or name readers. Got no "
+                "A run must be published to replace or extend a release, allow an overlap or name readers. Got no "
                 "name for it; add --publish."
             )
         with errors_translated():
@@ -252,14 +253,17 @@ class Database(Datasets):
         with errors_translated():
             return releases.publish(self.connection, run_id, name, asked)
 
-    def unpublish(self, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
+    def unpublish(
+        self, name: str, *, end_readers: bool = False, at: str | datetime | None = None
+    ) -> tuple[str, ...]:
         """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
 
         With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds; then only those of
-        superusers keep a part of it for a while. Returns the server's notices.
+        superusers keep a part of it for a while. Of a release that grows, `at` withdraws the part of that time, beside
+        its readers. Returns the server's notices.
         """
         with errors_translated():
-            return releases.unpublish(self.connection, name, end_readers=end_readers)
+            return releases.unpublish(self.connection, name, end_readers=end_readers, at=at)
 
     def runs(self) -> list[dict[str, Any]]:
         """List all runs, newest last."""

@@ -67,6 +67,7 @@ class Publishing:
         Sequence[str] | None,
         Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),
     ] = None
+    grow: Annotated[bool, Option("Publish as a part of the release of that name; the first part begins it.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

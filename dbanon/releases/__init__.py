@@ -4,11 +4,13 @@ SQL functions do all of it; here they are called, and their errors and notices h
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, cast
 
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from dbanon.base.errors import ParameterError
 from dbanon.options.publishing import Publishing
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, errors_translated, one, server_notices
@@ -17,8 +19,8 @@ from dbanon.releases import published
 
 def check_release(connection: Connection, name: str, asked: Publishing) -> None:
     """Raise `ParameterError` if a run could not be made a release as it is asked; spares the run."""
-    given = [name, asked.replace, asked.end_readers, _array(asked.readers)]
-    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s)", given)
+    given = [name, asked.replace, asked.end_readers, _array(asked.readers), asked.grow]
+    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s)", given)
     one(connection, "SELECT dbanon_internal.check_override(%s, %s)", [asked.allow_overlap, asked.reason])
 
 
@@ -37,8 +39,8 @@ def publish(connection: Connection, run_id: int, name: str, asked: Publishing) -
     """
     with server_notices(connection) as notices:
         overridden = [asked.replace, asked.allow_overlap, asked.reason, asked.end_readers]
-        given = [run_id, name, *overridden, _array(asked.readers)]
-        query = "SELECT * FROM dbanon_internal.try_publish(%s, %s, %s, %s, %s, %s, %s)"
+        given = [run_id, name, *overridden, _array(asked.readers), asked.grow]
+        query = "SELECT * FROM dbanon_internal.try_publish(%s, %s, %s, %s, %s, %s, %s, %s)"
         rows, *refusal = cast("tuple[Any, ...]", connection.execute(query, given).fetchone())
         if refusal[0] is not None:
             connection.execute("SELECT dbanon_internal.raise_refusal(%s, %s, %s, %s)", refusal)
@@ -49,10 +51,17 @@ def _array(readers: Sequence[str] | None) -> list[str] | None:
     return None if readers is None else list(readers)
 
 
-def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
-    """Withdraw a release; returns what the server has to say about it."""
+def unpublish(
+    connection: Connection, name: str, *, end_readers: bool = False, at: str | datetime | None = None
+) -> tuple[str, ...]:
+    """Withdraw a release, or its part that has a time; returns what the server has to say about it."""
+    if at is not None and end_readers:
+        raise ParameterError("A part is withdrawn beside its readers. Got end_readers too; leave it out.")
     with server_notices(connection) as notices:
-        connection.execute("SELECT dbanon.unpublish(%s, %s)", [name, end_readers])
+        if at is None:
+            connection.execute("SELECT dbanon.unpublish(%s, %s)", [name, end_readers])
+        else:
+            connection.execute("SELECT dbanon.unpublish_part(%s, %s::timestamptz)", [name, at])
     return tuple(notices)
 
 

@@ -466,8 +466,8 @@ def _sync_methods(connection: Connection) -> None:
 def _describe_releases(connection: Connection) -> None:
     """Describe live releases anew, in this version's words; after the methods, whose texts are in them."""
     connection.execute(
-        "SELECT dbanon_internal.describe_release(l.release_id) FROM dbanon.release l"
-        " WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%I', l.name)) IS NOT NULL"
+        "SELECT dbanon_internal.describe_release(max(l.release_id)) FROM dbanon.release l"
+        " WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%I', l.name)) IS NOT NULL GROUP BY l.name"
     )
 
 

@@ -68,7 +68,7 @@ def inventory(connection: Connection) -> Inventory | None:
         releases = [
             name
             for (name,) in connection.execute(
-                "SELECT name FROM dbanon.release WHERE withdrawn_at IS NULL ORDER BY name"
+                "SELECT DISTINCT name FROM dbanon.release WHERE withdrawn_at IS NULL ORDER BY name"
             )
         ]
     return Inventory(

@@ -364,6 +364,26 @@ CREATE TABLE dbanon.verification (
 );
 CREATE INDEX verification_run_idx ON dbanon.verification (run_id, attack, verification_id);
 
+-- A release that grows: one view over a table that is partitioned by valid_from. What its parts have in common.
+CREATE TABLE dbanon.series (
+    series_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL,
+    method text NOT NULL,
+    algorithm text NOT NULL,
+    srid integer NOT NULL,
+    grid_m double precision NOT NULL,
+    grid_s integer NOT NULL,
+    columns text[] NOT NULL,
+    step_s integer,
+    window_s integer,
+    day_zone text,
+    readers text[] CHECK (cardinality(readers) > 0),
+    withdrawn_at timestamptz,
+    withdrawn_by text,
+    CONSTRAINT series_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL))
+);
+CREATE UNIQUE INDEX series_live_idx ON dbanon.series (name) WHERE withdrawn_at IS NULL;
+
 CREATE TABLE dbanon.release (
     release_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL,
@@ -397,10 +417,18 @@ CREATE TABLE dbanon.release (
     left_out jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(left_out) = 'array'),
     -- When the last points of interest were loaded before its run; null: not known, or there are none.
     pois_at timestamptz,
+    -- The share of the people seen who were left out; null where these are fewer than k.
+    percent_left_out integer CHECK (percent_left_out BETWEEN 0 AND 100),
+    -- Of a part: of what, the time that its rows lie in, and the upper bits of its keys.
+    series_id bigint REFERENCES dbanon.series,
+    bounds tstzrange CHECK (lower_inc(bounds) AND NOT upper_inc(bounds) AND isfinite(lower(bounds)) AND isfinite(upper(bounds))),
+    prefix integer CHECK (prefix BETWEEN 1 AND 1048575),
+    CONSTRAINT release_part_check CHECK (num_nulls(series_id, bounds, prefix) IN (0, 3)),
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL))
 );
 ALTER TABLE dbanon.release ALTER COLUMN extent SET STATISTICS 0;
-CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL;
+CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL AND series_id IS NULL;
+CREATE UNIQUE INDEX release_prefix_idx ON dbanon.release (series_id, prefix);
 CREATE INDEX release_run_idx ON dbanon.release (run_id);
 
 -- Who was hidden with whom in a release, by codes of dbanon_internal.person_code: known to an adversary permanently,

@@ -323,6 +323,28 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.guard_release() IS
 'Keeps dbanon.release append-only: a release may be withdrawn once, and a trigger carries groups_sum on.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_series() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    expected dbanon.series := OLD;
+BEGIN
+    IF TG_OP = 'UPDATE' AND OLD.withdrawn_at IS NULL THEN
+        expected.withdrawn_at := NEW.withdrawn_at;
+        expected.withdrawn_by := NEW.withdrawn_by;
+        IF NEW *= expected THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    RAISE LOG 'dbanon: % was refused % on dbanon.series', session_user, TG_OP;
+    RAISE EXCEPTION 'Table dbanon.series must only grow, and a release that grows be withdrawn once. Got another %.', TG_OP
+        USING ERRCODE = 'DA006', DETAIL = 'Its parts are held to what their release says.', HINT = 'Use dbanon.publish and dbanon.unpublish.';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.guard_series() IS
+'Keeps dbanon.series append-only: a release that grows may be withdrawn once.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_change() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -332,10 +354,32 @@ BEGIN
     RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = format('Table %I.%I.', TG_TABLE_SCHEMA, TG_TABLE_NAME),
               HINT = coalesce(
-                  (SELECT format('Withdraw it with SELECT dbanon.unpublish(%L) and publish another run.', l.name)
+                  (SELECT format('Withdraw it with %s and publish another run.', dbanon_internal.withdrawing(l))
                    FROM ONLY dbanon.release l WHERE TG_TABLE_NAME = format('release_%s', l.release_id)),
                   'Withdraw the release, and publish another run.');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_change() IS
 'Refuses every change of a release''s own table.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_part() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- A key says of which part its row is. No key of another release has these upper bits in the table of this series.
+    PERFORM FROM (SELECT DISTINCT c.cloak_id >> 32 AS prefix FROM changed c) k
+        WHERE NOT EXISTS (
+            SELECT FROM ONLY dbanon.release l JOIN pg_inherits i ON i.inhparent = to_regclass(format('dbanon.series_%s', l.series_id))
+            WHERE l.prefix = k.prefix AND l.withdrawn_at IS NOT NULL AND i.inhrelid = TG_RELID);
+    IF FOUND THEN
+        RAISE LOG 'dbanon: % was refused % on %.%', session_user, TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME;
+        RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP
+            USING ERRCODE = 'DA006', DETAIL = format('Table %I.%I.', TG_TABLE_SCHEMA, TG_TABLE_NAME),
+                  HINT = 'Withdraw a part with SELECT dbanon.unpublish_part(...).';
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.guard_part() IS
+'Refuses to delete rows of parts that are live.';

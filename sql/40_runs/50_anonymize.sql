@@ -16,7 +16,7 @@ COMMENT ON FUNCTION dbanon_internal.refused_commit() IS
 the message it got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_waiting(
-    publish_as text, replace boolean, end_readers boolean, readers text[], allow_overlap boolean, reason text, within boolean)
+    publish_as text, replace boolean, end_readers boolean, readers text[], grow boolean, allow_overlap boolean, reason text, within boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -36,31 +36,32 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.check_override(allow_overlap, reason);
     IF publish_as IS NOT NULL THEN
-        PERFORM dbanon_internal.check_release(publish_as, replace, end_readers, readers);
-    ELSIF replace OR end_readers OR allow_overlap OR readers IS NOT NULL THEN
+        PERFORM dbanon_internal.check_release(publish_as, replace, end_readers, readers, grow);
+    ELSIF replace OR end_readers OR allow_overlap OR grow OR readers IS NOT NULL THEN
         RAISE EXCEPTION '% must come with the name of a release. Got none.',
-                CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' WHEN allow_overlap THEN 'allow_overlap' ELSE 'readers' END
+                CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' WHEN allow_overlap THEN 'allow_overlap'
+                     WHEN grow THEN 'grow' ELSE 'readers' END
             USING ERRCODE = 'DA011', DETAIL = 'It says how to publish; without a name nothing is published.',
                   HINT = 'Name the release: publish_as => ''cabs_june''.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_waiting(text, boolean, boolean, text[], boolean, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_waiting(text, boolean, boolean, text[], boolean, boolean, text, boolean) IS
 'What must hold before dbanon.anonymize submits anything.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_release(
-    name text, replace boolean, end_readers boolean, readers text[]) RETURNS void
+    name text, replace boolean, end_readers boolean, readers text[], grow boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM dbanon_internal.check_name(check_release.name);
     PERFORM dbanon_internal.check_ending(end_readers, replace);
-    PERFORM dbanon_internal.check_name_free(check_release.name, replace);
-    PERFORM dbanon_internal.chosen_readers(check_release.name, replace, readers);
+    PERFORM dbanon_internal.check_name_free(check_release.name, replace, grow);
+    PERFORM dbanon_internal.chosen_readers(check_release.name, replace OR grow, readers);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_release(text, boolean, boolean, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.check_release(text, boolean, boolean, text[], boolean) IS
 'Says before a run that its release could not be made: spares the run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
@@ -93,19 +94,19 @@ COMMENT ON FUNCTION dbanon_internal.note_refusal(bigint, text, text, text) IS
 'Writes into dbanon.runs and dbanon.audit that a run was not published; the next publication of the run takes it from dbanon.runs.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_publish(
-    run_id bigint, name text, replace boolean, allow_overlap boolean, reason text, end_readers boolean, readers text[],
+    run_id bigint, name text, replace boolean, allow_overlap boolean, reason text, end_readers boolean, readers text[], grow boolean,
     OUT rows bigint, OUT state text, OUT message text, OUT detail text, OUT hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    rows := dbanon.publish(run_id, name, replace, allow_overlap, reason, end_readers, readers);
+    rows := dbanon.publish(run_id, name, replace, allow_overlap, reason, end_readers, readers, grow);
 EXCEPTION WHEN OTHERS OR query_canceled THEN
     GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
     PERFORM dbanon_internal.note_refusal(run_id, name, state, message);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS
 'Publishes as dbanon.publish does; if that is refused, notes it and returns the error, which the caller raises in a later transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.raise_refusal(state text, message text, detail text, hint text) RETURNS void
@@ -166,7 +167,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_verified(bigint) IS
 CREATE OR REPLACE PROCEDURE dbanon.anonymize(
     dataset text, method text, params jsonb DEFAULT '{}', publish_as text DEFAULT NULL, algorithm text DEFAULT NULL,
     seed bigint DEFAULT NULL, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
-    end_readers boolean DEFAULT false, readers text[] DEFAULT NULL,
+    end_readers boolean DEFAULT false, readers text[] DEFAULT NULL, grow boolean DEFAULT false,
     INOUT run_id bigint DEFAULT NULL, INOUT verdict text DEFAULT NULL, INOUT rows_published bigint DEFAULT NULL)
 LANGUAGE plpgsql
 AS $$
@@ -187,7 +188,7 @@ BEGIN
         -- Here and below: with a new snapshot for each statement, whatever the login is used to.
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     END IF;
-    PERFORM dbanon_internal.demand_waiting(publish_as, replace, end_readers, readers, allow_overlap, reason, within);
+    PERFORM dbanon_internal.demand_waiting(publish_as, replace, end_readers, readers, grow, allow_overlap, reason, within);
     run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
     COMMIT;
     RAISE NOTICE 'Run % is queued. It goes on if you stop waiting; SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;
@@ -211,12 +212,12 @@ BEGIN
         END LOOP;
     ELSE
         RAISE NOTICE 'Run % is verified. If it cannot be published now, it can later: %.', run_id, pg_catalog.format(
-            'SELECT dbanon.publish(%s, %L%s%s%s%s)', run_id, publish_as, CASE WHEN replace THEN ', replace => true' END,
+            'SELECT dbanon.publish(%s, %L%s%s%s%s%s)', run_id, publish_as, CASE WHEN replace THEN ', replace => true' END,
             CASE WHEN end_readers THEN ', end_readers => true' END,
             CASE WHEN allow_overlap THEN pg_catalog.format(', allow_overlap => true, reason => %L', reason) END,
-            dbanon_internal.readers_argument(readers));
+            dbanon_internal.readers_argument(readers), CASE WHEN grow THEN ', grow => true' END);
         SELECT t.* INTO tried
-            FROM dbanon_internal.try_publish(run_id, publish_as, replace, allow_overlap, reason, end_readers, readers) t;
+            FROM dbanon_internal.try_publish(run_id, publish_as, replace, allow_overlap, reason, end_readers, readers, grow) t;
         rows_published := tried.rows;
         IF tried.state IS NOT NULL THEN
             COMMIT;
@@ -227,11 +228,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, boolean, text[], bigint, text, bigint) IS
+COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, boolean, text[], boolean, bigint, text, bigint) IS
 'Goes the whole way and waits: submits a run, reports how far a worker is with it, and publishes it if the attack found
 nothing. Ctrl-C ends the waiting, not the run. Takes: dataset; method (see dbanon.methods); params: its parameters as a JSON
 object (see dbanon.method_parameters); publish_as: name of the release, NULL to publish nothing; algorithm, the method''s
-first by default; seed; replace, allow_overlap, reason, end_readers and readers: as for dbanon.publish; leave out the rest. Returns:
+first by default; seed; replace, allow_overlap, reason, end_readers, readers and grow: as for dbanon.publish; leave out the rest. Returns:
 run_id, the verdict and the rows published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011
 before anything is done; DA016 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
 what dbanon.publish raises, then noted in dbanon.runs and dbanon.audit. Example: CALL dbanon.anonymize(dataset => ''taxi'',

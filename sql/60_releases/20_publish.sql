@@ -8,9 +8,9 @@ AS $$
 BEGIN
     -- quote_ident leaves alone exactly the names that need no quotes: it knows the reserved words.
     IF name IS NULL OR name COLLATE "C" !~ '^[a-z][a-z0-9_]{0,49}$' OR quote_ident(name) <> name
-        OR name IN ('releases', 'columns', 'left_out', 'atoms') THEN
+        OR name IN ('releases', 'parts', 'columns', 'left_out', 'atoms') THEN
         RAISE EXCEPTION 'The name of a release must be lower-case letters, digits and underscores, start with a letter, '
-                        'have at most 50 characters and be no SQL keyword, nor releases, columns, left_out or atoms. Got % instead.',
+                        'have at most 50 characters and be no SQL keyword, nor releases, parts, columns, left_out or atoms. Got % instead.',
                 coalesce(dbanon_internal.quoted(name), 'NULL')
             USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.counted(coalesce(length(name), 0), 'character')),
                   HINT = 'Choose a name such as cabs_june.';
@@ -126,11 +126,10 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.release_columns(text) IS
 'The method''s own columns of a release, as SQL.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(run_id bigint, release_id bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(run_id bigint, release_id bigint, prefix integer, bounds tstzrange) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
-SET maintenance_work_mem = '256MB'
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
 -- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
@@ -144,6 +143,8 @@ DECLARE
     srid integer;
     definitions text;
     own text;
+    -- Keys of a part have its number above 32 bits of their own.
+    base CONSTANT bigint := coalesce(copy_release.prefix, 0)::bigint << 32;
     copied bigint;
 BEGIN
     SELECT m.name, m.region_type, d.srid INTO STRICT method, region_type, srid
@@ -165,53 +166,49 @@ BEGIN
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
     -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own.
     -- The rows of dbanon.cloak, from its tables: numbered before they meet their regions, records need no further join.
-    EXECUTE format('INSERT INTO %s SELECT row_number() OVER (ORDER BY s.record_id, e.seq), s.record_id, e.seq, p.period, %s, '
+    EXECUTE format('INSERT INTO %s SELECT $2 + row_number() OVER (ORDER BY s.record_id, e.seq), s.record_id, e.seq, p.period, %s, '
         'c.crowd, c.subjects, lower(p.period), upper(p.period)%s '
-        'FROM (SELECT d.periods, d.regions, row_number() OVER (ORDER BY d.draw) AS record_id '
+        'FROM (SELECT d.periods, d.regions, $2 + row_number() OVER (ORDER BY d.draw) AS record_id '
               'FROM (SELECT g.periods, g.regions, gen_random_uuid() AS draw '
                     'FROM ONLY dbanon.record g WHERE g.run_id = $1) d) s '
         'CROSS JOIN LATERAL unnest(s.periods, s.regions) WITH ORDINALITY e (period_no, region_no, seq) '
         'JOIN ONLY dbanon.period p ON p.run_id = $1 AND p.period_no = e.period_no '
         'JOIN ONLY dbanon.region c ON c.run_id = $1 AND c.region_no = e.region_no '
-        'ORDER BY s.record_id, e.seq', target, region_value, own) USING copy_release.run_id;
+        'ORDER BY s.record_id, e.seq', target, region_value, own) USING copy_release.run_id, base;
     GET DIAGNOSTICS copied = ROW_COUNT;
-    EXECUTE format('CREATE UNIQUE INDEX ON %s (cloak_id)', target);
-    EXECUTE format('CREATE UNIQUE INDEX ON %s (record_id, seq)', target);
-    EXECUTE format('CREATE INDEX ON %s (valid_from, valid_to)', target);
-    EXECUTE format('CREATE INDEX ON %s USING gist (region)', target);
-    -- Many rows have the same period: SP-GiST takes twice as long to build, and GiST without buffers five times.
-    EXECUTE format('CREATE INDEX ON %s USING gist (period) WITH (buffering = on)', target);
-    FOR own IN SELECT k.name FROM dbanon_internal.release_columns(method) k WHERE k.sql_type = 'jsonb' LOOP
-        EXECUTE format('CREATE INDEX ON %s USING gin (%I jsonb_path_ops)', target, own);
-    END LOOP;
-    -- From here on the rows are fixed: not even the owner changes them by mistake.
-    EXECUTE format('CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
-        'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change()', target);
-    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER refuse_change', target);
-    EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The rows of one release, never changed; read through its view.');
-    EXECUTE format('ANALYZE %s', target);
+    IF bounds IS NOT NULL THEN
+        EXECUTE format('ALTER TABLE %s ADD CONSTRAINT keys CHECK (cloak_id > %s AND cloak_id < %s AND record_id > %2$s AND record_id < %3$s)',
+                       target, base, base + (1::bigint << 32));
+    END IF;
+    PERFORM dbanon_internal.finish_table(target, bounds);
     RETURN copied;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.copy_release(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.copy_release(bigint, bigint, integer, tstzrange) IS
 'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered and stored in an
-order drawn from a cryptographic source.';
+order drawn from a cryptographic source; those of a part with its prefix before their numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.show_release(release_id bigint, name text, replaced bigint, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    release dbanon.release;
     names text;
 BEGIN
+    SELECT l.* INTO STRICT release FROM ONLY dbanon.release l WHERE l.release_id = show_release.release_id;
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
         FROM pg_attribute a
         WHERE a.attrelid = format('dbanon.release_%s', release_id)::regclass AND a.attnum > 0 AND NOT a.attisdropped;
-    -- A new name gets a new view; a replaced release keeps its view, so that what others built on it goes on working.
-    IF replaced IS NULL THEN
-        EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', name, names, release_id);
-    ELSE
+    IF release.series_id IS NOT NULL THEN
+        PERFORM dbanon_internal.attach_table(release.series_id, format('dbanon.release_%s', release_id), release.bounds);
+    END IF;
+    -- A new name gets a new view; a replaced release keeps its view, so that what others built on it goes on working; and one that grows, too.
+    IF replaced IS NOT NULL THEN
         PERFORM dbanon_internal.replace_view(show_release.release_id, show_release.replaced, names, show_release.end_readers);
+    ELSIF NOT EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.series_id = release.series_id AND l.release_id <> release.release_id) THEN
+        EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM %s', name, names,
+                       coalesce('dbanon.series_' || release.series_id, 'ONLY dbanon.release_' || release_id));
     END IF;
     PERFORM dbanon_internal.grant_readers(show_release.release_id, show_release.replaced);
     PERFORM dbanon_internal.describe_release(release_id);
@@ -219,7 +216,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.show_release(bigint, text, bigint, boolean) IS
-'Makes the view published.<name> over a release''s table, with the guarantee as its comment, and lets its readers read it.';
+'Makes the view published.<name> over a release''s table, with the guarantee as its comment, and lets its readers read it; where a part is
+there, adds the table to what the view shows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name_taken(name text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -229,7 +227,9 @@ BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = refuse_name_taken.name AND l.withdrawn_at IS NULL) THEN
         RAISE EXCEPTION 'The name of a release is not free: there is a live release ''%'' already, and nothing was published.', name
             USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
-                  HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or replace it with replace => true.';
+                  HINT = CASE WHEN (dbanon_internal.live_series(name)).series_id IS NOT NULL
+                              THEN 'That one grows: publish the run as a part of it with grow => true, or choose another name.'
+                              ELSE 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or replace it with replace => true.' END;
     END IF;
     RAISE EXCEPTION 'The name of a release is not free: there is a ''%'' in schema published already, which is no live release, and nothing was published.', name
         USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
@@ -240,19 +240,25 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
 'Says that a name is taken.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_name_free(name text, replace boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_name_free(name text, replace boolean, grow boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    live CONSTANT boolean := EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NULL);
+    grows CONSTANT boolean := (dbanon_internal.live_series(check_name_free.name)).series_id IS NOT NULL;
+    live CONSTANT boolean := grows OR EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NULL);
 BEGIN
+    IF grow AND replace THEN
+        RAISE EXCEPTION 'A publication must either replace a release or be a part of one. Got both replace => true and grow => true.'
+            USING ERRCODE = 'DA011', DETAIL = 'A part leaves the others as they are.',
+                  HINT = 'Leave one out; to publish the time of a part again, withdraw that with SELECT dbanon.unpublish_part(...) first.';
+    END IF;
     -- A withdrawn release that a superuser was reading then may have the name still.
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NOT NULL
                    AND to_regclass(format('dbanon.release_%s', l.release_id)) IS NOT NULL) THEN
         PERFORM dbanon.clear_withdrawn();
     END IF;
-    IF (live AND replace IS NOT TRUE)
+    IF (live AND grow IS NOT TRUE AND replace IS NOT TRUE) OR (live AND grows IS DISTINCT FROM coalesce(grow, false))
         OR (NOT live AND EXISTS (SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = 'published'::regnamespace
                                  UNION ALL
                                  SELECT FROM pg_type y WHERE y.typname = name AND y.typnamespace = 'published'::regnamespace)) THEN
@@ -260,8 +266,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_name_free(text, boolean) IS
-'Refuses a name that cannot be given to a new release.';
+COMMENT ON FUNCTION dbanon_internal.check_name_free(text, boolean, boolean) IS
+'Refuses a name that cannot be given to a new release, or a new part.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_population(dataset_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -283,7 +289,7 @@ COMMENT ON FUNCTION dbanon_internal.lock_population(bigint) IS
 
 CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
-    end_readers boolean DEFAULT false, readers text[] DEFAULT NULL)
+    end_readers boolean DEFAULT false, readers text[] DEFAULT NULL, grow boolean DEFAULT false)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -301,6 +307,7 @@ DECLARE
     allowed boolean;
     copied bigint;
     chosen text[];
+    part record;
     said text;
 BEGIN
     -- What can be refused without looking at the run is refused first, before anything is locked.
@@ -308,12 +315,12 @@ BEGIN
     PERFORM dbanon_internal.check_name(publish.name);
     PERFORM dbanon_internal.check_override(publish.allow_overlap, publish.reason);
     PERFORM dbanon_internal.check_ending(publish.end_readers, publish.replace);
-    PERFORM dbanon_internal.chosen_readers(publish.name, publish.replace, publish.readers);
+    PERFORM dbanon_internal.chosen_readers(publish.name, publish.replace OR publish.grow, publish.readers);
     SELECT r.* INTO run FROM ONLY dbanon.run r WHERE r.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(publish.run_id);
     END IF;
-    PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
+    PERFORM dbanon_internal.check_name_free(publish.name, publish.replace, publish.grow);
     -- From here to the end no session loads into the dataset, publishes another run of it or writes its rows. The rows are
     -- written, not just locked, so that a session on an older snapshot fails instead of overlooking the release.
     BEGIN
@@ -335,7 +342,8 @@ BEGIN
 
     -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
-    copied := dbanon_internal.copy_release(publish.run_id, new_release);
+    SELECT p.* INTO part FROM dbanon_internal.new_part(publish.run_id, publish.name, publish.readers) p WHERE publish.grow;
+    copied := dbanon_internal.copy_release(publish.run_id, new_release, part.prefix, part.bounds);
     PERFORM dbanon_internal.store_cells(publish.run_id, new_release);
     -- One publication of a population after the other: what each is measured with stays all there is until it ends.
     PERFORM dbanon_internal.lock_population(run.dataset_id);
@@ -353,8 +361,8 @@ BEGIN
     IF publish.allow_overlap AND NOT allowed THEN
         RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
     END IF;
-    PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
-    chosen := dbanon_internal.chosen_readers(publish.name, publish.replace, publish.readers);
+    PERFORM dbanon_internal.check_name_free(publish.name, publish.replace, publish.grow);
+    chosen := dbanon_internal.chosen_readers(publish.name, publish.replace OR publish.grow, publish.readers);
     BEGIN
         IF publish.replace THEN
             UPDATE ONLY dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
@@ -368,7 +376,7 @@ BEGIN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content,
-                                    groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at)
+                                    groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at, percent_left_out, series_id, bounds, prefix)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
@@ -378,7 +386,10 @@ BEGIN
                     known, dbanon_internal.cells_sum(new_release, run.dataset_id), traits ->> 'holds', (run.params ->> (traits ->> 'every'))::integer,
                     (run.params ->> (traits ->> 'every'))::integer * (run.params ->> (traits ->> 'window'))::integer,
                     (SELECT d.day_zone FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id AND (traits -> 'days')::boolean),
-                    dbanon_internal.run_extent(publish.run_id), dbanon_internal.pois_at(new_release, run.dataset_id));
+                    dbanon_internal.run_extent(publish.run_id), dbanon_internal.pois_at(new_release, run.dataset_id),
+                    dbanon_internal.share_of_people(publish.run_id),
+                    CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
+                    part.bounds, part.prefix);
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile
@@ -391,13 +402,14 @@ BEGIN
     RETURN copied;
 END
 $$;
-COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[]) IS
+COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS
 'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
 verification or if, read beside earlier releases of the population, it leaves a person fewer candidates, or a place less l or t, than promised, copies the rows
 into an immutable table, and lets @analyst@ or the readers given read the view. Takes: run_id; name (lower-case letters, digits and underscores);
 replace: replace a live release of that name, which is withdrawn; allow_overlap: publish although that leaves
 a person fewer or tells places apart that lack l categories or t, or the dataset is a copy or has people under several names; reason: why, which is recorded; end_readers: with replace, end the sessions that read
 what it replaces, instead of giving up after 5 seconds; readers: the roles that may read it instead of all analysts, operators
-apart; NULL for all analysts, or with replace for those who could read what it replaces. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
+apart; NULL for all analysts, or with replace or grow for those who could read what is there; grow: publish the run as a part of the release of
+that name, which the first part begins: the bounds of the part are the run''s since and until. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
 what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of
 what it leaves out and its attack counted, of how it overlaps and of each session it ended. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';

@@ -29,7 +29,7 @@ AS $$
 DECLARE
     chosen CONSTANT text[] := coalesce(chosen_readers.readers, (
         SELECT l.readers FROM ONLY dbanon.release l
-        WHERE chosen_readers.replace AND l.name = chosen_readers.name AND l.withdrawn_at IS NULL));
+        WHERE chosen_readers.replace AND l.name = chosen_readers.name AND l.withdrawn_at IS NULL LIMIT 1));
     unfit CONSTANT text := dbanon_internal.unfit_reader(chosen);
 BEGIN
     IF unfit IS NOT NULL THEN
@@ -41,7 +41,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.chosen_readers(text, boolean, text[]) IS
-'The roles that are to read a release, NULL for all analysts: those given, else those of the live release that it replaces;
+'The roles that are to read a release, NULL for all analysts: those given, else those of the live release that it replaces or is to be part of;
 refuses roles that cannot be.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.readers_argument(readers text[]) RETURNS text
@@ -75,7 +75,7 @@ BEGIN
     END IF;
     EXECUTE format('GRANT SELECT ON TABLE published.%I TO @operator@', release.name);
     FOREACH reader IN ARRAY release.readers LOOP
-        EXECUTE format('GRANT SELECT ON TABLE published.%I, published.releases, published.columns, published.left_out, published.atoms TO %I', release.name, reader);
+        EXECUTE format('GRANT SELECT ON TABLE published.%I, published.releases, published.parts, published.columns, published.left_out, published.atoms TO %I', release.name, reader);
         EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA published TO %I', reader);
         EXECUTE format('GRANT USAGE ON SCHEMA published TO %I', reader);
     END LOOP;
@@ -98,9 +98,9 @@ BEGIN
         WHERE c.oid = to_regclass('published.releases') AND r.rolname NOT IN ('@admin@', '@operator@', '@analyst@')
             AND NOT EXISTS (
                 SELECT FROM pg_class v CROSS JOIN LATERAL aclexplode(v.relacl) x
-                WHERE v.relnamespace = 'published'::regnamespace AND v.relname NOT IN ('releases', 'columns', 'left_out', 'atoms') AND x.grantee = r.oid)
+                WHERE v.relnamespace = 'published'::regnamespace AND v.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'atoms') AND x.grantee = r.oid)
     LOOP
-        EXECUTE format('REVOKE ALL ON TABLE published.releases, published.columns, published.left_out, published.atoms FROM %I CASCADE', reader);
+        EXECUTE format('REVOKE ALL ON TABLE published.releases, published.parts, published.columns, published.left_out, published.atoms FROM %I CASCADE', reader);
         EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA published FROM %I CASCADE', reader);
         EXECUTE format('REVOKE USAGE ON SCHEMA published FROM %I CASCADE', reader);
     END LOOP;

@@ -194,12 +194,11 @@ COMMENT ON FUNCTION dbanon_internal.revoke_rights(text) IS
 too; waits for no reader; without rights on the table no view of its owner shows a row of it, whatever it is called, and
 no reader can be in the way of that.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.hide_view(release_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.hide_view(relation text, release_name text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    release_name CONSTANT text := (SELECT l.name FROM dbanon.release l WHERE l.release_id = hide_view.release_id);
     no_rows text;
 BEGIN
     SELECT string_agg(format('NULL::%s AS %I', format_type(a.atttypid, a.atttypmod), a.attname), ', ' ORDER BY a.attnum)
@@ -212,13 +211,13 @@ BEGIN
     EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s WHERE false', release_name, no_rows);
     PERFORM dbanon_internal.revoke_rights(format('published.%I', release_name));
     -- No release can be called this, nor anything in schema dbanon.
-    EXECUTE format('ALTER VIEW published.%I RENAME TO withdrawn$%s', release_name, release_id);
-    EXECUTE format('ALTER VIEW published.withdrawn$%s SET SCHEMA dbanon', release_id);
+    EXECUTE format('ALTER VIEW published.%I RENAME TO withdrawn$%s', release_name, relation);
+    EXECUTE format('ALTER VIEW published.withdrawn$%s SET SCHEMA dbanon', relation);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.hide_view(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.hide_view(text, text) IS
 'Makes the view of a release one without rows and rights, and moves it out of schema published as
-dbanon.withdrawn$<release_id>: its name is free then, and what others have built on it is empty.';
+dbanon.withdrawn$<its table>: its name is free then, and what others have built on it is empty.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.replace_view(release_id bigint, replaced bigint, names text, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -243,7 +242,7 @@ BEGIN
     -- A session that may not be ended keeps the release: then no other session is ended in vain.
     IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) r WHERE NOT r.may_end))
         OR NOT dbanon_internal.execute_exclusively(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
-                                             ELSE format('SELECT dbanon_internal.hide_view(%s)', replaced) END, replaced, end_readers) THEN
+                                             ELSE format('SELECT dbanon_internal.hide_view(''release_%s'', %L)', replaced, release.name) END, replaced, end_readers) THEN
         PERFORM dbanon_internal.refuse_readers(release.name, format(
             'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true%s)', release.run_id, release.name,
             ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason),
@@ -283,6 +282,46 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.lock_releases() IS
 'Keeps others from publishing and withdrawing until the transaction ends.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.withdrawn_tables() RETURNS TABLE (relation text, name text, title text)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('release_%s', l.release_id), l.name, format('%s (number %s)', l.name, l.release_id)
+    FROM dbanon.release l WHERE l.withdrawn_at IS NOT NULL AND l.series_id IS NULL
+    UNION ALL
+    SELECT format('series_%s', s.series_id), s.name, format('%s (all parts)', s.name) FROM dbanon.series s WHERE s.withdrawn_at IS NOT NULL
+$$;
+COMMENT ON FUNCTION dbanon_internal.withdrawn_tables() IS
+'The tables in schema dbanon that releases which were withdrawn had, whether they are there still or not.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.clear_parts() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
+AS $$
+DECLARE
+    empty record;
+BEGIN
+    FOR empty IN
+        SELECT s.series_id, x.relation
+        FROM dbanon.series s CROSS JOIN LATERAL dbanon_internal.series_tables(s.series_id) x
+        WHERE s.withdrawn_at IS NULL AND NOT EXISTS (
+            SELECT FROM dbanon.release l WHERE l.series_id = s.series_id AND l.withdrawn_at IS NULL AND l.bounds && x.bounds)
+        ORDER BY s.series_id, x.bounds
+    LOOP
+        BEGIN
+            -- The table of all parts first, as readers lock it, or both would wait for one another.
+            EXECUTE format('LOCK TABLE dbanon.series_%s IN ACCESS EXCLUSIVE MODE', empty.series_id);
+            EXECUTE format('DROP TABLE %s', empty.relation);
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            NULL;  -- it has no rows any more; the next call tries again
+        END;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.clear_parts() IS
+'Drops the tables of parts that were withdrawn, where no session reads their release.';
+
 CREATE OR REPLACE FUNCTION dbanon.clear_withdrawn() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -296,24 +335,23 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.lock_releases();
     FOR gone IN
-        SELECT l.release_id, l.name, EXISTS (  -- is its view still where it was?
+        SELECT t.relation, t.name, t.title, EXISTS (  -- is its view still where it was?
                 SELECT FROM pg_depend d JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
-                WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass(format('dbanon.release_%s', l.release_id))
-                    AND w.ev_class = to_regclass(format('published.%I', l.name))) AS shown
-        FROM dbanon.release l
-        WHERE l.withdrawn_at IS NOT NULL
-            AND coalesce(to_regclass(format('dbanon.release_%s', l.release_id)), to_regclass(format('dbanon.withdrawn$%s', l.release_id))) IS NOT NULL
-        ORDER BY l.release_id
+                WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass(format('dbanon.%s', t.relation))
+                    AND w.ev_class = to_regclass(format('published.%I', t.name))) AS shown
+        FROM dbanon_internal.withdrawn_tables() t
+        WHERE coalesce(to_regclass(format('dbanon.%s', t.relation)), to_regclass(format('dbanon.withdrawn$%s', t.relation))) IS NOT NULL
+        ORDER BY t.relation
     LOOP
         failure := NULL;
         FOR step IN
-            SELECT v.ord, format(v.statement, gone.release_id) AS statement, format(v.relation, gone.release_id) AS relation, v.patience
+            SELECT v.ord, format(v.statement, gone.relation, gone.name) AS statement, format(v.relation, gone.relation) AS relation, v.patience
             FROM (VALUES
-                (1, 'SELECT dbanon_internal.hide_view(%s)', CASE WHEN gone.shown THEN 'dbanon.release_%s' END, '100ms'),
+                (1, 'SELECT dbanon_internal.hide_view(%L, %L)', CASE WHEN gone.shown THEN 'dbanon.%s' END, '100ms'),
                 -- Others may have built thousands of things on it, and hold each: whatever has to be waited for stays for now.
                 (2, 'DROP VIEW dbanon.withdrawn$%s CASCADE', 'dbanon.withdrawn$%s', '1ms'),
                 -- Autovacuum gives way after a second.
-                (3, 'DROP TABLE dbanon.release_%s', 'dbanon.release_%s', '2s')) v (ord, statement, relation, patience)
+                (3, 'DROP TABLE dbanon.%s', 'dbanon.%s', '2s')) v (ord, statement, relation, patience)
             ORDER BY v.ord
         LOOP
             -- Steps that an earlier attempt finished are skipped. A failed step is reported, and the next call tries it again.
@@ -329,11 +367,12 @@ BEGIN
         IF failure IS NOT NULL THEN
             SELECT ' It is in use by ' || string_agg(r.reader, ', ') || '.' INTO readers
                 FROM dbanon_internal.readers_of(gone.name) r WHERE gone.shown;
-            RAISE NOTICE 'Release % (number %) is withdrawn, and analysts can no longer read it; not all of it could be dropped yet: %.% '
+            RAISE NOTICE 'Release % is withdrawn, and analysts can no longer read it; not all of it could be dropped yet: %.% '
                          'The next publication or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
-                gone.name, gone.release_id, failure, coalesce(readers, '');
+                gone.title, failure, coalesce(readers, '');
         END IF;
     END LOOP;
+    PERFORM dbanon_internal.clear_parts();
     PERFORM set_config('lock_timeout', '100ms', true);
     BEGIN
         PERFORM dbanon_internal.dismiss_readers();
@@ -343,7 +382,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.clear_withdrawn() IS
-'Drops what is left of withdrawn releases: their rows, their emptied views, and what others have built on these (views, materialized
+'Drops what is left of withdrawn releases and parts: their rows, their emptied views, and what others have built on these (views, materialized
 views, functions, columns of the row type). Takes their rights on schema published from roles that were readers of single
 releases and read none any more. What cannot be had at once stays, harmless, for the next publication or
 withdrawal, which call this too. Takes: nothing. Returns: nothing; notices name what is dropped, and what is left and why. Raises:
@@ -356,21 +395,28 @@ SET lock_timeout = '30s'
 AS $$
 DECLARE
     live dbanon.release;
+    series dbanon.series;
+    relation text;
     -- The first is done in any case; what the others cannot have for themselves, dbanon.clear_withdrawn has later.
-    steps CONSTANT text[] := ARRAY['SELECT dbanon_internal.revoke_rights(''dbanon.release_%1$s'')',
-                                   'SELECT dbanon_internal.revoke_rights(''published.%2$s'')', 'SELECT dbanon_internal.hide_view(%1$s)'];
+    steps CONSTANT text[] := ARRAY['SELECT dbanon_internal.revoke_rights(''dbanon.%1$s'')',
+                                   'SELECT dbanon_internal.revoke_rights(''published.%2$s'')', 'SELECT dbanon_internal.hide_view(%1$L, %2$L)'];
     done integer := 0;
 BEGIN
     PERFORM dbanon_internal.check_name(unpublish.name);
     PERFORM dbanon_internal.lock_releases();  -- or the release of this name could be another by the time it is ours
-    SELECT l.* INTO live FROM dbanon.release l WHERE l.name = unpublish.name AND l.withdrawn_at IS NULL FOR UPDATE;
+    series := dbanon_internal.live_series(unpublish.name);
+    -- Of one that grows all parts may have been withdrawn: the last of them stands for it.
+    SELECT l.* INTO live FROM dbanon.release l
+        WHERE CASE WHEN series.series_id IS NULL THEN l.name = unpublish.name AND l.withdrawn_at IS NULL ELSE l.series_id = series.series_id END
+        ORDER BY l.release_id DESC LIMIT 1 FOR UPDATE;
     IF live.release_id IS NULL THEN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
+    relation := coalesce('series_' || series.series_id, 'release_' || live.release_id);
     -- Once the rights on the table are revoked no analyst reads it: a session that may not be ended then delays only the rest.
     WHILE done < cardinality(steps)
-        AND dbanon_internal.execute_exclusively(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
+        AND dbanon_internal.execute_exclusively(format(steps[done + 1], relation, live.name), live.release_id, unpublish.end_readers) LOOP
         done := done + 1;
     END LOOP;
     -- Without end_readers it is all or nothing; with it, the first step suffices: analysts have no rights any more.
@@ -378,7 +424,9 @@ BEGIN
         PERFORM dbanon_internal.refuse_readers(unpublish.name, format('SELECT dbanon.unpublish(%L, end_readers => true)', unpublish.name),
                                       unpublish.end_readers);
     END IF;
-    UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user WHERE l.release_id = live.release_id;
+    UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
+        WHERE l.withdrawn_at IS NULL AND (l.release_id = live.release_id OR l.series_id = live.series_id);
+    UPDATE dbanon.series s SET withdrawn_at = now(), withdrawn_by = session_user WHERE s.series_id = live.series_id;
     PERFORM dbanon.clear_withdrawn();
     RETURN live.run_id;
 END
@@ -388,5 +436,5 @@ COMMENT ON FUNCTION dbanon.unpublish(text, boolean) IS
 others have built on it, at once or by dbanon.clear_withdrawn. The run, its rows and the entry in dbanon.release stay, because
 the readers of the view still know it. Takes: name; end_readers: end the sessions that read it instead of giving up after 5
 seconds; then it is withdrawn in any case, and a notice names who may not be ended (superusers, prepared transactions) and
-keeps the rest for now. Returns: the run it was. Raises: DA001, DA002; DA013 if it is being read and end_readers is false; notices
+keeps the rest for now. A release that grows is withdrawn with all of its parts (one part: dbanon.unpublish_part). Returns: the run it was, or that of the last part. Raises: DA001, DA002; DA013 if it is being read and end_readers is false; notices
 name the sessions that were ended and what is dropped. Example: SELECT dbanon.unpublish(''cabs_june'').';

@@ -31,6 +31,20 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.sum_of_counts(jsonb) IS
 'Adds up counts by reason.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.share_of_people(run_id bigint) RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN x.left_out >= (r.params ->> 'k')::numeric AND x.total > 0 THEN dbanon_internal.percent_left_out(x.total, x.left_out) END
+    FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
+    CROSS JOIN LATERAL (
+        SELECT (v.figures ->> (m.traits -> 'totals' ->> 'subjects'))::numeric AS total, dbanon_internal.sum_of_counts(r.suppressed -> 'subjects') AS left_out
+        FROM ONLY dbanon.verification v WHERE v.run_id = r.run_id AND v.attack = m.attack ORDER BY v.verification_id DESC LIMIT 1) x
+    WHERE r.run_id = share_of_people.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.share_of_people(bigint) IS
+'The share of all people seen that a verified run leaves out, in whole percent, rounded up; NULL where these are fewer than k, or not counted.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.release_figures(release_id bigint) RETURNS dbanon.verification
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -45,6 +59,25 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.release_figures(bigint) IS
 'The latest verification of exactly what a release holds.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.newest_part(series_id bigint) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT l.release_id FROM ONLY dbanon.release l WHERE l.series_id = newest_part.series_id
+    ORDER BY l.withdrawn_at IS NOT NULL, upper(l.bounds) DESC, l.release_id DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION dbanon_internal.newest_part(bigint) IS
+'The live part of a release that says the latest; where all were withdrawn, one of these.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_range(least text, most text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN least = most THEN least ELSE least || ' to ' || most END
+$$;
+COMMENT ON FUNCTION dbanon_internal.describe_range(text, text) IS
+'Two ends of a range, or the one value where they are the same.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.release_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -55,28 +88,44 @@ DECLARE
     run dbanon.run;
     method dbanon.method;
     dataset dbanon.dataset;
-    figures jsonb := (dbanon_internal.release_figures(release_id)).figures;
-    k integer;
+    parts bigint[];
+    k text;
     left_out text;
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
         WHERE l.release_id = release_promise.release_id;
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
-    k := run.params ->> 'k';
-    -- What was left out, kind by kind, of the figure of the attack that counts them all.
-    SELECT method.left_out || coalesce(string_agg(' Left out of ' || c.what || ': ' || c.share || '.', '' ORDER BY c.key <> 'subjects', c.key), '') INTO left_out
-        FROM (SELECT t.key, CASE t.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || t.key END AS what,
-                  dbanon_internal.describe_share((figures ->> t.value)::numeric, dbanon_internal.sum_of_counts(run.suppressed -> t.key), k) AS share
-              FROM jsonb_each_text(method.traits -> 'totals') t
-              WHERE t.key = 'subjects' OR run.suppressed ? t.key) c
-        WHERE c.share IS NOT NULL;
+    parts := ARRAY(SELECT l.release_id FROM ONLY dbanon.release o JOIN ONLY dbanon.release l ON l.series_id = o.series_id
+                   WHERE o.release_id = release_promise.release_id AND l.withdrawn_at IS NULL);
+    WITH part AS MATERIALIZED (
+        SELECT r.suppressed, (r.params ->> 'k')::integer AS k, (dbanon_internal.release_figures(l.release_id)).figures AS figures
+        FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+        WHERE l.release_id = ANY (parts) OR (parts = '{}' AND l.release_id = release_promise.release_id)
+    ), share AS (
+        -- What was left out, kind by kind, of the figure of the attack that counts them all. Shares are compared, not what is counted in them.
+        SELECT t.key, dbanon_internal.describe_share(s.total, s.left_out, p.k) AS said,
+            CASE WHEN s.left_out < p.k THEN -1 WHEN s.total > 0 THEN dbanon_internal.percent_left_out(s.total, s.left_out) END AS percent
+        FROM part p CROSS JOIN LATERAL jsonb_each_text(method.traits -> 'totals') t
+        CROSS JOIN LATERAL (SELECT (p.figures ->> t.value)::numeric AS total, dbanon_internal.sum_of_counts(p.suppressed -> t.key) AS left_out) s
+        WHERE t.key = 'subjects' OR p.suppressed ? t.key
+    )
+    SELECT (SELECT dbanon_internal.describe_range(min(p.k)::text, max(p.k)::text) FROM part p),
+        method.left_out || coalesce(string_agg(' Left out of ' || CASE c.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || c.key END
+            || ': ' || dbanon_internal.describe_range(c.least, c.most) || CASE WHEN c.least <> c.most THEN ' by part' ELSE '' END || '.', ''
+            ORDER BY c.key <> 'subjects', c.key), '')
+        INTO k, left_out
+        FROM (SELECT s.key, (array_agg(s.said ORDER BY s.percent))[1] AS least, (array_agg(s.said ORDER BY s.percent DESC))[1] AS most
+              FROM share s WHERE s.said IS NOT NULL GROUP BY s.key) c;
     RETURN concat_ws(E'\n',
         'Rows: ' || method.row_meaning,
-        'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || '.', ''),
+        'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || CASE WHEN k LIKE '% to %' THEN ' by part' ELSE '' END || '.', ''),
         'Against: ' || method.adversary,
         format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session; '
                'on a grid of %s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),
+        CASE WHEN parts <> '{}' THEN
+            format('Parts: %s, each computed for itself and listed in published.parts. The promise holds in each; bounds on valid_from keep a query to '
+                   'the parts that it needs.', cardinality(parts)) END,
         'Left out: ' || left_out,
         'Counting: subjects is how many people a row stands for; add it up over the rows of one period to count people. '
             'crowd is how many people a row hides; never add it up, and never count rows for people.',
@@ -86,7 +135,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.release_promise(bigint) IS
 'What a release says to its readers: what a row is, the promise with its k, against whom, units, what was left out,
-what to add up; holds no seed, no number of a run, no name of a dataset and no count below k.';
+what to add up; holds no seed, no number of a run, no name of a dataset and no count below k. Of one that grows, k and shares from the least to the
+greatest of its parts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -97,6 +147,9 @@ DECLARE
     about record;
     col record;
 BEGIN
+    -- The last part speaks for all.
+    release_id := coalesce((SELECT dbanon_internal.newest_part(l.series_id) FROM ONLY dbanon.release l
+                            WHERE l.release_id = describe_release.release_id AND l.series_id IS NOT NULL), release_id);
     SELECT l.name, r.method, d.srid, d.grid_m, d.grid_s,
             CASE WHEN EXISTS (SELECT FROM ONLY dbanon.published_atom a WHERE a.release_id = l.release_id)
                  THEN coalesce(' Points of interest are those loaded until ' || to_char(l.pois_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC."'),
@@ -127,4 +180,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_release(bigint) IS
-'Writes the comments of a live release''s view and of its columns.';
+'Writes the comments of a live release''s view and of its columns; given any part of one that grows.';

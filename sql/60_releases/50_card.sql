@@ -14,7 +14,7 @@ DECLARE
 BEGIN
     SELECT l.* INTO release FROM ONLY dbanon.release l WHERE l.name = release_card.name
             AND (release_card.release_id IS NULL OR l.release_id = release_card.release_id)
-        ORDER BY l.withdrawn_at DESC NULLS FIRST, l.release_id DESC LIMIT 1;
+        ORDER BY l.withdrawn_at DESC NULLS FIRST, upper(l.bounds) DESC, l.release_id DESC LIMIT 1;
     IF release.release_id IS NULL THEN
         RAISE EXCEPTION 'The release must exist, live or withdrawn. There was never one named %.',
                 coalesce(dbanon_internal.quoted(release_card.name), 'NULL') || coalesce(' with release_id ' || release_card.release_id, '')
@@ -35,6 +35,9 @@ BEGIN
             'in_all', (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(run.suppressed) c
                        WHERE jsonb_typeof(c.value) = 'object')),
         'rows', release.rows, 'period', jsonb_build_object('since', lower(release.span), 'until', upper(release.span)),
+        'part', CASE WHEN release.series_id IS NOT NULL THEN jsonb_build_object(
+            'since', lower(release.bounds), 'until', upper(release.bounds), 'live_parts', (
+                SELECT count(*) FROM ONLY dbanon.release o WHERE o.series_id = release.series_id AND o.withdrawn_at IS NULL)) END,
         'atoms', (SELECT jsonb_build_object('number', count(*), 'pois_loaded_at', release.pois_at) FROM ONLY dbanon.published_atom a
                   WHERE a.release_id = release.release_id HAVING count(*) > 0),
         'reach_s', extract(epoch FROM release.reach)::double precision,
@@ -49,5 +52,5 @@ COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
 'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause,
 what was left out in all and by hour and reason, rows, period, how many atoms and when the points of interest were loaded, how many seconds around that others are compared with it, who published and withdrew it and when, its readers, overlap with other
 releases. It is for administrators: its counts may be small. Takes: name; release_id, as in dbanon.releases, NULL for the
-live release of that name, else the latest withdrawn one. Returns: a JSON object. Raises: DA001. Example: SELECT key, value FROM
+live release of that name, or of one that grows its last part, else the latest withdrawn one. Returns: a JSON object. Raises: DA001. Example: SELECT key, value FROM
 jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ''attack'' - ''left_out'').';

@@ -1,5 +1,5 @@
--- What readers see of the releases they may read: published.releases, published.columns, published.left_out and
--- published.atoms.
+-- What readers see of the releases they may read: published.releases, published.parts, published.columns,
+-- published.left_out and published.atoms.
 --
 -- The views read private tables with their owner's rights, so that readers need none there. has_table_privilege asks for the
 -- rights of who runs the query, not of the owner; and they are barriers, so that no function of a reader's is called for a row
@@ -55,23 +55,50 @@ COMMENT ON FUNCTION dbanon_internal.join_hours(jsonb, integer) IS
 least k were left out and k published in it.';
 
 CREATE OR REPLACE VIEW published.releases WITH (security_barrier) AS
-SELECT l.name, r.method, CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k,
-    m.guarantee AS promise, lower(l.span) AS since, upper(l.span) AS until, d.srid, l.rows, l.holds, l.step_s, l.window_s, l.day_zone,
-    l.extent
-FROM ONLY dbanon.release l
+SELECT w.name, r.method, p.k, m.guarantee AS promise, p.since, p.until, d.srid, p.rows, l.holds, l.step_s, l.window_s, l.day_zone,
+    p.extent, p.parts, p.starts, p.ends
+FROM (
+    -- A release of one run, or the last part of one that grows, whose other parts have the same columns here.
+    SELECT l.name, l.release_id, NULL::bigint AS series_id FROM ONLY dbanon.release l WHERE l.withdrawn_at IS NULL AND l.series_id IS NULL
+    UNION ALL
+    SELECT s.name, o.release_id, s.series_id
+    FROM ONLY dbanon.series s
+    CROSS JOIN LATERAL (SELECT l.release_id FROM ONLY dbanon.release l WHERE l.series_id = s.series_id
+                        ORDER BY l.withdrawn_at IS NOT NULL, upper(l.bounds) DESC, l.release_id DESC LIMIT 1) o
+    WHERE s.withdrawn_at IS NULL) w
+JOIN ONLY dbanon.release l ON l.release_id = w.release_id
 JOIN ONLY dbanon.run r ON r.run_id = l.run_id
 JOIN ONLY dbanon.method m ON m.name = r.method
 JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+JOIN pg_class c ON c.relname = w.name AND c.relnamespace = 'published'::regnamespace
+CROSS JOIN LATERAL (
+    SELECT min(CASE jsonb_typeof(u.params -> 'k') WHEN 'number' THEN (u.params -> 'k')::integer END) AS k,
+        min(lower(e.span)) AS since, max(upper(e.span)) AS until, coalesce(sum(e.rows), 0)::bigint AS rows,
+        CASE WHEN bool_or(e.extent IS NOT NULL)
+             THEN ARRAY[min(e.extent[1]), min(e.extent[2]), max(e.extent[3]), max(e.extent[4])] END AS extent,
+        count(*)::integer AS parts,
+        array_agg(lower(e.span) ORDER BY lower(e.span)) FILTER (WHERE e.span IS NOT NULL) AS starts,
+        array_agg(upper(e.span) ORDER BY lower(e.span)) FILTER (WHERE e.span IS NOT NULL) AS ends
+    FROM ONLY dbanon.release e JOIN ONLY dbanon.run u ON u.run_id = e.run_id
+    WHERE e.withdrawn_at IS NULL AND CASE WHEN w.series_id IS NULL THEN e.release_id = w.release_id ELSE e.series_id = w.series_id END) p
+WHERE has_table_privilege(c.oid, 'SELECT');
+
+CREATE OR REPLACE VIEW published.parts WITH (security_barrier) AS
+SELECT l.name, coalesce(lower(l.span), lower(l.bounds)) AS since, coalesce(upper(l.span), upper(l.bounds)) AS until,
+    CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k, l.rows, l.percent_left_out
+FROM ONLY dbanon.release l
+JOIN ONLY dbanon.run r ON r.run_id = l.run_id
 JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
 WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
 
 CREATE OR REPLACE VIEW published.columns WITH (security_barrier) AS
 SELECT l.name, a.attnum::integer AS place, a.attname::text AS column_name, format_type(a.atttypid, a.atttypmod) AS type,
     col_description(c.oid, a.attnum) AS meaning
-FROM ONLY dbanon.release l
+FROM (SELECT e.name FROM ONLY dbanon.release e WHERE e.withdrawn_at IS NULL AND e.series_id IS NULL
+      UNION ALL SELECT s.name FROM ONLY dbanon.series s WHERE s.withdrawn_at IS NULL) l
 JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT')
+WHERE has_table_privilege(c.oid, 'SELECT')
 ORDER BY l.name, a.attnum;
 
 CREATE OR REPLACE VIEW published.left_out WITH (security_barrier) AS
@@ -86,4 +113,7 @@ SELECT l.name, a.atom, a.region, a.area_m2, a.categories, a.pois
 FROM ONLY dbanon.release l
 JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
 JOIN ONLY dbanon.published_atom a ON a.release_id = l.release_id
-WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
+WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT')
+    -- Of one that grows, those of the last part.
+    AND NOT EXISTS (SELECT FROM ONLY dbanon.release o
+                    WHERE o.series_id = l.series_id AND o.withdrawn_at IS NULL AND upper(o.bounds) > upper(l.bounds));

@@ -36,7 +36,7 @@ BEGIN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
             USING ERRCODE = 'DA007', DETAIL = 'What was published stays known to an adversary permanently.',
                   HINT = coalesce('To take its rows from analysts, withdraw it: ' || (
-                      SELECT string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
+                      SELECT string_agg(dbanon_internal.withdrawing(l), '; ' ORDER BY l.name)
                       FROM dbanon.release l WHERE l.run_id = run.run_id AND l.withdrawn_at IS NULL) || '.',
                       'Nothing is to be done: it was withdrawn.');
     END IF;
@@ -98,33 +98,26 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    live text;
-    exact text;
-    withdraw text;
-    withdraw_exact text;
-    number bigint;
-BEGIN
-    -- In one pass: how many live releases there are, their names, which of them show the subject exactly, and what to type.
-    SELECT count(*), string_agg(l.name, ', ' ORDER BY l.name), string_agg(l.name, ', ' ORDER BY l.name) FILTER (WHERE x.exact),
-            string_agg(x.withdraw, '; ' ORDER BY l.name), string_agg(x.withdraw, '; ' ORDER BY l.name) FILTER (WHERE x.exact)
-        INTO number, live, exact, withdraw, withdraw_exact
-        FROM dbanon.release l
-        CROSS JOIN LATERAL (SELECT format('SELECT dbanon.unpublish(%L)', l.name) AS withdraw, EXISTS (
+    live CONSTANT record := dbanon_internal.name_releases(release_ids);
+    -- Those that show the subject exactly.
+    exact CONSTANT record := dbanon_internal.name_releases(ARRAY(
+        SELECT l.release_id FROM dbanon.release l
+        WHERE l.release_id = ANY (release_ids) AND EXISTS (
             SELECT FROM dbanon.membership m
             JOIN dbanon.record d ON d.run_id = m.run_id AND d.record_id = m.record_id
             CROSS JOIN LATERAL unnest(d.regions) e (region_no)
             JOIN dbanon.region g ON g.run_id = d.run_id AND g.region_no = e.region_no AND g.crowd = 1
-            WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories)) AS exact) x
-        WHERE l.release_id = ANY (release_ids) AND l.withdrawn_at IS NULL;
-    IF number > 0 THEN
+            WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories))));
+BEGIN
+    IF live.number > 0 THEN
         RAISE NOTICE '% made with this subject''s data and unchanged: %. To remove it there too, withdraw them: %; '
                      'or replace them with a new run, which reveals to the readers of both who was '
                      'forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
-            dbanon_internal.counted(number, 'live release was', 'live releases were'), live, withdraw;
+            dbanon_internal.counted(live.number, 'live release was', 'live releases were'), live.named, live.withdraw;
     END IF;
-    IF exact IS NOT NULL THEN
+    IF exact.number > 0 THEN
         RAISE NOTICE 'In these releases the subject is not hidden but published exactly: %. Withdraw them until they are '
-                     'replaced: %.', exact, withdraw_exact;
+                     'replaced: %.', exact.named, exact.withdraw;
     END IF;
 END
 $$;

@@ -15,7 +15,7 @@ LEFT JOIN LATERAL (
     SELECT o.load_id, o.loaded_at, o.loaded_by FROM ONLY dbanon.load o
     WHERE o.dataset_id = d.dataset_id AND o.part_of IS NULL AND o.dropped_at IS NULL ORDER BY o.load_id DESC LIMIT 1) l ON true
 CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE e.withdrawn_at IS NULL) AS live, count(*) AS ever
+    SELECT count(DISTINCT e.name) FILTER (WHERE e.withdrawn_at IS NULL) AS live, count(*) AS ever
     FROM ONLY dbanon.release e JOIN ONLY dbanon.run u ON u.run_id = e.run_id WHERE u.dataset_id = d.dataset_id) r
 WHERE d.dropped_at IS NULL;
 
@@ -142,11 +142,12 @@ CREATE OR REPLACE FUNCTION dbanon_internal.live_names(
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT string_agg(l.name, ', ' ORDER BY l.name), string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
-    FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
-    WHERE r.dataset_id = live_names.dataset_id AND l.withdrawn_at IS NULL
-      AND (computed_since IS NULL OR coalesce(r.finished_at, 'infinity') >= computed_since)
-      AND (shown_before IS NULL OR lower(l.span) < shown_before)
+    SELECT n.named, n.withdraw
+    FROM dbanon_internal.name_releases(ARRAY(
+        SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
+        WHERE r.dataset_id = live_names.dataset_id AND l.withdrawn_at IS NULL
+          AND (computed_since IS NULL OR coalesce(r.finished_at, 'infinity') >= computed_since)
+          AND (shown_before IS NULL OR lower(l.span) < shown_before))) n
 $$;
 COMMENT ON FUNCTION dbanon_internal.live_names(bigint, timestamptz, timestamptz) IS
 'Names the live releases of a dataset, and what to type to withdraw them: where a time is given, those computed since it, or with rows from

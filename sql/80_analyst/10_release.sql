@@ -4,8 +4,9 @@
 -- published. What a release's rows say is recorded with it (published.releases: holds, step_s, window_s, extent), and no function
 -- asks for a method's name. Truth is what is published: aligned positions at instants, or the fixes that rows cover.
 --
--- A person may have a record in each phase, which is a window or a day: phase_of says in which one a row is, and records of one phase are
--- of different people. So people are summed phase by phase: at least those of the greatest, at most those of all.
+-- A person may have a record in each phase, which is a window or a day of a part: phase_of says in which one a row is, and records of one phase
+-- are of different people. So people are summed phase by phase: at least those of the greatest, at most those of all. A release of one run is
+-- one part. Every query names the least and the greatest valid_from that it asks for, so that no other parts are looked at.
 
 CREATE OR REPLACE FUNCTION published.about(release regclass) RETURNS published.releases
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -21,7 +22,9 @@ BEGIN
     -- a release that has replaced this one since the statement began are not seen.
     PERFORM pg_relation_size(about.release);
     IF to_regclass('published.' || quote_ident(found.name)) = about.release THEN
-        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', about.release) INTO shown;
+        -- Of the last part alone.
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s c WHERE c.valid_from >= $1)', about.release) INTO shown
+            USING found.starts[cardinality(found.starts)];
     END IF;
     IF shown IS NULL OR (found.rows > 0 AND NOT shown) THEN
         RAISE EXCEPTION 'The release must be one that you may read. Got %.', coalesce(about.release::text, 'NULL')
@@ -148,15 +151,57 @@ $$;
 COMMENT ON FUNCTION published.fitted_area(@postgis@.geometry, published.releases) IS
 'An area in the coordinate system of a release; of one in another system, the part near the release.';
 
+CREATE OR REPLACE FUNCTION published.in_slots(about published.releases, span tstzrange) RETURNS tstzrange
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    whole CONSTANT tstzrange := span * tstzrange(about.since, about.until);
+    first_slot numeric;
+    last_slot numeric;
+BEGIN
+    IF about.step_s IS NULL OR isempty(whole) THEN
+        RETURN whole;
+    END IF;
+    -- An instant counts if its slot meets the span: whole slots, so that rows lie within the span or outside.
+    first_slot := floor(extract(epoch FROM lower(whole) - about.since) / about.step_s);
+    last_slot := extract(epoch FROM upper(whole) - about.since) / about.step_s;
+    last_slot := CASE WHEN upper_inc(whole) THEN floor(last_slot) + 1 ELSE ceil(last_slot) END;
+    RETURN tstzrange(about.since + make_interval(secs => (first_slot * about.step_s)::double precision),
+                     about.since + make_interval(secs => (last_slot * about.step_s)::double precision));
+END
+$$;
+COMMENT ON FUNCTION published.in_slots(published.releases, tstzrange) IS
+'The part of a span between the first and the last time of a release, in whole slots where it holds at instants.';
+
+CREATE OR REPLACE FUNCTION published.spoken_s(about published.releases, span tstzrange) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(sum(extract(epoch FROM upper(m.met) - lower(m.met))), 0)::double precision
+    FROM unnest(about.starts, about.ends) p (since, until) CROSS JOIN LATERAL (SELECT tstzrange(p.since, p.until) * span AS met) m
+    WHERE NOT isempty(m.met)
+$$;
+COMMENT ON FUNCTION published.spoken_s(published.releases, tstzrange) IS
+'How many seconds of a span a release speaks of: gaps between its parts do not count.';
+
+CREATE OR REPLACE FUNCTION published.first_from(about published.releases, span tstzrange) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Rows lie within their part: none of a span begins before the part that the span begins in.
+    SELECT coalesce(about.starts[width_bucket(lower(span), about.starts)], lower(span))
+$$;
+COMMENT ON FUNCTION published.first_from(published.releases, tstzrange) IS
+'The least valid_from that rows of a span can have.';
+
 CREATE OR REPLACE FUNCTION published.fitted_span(about published.releases, during tstzrange) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    whole CONSTANT tstzrange := tstzrange(about.since, about.until);
-    span CONSTANT tstzrange := during * whole;
-    first_slot numeric;
-    last_slot numeric;
+    span CONSTANT tstzrange := during * tstzrange(about.since, about.until);
+    gaps bigint;
 BEGIN
     IF during IS NULL OR isempty(during) THEN
         RAISE EXCEPTION 'A span of time must not be empty. Got %.', coalesce(during::text, 'NULL')
@@ -172,25 +217,32 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'About other times it says nothing, and not that no people were there.',
                   HINT = 'Times without a zone are read in that of the session: write the zone.';
     END IF;
-    IF about.step_s IS NULL THEN
-        RETURN span;
+    IF NOT EXISTS (SELECT FROM unnest(about.starts, about.ends) p (since, until) WHERE tstzrange(p.since, p.until) && span) THEN
+        RAISE EXCEPTION 'The time must be one that release % speaks of. It has no part at %.', about.name,
+                CASE WHEN lower(during) = upper(during) THEN lower(during)::text ELSE during::text END
+            USING ERRCODE = 'DA011', DETAIL = 'About other times it says nothing, and not that no people were there.',
+                  HINT = format('List its parts: SELECT since, until FROM published.parts WHERE name = %L ORDER BY since.', about.name);
     END IF;
-    -- An instant counts if its slot meets the span: whole slots, so that rows lie within the span or outside.
-    first_slot := floor(extract(epoch FROM lower(span) - about.since) / about.step_s);
-    last_slot := extract(epoch FROM upper(span) - about.since) / about.step_s;
-    last_slot := CASE WHEN upper_inc(span) THEN floor(last_slot) + 1 ELSE ceil(last_slot) END;
-    RETURN tstzrange(about.since + make_interval(secs => (first_slot * about.step_s)::double precision),
-                     about.since + make_interval(secs => (last_slot * about.step_s)::double precision));
+    SELECT count(*) INTO gaps
+        FROM unnest(about.starts[2:], about.ends[:cardinality(about.ends) - 1]) g (next_since, until)
+        WHERE g.until < g.next_since AND tstzrange(g.until, g.next_since) && span;
+    IF gaps > 0 THEN
+        RAISE NOTICE 'Release % has no part for % of this span: of these times the answer says nothing.', about.name,
+            CASE gaps WHEN 1 THEN 'a time' ELSE gaps || ' times' END;
+    END IF;
+    RETURN published.in_slots(about, span);
 END
 $$;
 COMMENT ON FUNCTION published.fitted_span(published.releases, tstzrange) IS
-'The part of a span that a release speaks of, in whole slots where it holds at instants; empty where the release has no rows.';
+'The part of a span that a release speaks of, in whole slots where it holds at instants; empty where the release has no rows. Refuses a span in a
+gap between parts, and says that one reaches over a gap.';
 
 -- Bound when it is made, so that the planner puts it into the statement: it is called for each row.
 CREATE OR REPLACE FUNCTION published.phase_of(about published.releases, valid_from timestamptz, valid_to timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-RETURN CASE
-    WHEN about.day_zone IS NULL THEN coalesce(pg_catalog.floor(EXTRACT(epoch FROM valid_from - about.since) / about.window_s), 0)::bigint
+RETURN (pg_catalog.width_bucket(valid_from, about.starts)::bigint << 32) + CASE
+    WHEN about.day_zone IS NULL THEN coalesce(pg_catalog.floor(EXTRACT(
+        epoch FROM valid_from - about.starts[pg_catalog.width_bucket(valid_from, about.starts)]) / about.window_s), 0)::bigint
     -- All people of a row within a day, with no change of the clock, were seen on that day. A row of several days may be of
     -- any of them, and records with the same rows may be days of one person.
     WHEN (valid_from AT TIME ZONE about.day_zone)::date = ((valid_to AT TIME ZONE about.day_zone) - interval '1 microsecond')::date
@@ -198,8 +250,8 @@ RETURN CASE
     THEN (valid_from AT TIME ZONE about.day_zone)::date - date '1970-01-01'
 END;
 COMMENT ON FUNCTION published.phase_of(published.releases, timestamptz, timestamptz) IS
-'The window or the day that a row''s record is of: records of one phase are of different people. 0 where a person has one record; NULL where
-the row does not lie within one day.';
+'The window or the day of a part that a row''s record is of: records of one phase are of different people. The same for all rows of a part where a person
+has one record in it; NULL where the row does not lie within one day.';
 
 CREATE OR REPLACE FUNCTION published.demand_rows(about published.releases, asked text, some_time boolean, one_moment boolean) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -84,7 +84,8 @@ BEGIN
                 CASE WHEN $4 = 'instant' OR c.period <@ $2 THEN 1
                      ELSE extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / extract(epoch FROM c.valid_to - c.valid_from) END AS within,
                 published.phase_of($3, c.valid_from, c.valid_to) AS phase
-            FROM %s c WHERE c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1
+            FROM %s c
+            WHERE c.valid_from BETWEEN $5 AND upper($2) AND c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1
         ), person AS (
             -- Each record counts once, by the row that says most.
             SELECT max(h.phase) AS phase, max(h.subjects) FILTER (WHERE h.share = 1 AND h.within = 1) AS surely, max(h.subjects * h.share * h.within) AS expectedly,
@@ -96,14 +97,14 @@ BEGIN
         -- Records of two phases, or of none, may be the same people: at least those of one phase, at most those of all.
         SELECT coalesce(max(w.surely) FILTER (WHERE w.phase IS NOT NULL), 0), coalesce(max(w.expectedly), 0), coalesce(sum(w.possibly), 0) FROM people w
         $query$, release)
-        INTO at_least, expected, at_most USING fitted, span, about, about.holds;
+        INTO at_least, expected, at_most USING fitted, span, about, about.holds, published.first_from(about, span);
 END
 $$;
 COMMENT ON FUNCTION published.count_inside(regclass, @postgis@.geometry, timestamptz, tstzrange) IS
 'How many people of a release were inside an area, at a moment or during a span; those left out of the release (published.left_out) are
 not added. At least and at most hold for what is published: last known positions at the instants whose slots meet the span, or, where the release holds
-at some time (published.releases), the fixes that its rows cover. Each record counts once. Where people have a record in each window (window_s) or each day (day_zone), people of several may be
-the same: at_least and expected are those of the greatest window or day, at_most is the sum. Takes: release, such as
+at some time (published.releases), the fixes that its rows cover. Each record counts once. Where people have a record in each window (window_s), each day (day_zone) or each part (published.parts), people of several may be
+the same: at_least and expected are those of the greatest window, day or part, at_most is the sum. Takes: release, such as
 ''published.cabs_june''; area, a polygon in any coordinate system; either at, a moment (not where the release holds at some time), or during,
 a span, of which the part that the release speaks of counts. Returns: at_least; expected, if people were spread evenly over their regions, which is
 an assumption; at_most; never NULL. Raises: DA001, DA011. Example: SELECT * FROM published.count_inside(''published.ten'',

@@ -41,8 +41,8 @@ BEGIN
     EXECUTE format($query$
         SELECT sum((1 + floor(@postgis@.ST_XMax(c.region) / $2) - floor(@postgis@.ST_XMin(c.region) / $2))
                    * (1 + floor(@postgis@.ST_YMax(c.region) / $2) - floor(@postgis@.ST_YMin(c.region) / $2)))
-        FROM %s c WHERE c.period && $1
-        $query$, release) INTO pieces USING span, cell_m;
+        FROM %s c WHERE c.valid_from BETWEEN $3 AND upper($1) AND c.period && $1
+        $query$, release) INTO pieces USING span, cell_m, published.first_from(about, span);
     IF pieces > most THEN
         RAISE EXCEPTION 'The side of a cell must be so large that the regions of the span have at most % cells in all. Got % m, which makes %.',
                 most, cell_m, pieces
@@ -51,8 +51,8 @@ BEGIN
     END IF;
     RETURN QUERY EXECUTE format($query$
         WITH bucket AS MATERIALIZED (
-            SELECT b.hour, b.part, greatest(extract(epoch FROM upper(b.part) - lower(b.part)), 0.000001)::float8 AS length_s
-            FROM (SELECT h AS hour, CASE WHEN $5 THEN published.fitted_span($6, tstzrange(h, h + interval '1 hour') * $1) ELSE $1 END AS part
+            SELECT b.hour, b.part, greatest(published.spoken_s($6, b.part), 0.000001) AS length_s
+            FROM (SELECT h AS hour, CASE WHEN $5 THEN published.in_slots($6, tstzrange(h, h + interval '1 hour') * $1) ELSE $1 END AS part
                   FROM generate_series(CASE WHEN $5 THEN date_bin('1 hour', lower($1), 'epoch') END,
                                        CASE WHEN $5 THEN upper($1) END, interval '1 hour') h
                   WHERE tstzrange(h, h + interval '1 hour') && $1
@@ -64,7 +64,7 @@ BEGIN
                 CASE WHEN $3 = 'instant' THEN
                           greatest(extract(epoch FROM upper(c.period * b.part) - lower(c.period * b.part)), 0.000001)::float8 / b.length_s
                      ELSE 1.0::float8 / count(*) OVER (PARTITION BY b.hour, c.record_id) END AS weight
-            FROM bucket b JOIN %1$s c ON c.period && b.part AND c.period && $1
+            FROM bucket b JOIN %1$s c ON c.period && b.part AND c.period && $1 AND c.valid_from BETWEEN $7 AND upper($1)
         ), shape AS MATERIALIZED (
             -- Regions that rows have in common are cut once. A rectangle is made of half-open cells of the grid: no position is on its
             -- upper edges. Any other shape has its edges.
@@ -94,11 +94,11 @@ BEGIN
         SELECT p.hour, @postgis@.ST_MakeEnvelope(p.i * $2, p.j * $2, (p.i + 1) * $2, (p.j + 1) * $2, $4),
             coalesce(sum(p.surely), 0), sum(p.expectedly), sum(p.possibly)
         FROM person p GROUP BY p.hour, p.i, p.j ORDER BY p.hour, p.i, p.j
-        $query$, release, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about;
+        $query$, release, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about, published.first_from(about, span);
 END
 $$;
 COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS
-'How many people of a release there are in each square of a grid, on average over the instants of a span; those left out of the release are not
+'How many people of a release there are in each square of a grid, on average over the instants of a span that it speaks of; those left out of the release are not
 added. A square holds its lower edges, not its upper ones; those without people are not listed. The expected numbers of all squares sum to the mean number of people published. Where the release holds at some
 time (published.releases), at_least and at_most are people seen in the square during the span, as count_inside has them, and expected splits each
 record evenly over its rows in the span, so that the squares sum to the records, each of a person or, where day_zone is set, of a day of one. Takes: release; cell_m, the side of a square in metres, whose edges are multiples of it; during, a

@@ -55,7 +55,7 @@ BEGIN
                 $4 = 'instant' OR c.period <@ $1 AS whole,
                 row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq) AS ahead,
                 row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq DESC) AS behind
-            FROM %s c WHERE c.period && $1
+            FROM %s c WHERE c.valid_from BETWEEN $6 AND upper($1) AND c.period && $1
         ), ranked AS (
             -- A row that reaches beyond the span may have no fix within it: the first fix of the span is in the first row that lies within
             -- it, or in one before; where no row does, in any or none.
@@ -81,13 +81,13 @@ BEGIN
         )
         SELECT p.origin, p.destination, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0)::bigint, max(p.expectedly)::float8, sum(p.possibly)::bigint
         FROM people p GROUP BY p.origin, p.destination ORDER BY p.origin, p.destination
-        $query$, release) USING span, zone.ids, zone.areas, about.holds, about;
+        $query$, release) USING span, zone.ids, zone.areas, about.holds, about, published.first_from(about, span);
 END
 $$;
 COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
 'How many people of a release began a span in one zone and ended it in another, by the first and the last row of each record in the span; those left
-out of the release are not added. A flow is no longer than a record: where people have a record in each window (window_s in published.releases) or each day (day_zone) each has a flow in every one,
-at_least and expected are those of the greatest window or day, at_most is the sum. Pairs of zones without people are not listed, nor people outside all zones. Takes: release; zones, a table or view with one column of polygons, in any
+out of the release are not added. A flow is no longer than a record: where people have a record in each window (window_s in published.releases), each day (day_zone) or each part each has a flow in every one,
+at_least and expected are those of the greatest window, day or part, at_most is the sum. Pairs of zones without people are not listed, nor people outside all zones. Takes: release; zones, a table or view with one column of polygons, in any
 coordinate system; zone_id, the column with their names; during, a span. Returns: origin and destination; at_least; expected, if people were spread evenly over their regions and
 went anywhere alike, which are assumptions; at_most. Raises: DA001, DA011; a notice where zones overlap. Example: SELECT * FROM published.flows(''published.ten'', ''zones'', ''name'',
 ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
@@ -155,7 +155,7 @@ BEGIN
                 -- Several positions in one row: at some time of it, or at successive instants that were joined.
                 $3 = 'some time' OR extract(epoch FROM c.valid_to - c.valid_from) > $5 AS several,
                 lead(c.region) OVER w AS next_region, lead($3 = 'instant' OR c.period <@ $1) OVER w AS next_whole
-            FROM %s c WHERE c.period && $1 WINDOW w AS (PARTITION BY c.record_id ORDER BY c.seq)
+            FROM %s c WHERE c.valid_from BETWEEN $6 AND upper($1) AND c.period && $1 WINDOW w AS (PARTITION BY c.record_id ORDER BY c.seq)
         ), move AS (
             SELECT s.record_id, s.valid_from, s.valid_to, s.subjects, s.region AS a, s.next_region AS b, s.whole AND s.next_whole AS whole
             FROM seen s WHERE s.next_region IS NOT NULL
@@ -215,14 +215,14 @@ BEGIN
         SELECT d.direction, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0)::bigint, coalesce(sum(p.possibly), 0)::bigint
         FROM unnest(ARRAY['left to right', 'right to left']) d (direction) LEFT JOIN people p ON p.direction = d.direction
         GROUP BY d.direction ORDER BY d.direction
-        $query$, release) USING span, fitted, about.holds, about, about.step_s;
+        $query$, release) USING span, fitted, about.holds, about, about.step_s, published.first_from(about, span);
 END
 $$;
 COMMENT ON FUNCTION published.crossings(regclass, @postgis@.geometry, tstzrange) IS
 'How many people of a release crossed a line during a span, by direction, each counted once a direction; those left out of the release are not added. Movement is straight
 between successive positions of a person that are published, or fixes that rows cover; of what is between, nothing is claimed. At least: the people of records all of whose ways from one
-row''s region to the next one''s cross the line. At most: those of records with such a way. Where people have a record in each window (window_s in published.releases) or each day (day_zone) ways
-end there too; at_least is that of the greatest window or day, at_most the sum. Takes: release; line, in any coordinate system: left and right are those of its direction; during, a span. Returns:
+row''s region to the next one''s cross the line. At most: those of records with such a way. Where people have a record in each window (window_s in published.releases), each day (day_zone) or each part ways
+end there too; at_least is that of the greatest window, day or part, at_most the sum. Takes: release; line, in any coordinate system: left and right are those of its direction; during, a span. Returns:
 direction, left to right or right to left; at_least; at_most. Raises: DA001, DA011. Example: SELECT * FROM published.crossings(''published.ten'',
 public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(60, 0), public.ST_MakePoint(60, 99)), 32610), ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
 
@@ -242,11 +242,12 @@ BEGIN
     span := published.fitted_span(about, during);
     RETURN QUERY EXECUTE format($query$
         WITH found AS MATERIALIZED (
-            SELECT DISTINCT c.record_id FROM %1$s c WHERE c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1
+            SELECT DISTINCT c.record_id FROM %1$s c
+            WHERE c.valid_from BETWEEN $4 AND upper($2) AND c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1
         ), seen AS MATERIALIZED (
             SELECT c.record_id, c.subjects, c.region, round(extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / $3)::bigint AS instants,
                 CASE WHEN c.region OPERATOR(@postgis@.&&) $1 THEN published.covered_share($1, c.region) ELSE 0 END AS share
-            FROM %1$s c WHERE c.record_id IN (SELECT f.record_id FROM found f) AND c.period && $2
+            FROM %1$s c WHERE c.record_id IN (SELECT f.record_id FROM found f) AND c.valid_from BETWEEN $4 AND upper($2) AND c.period && $2
         ), told AS (
             SELECT s.record_id, max(s.subjects) AS subjects, sum(s.instants) AS instants, sum(s.instants) FILTER (WHERE s.share = 1) AS surely,
                 sum(s.instants * s.share) AS expectedly, sum(s.instants) FILTER (WHERE s.share > 0 OR @postgis@.ST_Intersects($1, s.region)) AS possibly
@@ -254,12 +255,12 @@ BEGIN
         )
         SELECT t.record_id, t.subjects, t.instants::bigint, coalesce(t.surely, 0)::bigint, t.expectedly::float8, t.possibly::bigint
         FROM told t WHERE t.possibly > 0 ORDER BY t.record_id
-        $query$, release) USING fitted, span, about.step_s;
+        $query$, release) USING fitted, span, about.step_s, published.first_from(about, span);
 END
 $$;
 COMMENT ON FUNCTION published.dwell(regclass, @postgis@.geometry, tstzrange) IS
 'At how many instants each person of a release was inside an area, record by record; only records that may have been inside are listed. A record can say no more than its length: where
-records end with a window (window_s in published.releases), who stays longer is in others, which are not connected; compare with instants. Takes: release, one that holds at
+records end with a window (window_s in published.releases) or a part, who stays longer is in others, which are not connected; compare with instants. Takes: release, one that holds at
 instants; area, a polygon in any coordinate system; during, a span, or all of the release. Returns: record_id; subjects, the people it stands for, each of whom the numbers hold for; instants of the record
 in the span, step_s apart; surely, expectedly (if people were spread evenly over their regions, which is an assumption) and possibly: instants inside. Raises: DA001, DA011. Example: SELECT * FROM
 published.dwell(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610)).';

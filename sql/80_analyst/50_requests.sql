@@ -21,7 +21,8 @@ BEGIN
         WITH hit AS MATERIALIZED (
             SELECT c.record_id, c.subjects, c.requests, c.region, c.period <@ $2 AS whole, published.covered_share($1, c.region) AS share,
                 published.phase_of($3, c.valid_from, c.valid_to) AS phase
-            FROM %s c WHERE c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1 AND c.requests <> '[]'
+            FROM %s c
+            WHERE c.valid_from BETWEEN $4 AND upper($2) AND c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1 AND c.requests <> '[]'
         ), record AS (
             -- One of the record's people sent it, at most all of them did.
             SELECT r.request, max(h.phase) AS phase, bool_or(h.share = 1 AND h.whole) AS surely, max(h.subjects) AS subjects, sum(h.share) AS share
@@ -33,12 +34,12 @@ BEGIN
             FROM record r GROUP BY r.request, r.phase
         )
         SELECT p.request, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0), sum(p.possibly)::bigint, sum(p.share)::float8 FROM people p GROUP BY p.request ORDER BY p.request
-        $query$, release) USING fitted, span, about;
+        $query$, release) USING fitted, span, about, published.first_from(about, span);
 END
 $$;
 COMMENT ON FUNCTION published.requests_inside(regclass, @postgis@.geometry, tstzrange) IS
 'How many people of a release asked for what while they were inside an area, by content; people and requests left out of the release are not added. A row''s requests are a set: at least one of its people sent each, and at most
-all of them did. Where people have a record in each window (window_s in published.releases) or each day (day_zone), people of several may be the same: at_least is that of the greatest window or day, at_most the sum. Takes: release, one with a column
+all of them did. Where people have a record in each window (window_s in published.releases), each day (day_zone) or each part, people of several may be the same: at_least is that of the greatest window, day or part, at_most the sum. Takes: release, one with a column
 requests; area, a polygon in any coordinate system; during, a span. Returns: request, its names and values; at_least; at_most; weight, the rows that have it, each by the share of its region in the area, so that weights over areas
 that do not overlap sum to at most 1 a row. Raises: DA001, DA011. Example: SELECT * FROM published.requests_inside(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610),
 ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';

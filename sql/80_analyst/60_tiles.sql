@@ -24,11 +24,12 @@ BEGIN
         RETURN '';
     END IF;
     near := @postgis@.ST_Envelope(near);
+    at := coalesce(at, about.since);
     -- Coordinates are whole numbers of the tile's units; what is too small for them is drawn as a square of two.
     EXECUTE format($query$
         WITH near AS MATERIALIZED (
             SELECT c.cloak_id, c.record_id, c.crowd, c.subjects, c.valid_from, c.valid_to, @postgis@.ST_Transform(c.region, 3857) AS shape
-            FROM published.%I c WHERE c.period @> $2 AND c.region OPERATOR(@postgis@.&&) $1
+            FROM published.%I c WHERE c.valid_from BETWEEN $6 AND $2 AND c.period @> $2 AND c.region OPERATOR(@postgis@.&&) $1
         )
         SELECT @postgis@.ST_AsMVT(t, $4, 4096, 'region', 'cloak_id')
         FROM (SELECT c.cloak_id, c.record_id, c.crowd, c.subjects, to_char(c.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS valid_from,
@@ -37,8 +38,8 @@ BEGIN
                            @postgis@.ST_AsMVTGeom(@postgis@.ST_Expand(@postgis@.ST_Envelope(c.shape), $5), $3, 4096, 64, true)) AS region
               FROM near c OFFSET 0) t
         WHERE t.region IS NOT NULL
-        $query$, about.name) INTO found USING near, coalesce(at, about.since), frame::@postgis@.box2d, about.name,
-        (@postgis@.ST_XMax(frame) - @postgis@.ST_XMin(frame)) / 4096;
+        $query$, about.name) INTO found USING near, at, frame::@postgis@.box2d, about.name,
+        (@postgis@.ST_XMax(frame) - @postgis@.ST_XMin(frame)) / 4096, published.first_from(about, tstzrange(at, at, '[]'));
     RETURN coalesce(found, '');
 END
 $$;

@@ -43,7 +43,7 @@ BY_HAND = """
 CREATE VIEW published.by_hand AS SELECT *, ARRAY['a', 'b'] AS tags, 7 AS "Größe ""m"" %" FROM published.ten;
 CREATE VIEW published.{name} AS SELECT * FROM published.ten;
 GRANT SELECT ON published.by_hand, published.{name} TO dbanon_analyst"""
-LISTS = {"published.releases", "published.columns", "published.left_out", "published.atoms"}
+LISTS = {"published.releases", "published.parts", "published.columns", "published.left_out", "published.atoms"}
 IS_FREE = "BEGIN; LOCK TABLE published.ten IN ACCESS EXCLUSIVE MODE NOWAIT; COMMIT"
 
 

@@ -11,7 +11,7 @@ from dbanon.options.publishing import Publishing
 from dbanon.postgres.connection import errors_translated
 from tests.facts import names, refusal
 
-TRY = "SELECT state FROM dbanon_internal.try_publish(%s, %s, false, false, %s, false, %s)"
+TRY = "SELECT state FROM dbanon_internal.try_publish(%s, %s, false, false, %s, false, %s, false)"
 KEPT = """SELECT r.publish_error, (
     SELECT array_agg(ARRAY[a.login, a.release, a.detail::text])
     FROM dbanon.audit a WHERE a.action = 'publish_refused' AND a.run_id = r.run_id) FROM dbanon.runs r"""

@@ -31,7 +31,7 @@ PATIENCE = """SELECT substring(s from '^lock_timeout=(.*)') FROM pg_proc, unnest
 WHERE oid = 'dbanon_internal.execute_exclusively(text, bigint, boolean)'::regprocedure AND s ~ '^lock_timeout='"""
 IMPATIENT = "ALTER FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) SET lock_timeout = '200ms'"
 REMAINS = """SELECT count(*) FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace
-    AND relkind IN ('r', 'v') AND relname ~ '^(release_|withdrawn[$])[0-9]+$'"""
+    AND relkind IN ('r', 'v') AND relname ~ '^(release_[0-9]+|withdrawn[$].*)$'"""
 STATE = """SELECT array_agg((l.release_id, l.name, l.withdrawn_at, l.withdrawn_by)::text ORDER BY l.release_id),
     (SELECT count(*) FROM dbanon.audit), to_regclass('published.ten')::oid,
     (SELECT array_agg(c.relname ORDER BY c.relname) FROM pg_class c WHERE c.relname ~ '^release_[0-9]+$')
@@ -678,7 +678,7 @@ def test_analysts_and_workers_end_nobody(
             END_READERS,
             REPLACE_AND_END,
             "SELECT dbanon_internal.execute_exclusively('LOCK TABLE published.ten', 1, true)",
-            "SELECT dbanon_internal.hide_view(1)",
+            "SELECT dbanon_internal.hide_view('release_1', 'ten')",
             "SELECT dbanon_internal.revoke_rights('published.ten')",
             f"SELECT pg_terminate_backend({reader.info.backend_pid})",
             "SET ROLE pg_signal_backend",
@@ -694,7 +694,7 @@ def test_an_operator_ends_nobody_but_by_taking_a_release(
 ) -> None:
     for statement in (
         "SELECT dbanon_internal.execute_exclusively('LOCK TABLE published.ten', 1, true)",
-        "SELECT dbanon_internal.hide_view(1)",
+        "SELECT dbanon_internal.hide_view('release_1', 'ten')",
         f"SELECT pg_terminate_backend({reader.info.backend_pid})",
         "SET ROLE pg_signal_backend",
     ):

@@ -1,0 +1,307 @@
+-- Releases that grow: what a part must have in common with the others, its table, and the table of all parts.
+--
+-- The view published.<name> shows dbanon.series_<series_id>, which is partitioned by valid_from. A partition is the table
+-- dbanon.release_<release_id> of a part, or one table of several parts that dbanon.fold_release has put together. Each part is a row of
+-- dbanon.release with a run, groups and a digest of its own, and is compared with all others as any release is.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.live_series(name text) RETURNS dbanon.series
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT s.* FROM ONLY dbanon.series s WHERE s.name = live_series.name AND s.withdrawn_at IS NULL
+$$;
+COMMENT ON FUNCTION dbanon_internal.live_series(text) IS
+'The live release of a name that grows; NULL where there is none.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.known_series(name text) RETURNS dbanon.series
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    series CONSTANT dbanon.series := dbanon_internal.live_series(known_series.name);
+BEGIN
+    IF series.series_id IS NULL THEN
+        RAISE EXCEPTION 'A release with parts must be live. There is none named %.', coalesce(dbanon_internal.quoted(known_series.name), 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.series.',
+                  HINT = CASE WHEN EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = known_series.name AND l.withdrawn_at IS NULL)
+                              THEN format('It is a release of one run: withdraw all of it with SELECT dbanon.unpublish(%L).', known_series.name)
+                              ELSE 'List the parts: SELECT name, bounds FROM dbanon.releases WHERE live AND bounds IS NOT NULL.' END;
+    END IF;
+    RETURN series;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.known_series(text) IS
+'The live release of a name that grows; refuses other names.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.withdrawing(release dbanon.release) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN release.series_id IS NULL THEN format('SELECT dbanon.unpublish(%L)', release.name)
+                ELSE format('SELECT dbanon.unpublish_part(%L, %L)', release.name, lower(release.bounds)) END
+$$;
+COMMENT ON FUNCTION dbanon_internal.withdrawing(dbanon.release) IS
+'What to type to withdraw a release, or a part of one.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.name_releases(
+    release_ids bigint[], OUT number bigint, OUT named text, OUT withdraw text)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A release that grows is named once, and withdrawn with all of its parts that are meant.
+    SELECT count(*), string_agg(x.name || CASE WHEN x.parts IS NOT NULL THEN format(' (%s of %s parts)', x.meant, x.parts) ELSE '' END, ', ' ORDER BY x.name),
+        string_agg(CASE WHEN x.meant = 1 THEN x.withdraw
+                        WHEN x.meant = x.parts THEN format('SELECT dbanon.unpublish(%L)', x.name)
+                        ELSE format('SELECT dbanon.unpublish_part(name, lower(bounds)) FROM dbanon.release WHERE release_id = ANY (%L)', x.ids) END,
+                   '; ' ORDER BY x.name)
+    FROM (SELECT l.name, count(*) AS meant, min(dbanon_internal.withdrawing(l)) AS withdraw, array_agg(l.release_id ORDER BY l.release_id) AS ids,
+              (SELECT nullif(count(*), 0) FROM ONLY dbanon.release o WHERE o.series_id = l.series_id AND o.withdrawn_at IS NULL) AS parts
+          FROM ONLY dbanon.release l
+          WHERE l.release_id = ANY (name_releases.release_ids) AND l.withdrawn_at IS NULL
+          GROUP BY l.name, l.series_id) x
+$$;
+COMMENT ON FUNCTION dbanon_internal.name_releases(bigint[]) IS
+'How many live releases some are or are parts of, their names, and what to type to withdraw them.';
+
+-- ---- what a part must be
+
+CREATE OR REPLACE FUNCTION dbanon_internal.part_bounds(run_id bigint) RETURNS tstzrange
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    run dbanon.run;
+    named tstzrange;
+    bounds tstzrange;
+    needed text;
+BEGIN
+    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = part_bounds.run_id;
+    SELECT dbanon_internal.plan_span(m.traits, run.params, d.grid_s, NULL, NULL), coalesce(m.traits ->> 'instant', 'since and until')
+        INTO STRICT named, needed
+        FROM ONLY dbanon.method m CROSS JOIN ONLY dbanon.dataset d WHERE m.name = run.method AND d.dataset_id = run.dataset_id;
+    bounds := tstzrange(coalesce(to_timestamp((run.params ->> 'since')::double precision), lower(named)),
+                        coalesce(to_timestamp((run.params ->> 'until')::double precision), upper(named)));
+    IF isempty(bounds) OR lower_inf(bounds) OR upper_inf(bounds) THEN
+        RAISE EXCEPTION 'A part of a release that grows must be of a run with bounds. Run % was asked for without.', run.run_id
+            USING ERRCODE = 'DA011', DETAIL = format('Parameters of %s that bound a run: %s.', run.method, needed),
+                  HINT = 'Run it for a day, say, and publish that; or publish this one without grow.';
+    END IF;
+    RETURN bounds;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.part_bounds(bigint) IS
+'The time that a run was asked for, which its part of a release takes: from since to until, or the slot of its instant; refuses a run without.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_series(run_id bigint, name text, readers text[]) RETURNS dbanon.series
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT NULL::bigint, run_series.name, r.method, r.algorithm, d.srid, d.grid_m, d.grid_s,
+        ARRAY(SELECT format('%s %s', k.name, k.sql_type) FROM dbanon_internal.release_columns(r.method) k ORDER BY k.ord),
+        e.step_s, e.step_s * (r.params ->> (m.traits ->> 'window'))::integer,
+        CASE WHEN (m.traits -> 'days')::boolean THEN d.day_zone END, run_series.readers, NULL::timestamptz, NULL::text
+    FROM ONLY dbanon.run r
+    JOIN ONLY dbanon.method m ON m.name = r.method
+    JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+    CROSS JOIN LATERAL (SELECT (r.params ->> (m.traits ->> 'every'))::integer AS step_s) e
+    WHERE r.run_id = run_series.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_series(bigint, text, text[]) IS
+'The release that grows of which a run could be a part: what all of its parts have in common.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.series_tables(series_id bigint) RETURNS TABLE (relation regclass, bounds tstzrange)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC'
+SET datestyle = 'ISO'
+AS $$
+    SELECT i.inhrelid::regclass, tstzrange(b.bound[1]::timestamptz, b.bound[2]::timestamptz)
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.*)''\) TO \(''(.*)''\)') b (bound)
+    WHERE i.inhparent = to_regclass(format('dbanon.series_%s', series_tables.series_id))
+$$;
+COMMENT ON FUNCTION dbanon_internal.series_tables(bigint) IS
+'The tables that a release that grows has its rows in, and of which time each is.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_part(run_id bigint, name text, bounds tstzrange, readers text[]) RETURNS dbanon.series
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    old CONSTANT dbanon.series := dbanon_internal.live_series(check_part.name);
+    new CONSTANT dbanon.series := dbanon_internal.run_series(check_part.run_id, check_part.name, check_part.readers);
+    span CONSTANT tstzrange := dbanon_internal.run_span(check_part.run_id);
+    anchor timestamptz;
+    taken tstzrange;
+    other record;
+BEGIN
+    IF NOT span <@ bounds THEN
+        RAISE EXCEPTION 'The rows of a part must lie in its bounds, from % on and before %. Some of run % do not.', lower(bounds), upper(bounds), run_id
+            USING ERRCODE = 'DA011', DETAIL = format('Its rows are from %s to %s.', lower(span), upper(span)),
+                  HINT = 'Choose a since and an until that are whole steps apart.';
+    END IF;
+    IF old.series_id IS NULL THEN
+        RETURN new;
+    END IF;
+    SELECT d.what, d.has, d.got INTO other
+        FROM (VALUES (1, 'method', old.method, new.method), (2, 'algorithm', old.algorithm, new.algorithm),
+                     (3, 'SRID', old.srid::text, new.srid::text),
+                     (4, 'grid', format('%s m and %s s', old.grid_m, old.grid_s), format('%s m and %s s', new.grid_m, new.grid_s)),
+                     (5, 'columns', array_to_string(old.columns, ', '), array_to_string(new.columns, ', ')),
+                     (6, 'step_s', old.step_s::text, new.step_s::text), (7, 'window', old.window_s || ' s', new.window_s || ' s'),
+                     (8, 'zone of days', old.day_zone, new.day_zone),
+                     (9, 'readers', coalesce(array_to_string(old.readers, ', '), 'all analysts'),
+                                    coalesce(array_to_string(new.readers, ', '), 'all analysts'))) d (ord, what, has, got)
+        WHERE d.has IS DISTINCT FROM d.got ORDER BY d.ord LIMIT 1;
+    IF other.what IS NOT NULL THEN
+        RAISE EXCEPTION 'A part must have the % of the release it is to be part of. That of % is %; that of run % is %.', other.what, name,
+                coalesce(other.has, 'none'), run_id, coalesce(other.got, 'none')
+            USING ERRCODE = 'DA011', DETAIL = 'All parts are read as one release; k may differ.',
+                  HINT = 'Run it again like the parts before it, or publish it under another name.';
+    END IF;
+    SELECT l.bounds INTO taken FROM ONLY dbanon.release l
+        WHERE l.series_id = old.series_id AND l.withdrawn_at IS NULL AND l.bounds && check_part.bounds ORDER BY lower(l.bounds) LIMIT 1;
+    IF taken IS NOT NULL THEN
+        RAISE EXCEPTION 'The time of a part must be free. % has a part from % to % already, and run % is from % to %.', name, lower(taken), upper(taken),
+                run_id, lower(bounds), upper(bounds)
+            USING ERRCODE = 'DA003', DETAIL = 'Each row''s time belongs to one part.',
+                  HINT = format('Run it for another time, or withdraw that part first: SELECT dbanon.unpublish_part(%L, %L).', name, lower(taken));
+    END IF;
+    SELECT x.bounds INTO taken FROM dbanon_internal.series_tables(old.series_id) x WHERE x.bounds && check_part.bounds ORDER BY 1 LIMIT 1;
+    IF taken IS NOT NULL THEN
+        RAISE EXCEPTION 'The time of a part must be free. A part of % from % to % was withdrawn, and its table is still there.', name,
+                lower(taken), upper(taken)
+            USING ERRCODE = 'DA013', DETAIL = 'It may be in use, or hold parts that were folded together.',
+                  HINT = 'SELECT dbanon.clear_withdrawn() drops it where it can; publish the time of a folded part under another name.';
+    END IF;
+    SELECT lower(l.span) INTO anchor FROM ONLY dbanon.release l
+        WHERE l.series_id = old.series_id AND l.span IS NOT NULL ORDER BY l.release_id LIMIT 1;
+    IF mod(extract(epoch FROM lower(span) - anchor), old.step_s) <> 0 THEN
+        RAISE EXCEPTION 'A part must begin whole steps of % s after the others. The first row of run % is at %.', old.step_s, run_id, lower(span)
+            USING ERRCODE = 'DA011', DETAIL = format('A row of another part begins at %s.', anchor),
+                  HINT = 'Choose since, or start, a multiple of step_s after theirs.';
+    END IF;
+    RETURN old;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_part(bigint, text, tstzrange, text[]) IS
+'The live release that a run can be a part of; or what it would begin, without a number; refuses a run that cannot be part of the one that is there.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.draw_prefix(series_id bigint) RETURNS integer
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    drawn integer;
+BEGIN
+    -- From the operating system's cryptographic source: 20 bits say neither when a part came nor how many there are.
+    LOOP
+        drawn := ('x' || left(encode(uuid_send(gen_random_uuid()), 'hex'), 5))::bit(20)::integer;
+        EXIT WHEN drawn > 0 AND NOT EXISTS (
+            SELECT FROM ONLY dbanon.release l WHERE l.series_id = draw_prefix.series_id AND l.prefix = drawn);
+    END LOOP;
+    RETURN drawn;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.draw_prefix(bigint) IS
+'Draws the upper bits of the keys of a new part, which no other part has or had: keys stay below 2^53, which is exact in JavaScript.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.new_part(run_id bigint, name text, readers text[], OUT bounds tstzrange, OUT prefix integer)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    bounds := dbanon_internal.part_bounds(run_id);
+    prefix := dbanon_internal.draw_prefix((dbanon_internal.check_part(
+        run_id, name, bounds, dbanon_internal.chosen_readers(name, true, readers))).series_id);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.new_part(bigint, text, text[]) IS
+'The bounds of a run that is to be a part, and the upper bits of its keys; refuses a run that cannot be one, before anything is copied.';
+
+-- ---- tables
+
+CREATE OR REPLACE FUNCTION dbanon_internal.finish_table(target text, bounds tstzrange) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET maintenance_work_mem = '256MB'
+AS $$
+DECLARE
+    own text;
+BEGIN
+    EXECUTE format('CREATE UNIQUE INDEX ON %s (cloak_id)', target);
+    EXECUTE format('CREATE UNIQUE INDEX ON %s (record_id, seq)', target);
+    EXECUTE format('CREATE INDEX ON %s (valid_from, valid_to)', target);
+    EXECUTE format('CREATE INDEX ON %s USING gist (region)', target);
+    -- Many rows have the same period: SP-GiST takes twice as long to build, and GiST without buffers five times.
+    EXECUTE format('CREATE INDEX ON %s USING gist (period) WITH (buffering = on)', target);
+    FOR own IN SELECT a.attname FROM pg_attribute a WHERE a.attrelid = target::regclass AND a.atttypid = 'jsonb'::regtype AND a.attnum > 0 LOOP
+        EXECUTE format('CREATE INDEX ON %s USING gin (%I jsonb_path_ops)', target, own);
+    END LOOP;
+    -- From here on the rows are fixed: not even the owner changes them by mistake. Those of a part that is withdrawn are deleted.
+    EXECUTE format('CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE%s OR TRUNCATE ON %s '
+        'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change()', CASE WHEN bounds IS NULL THEN ' OR DELETE' ELSE '' END, target);
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER refuse_change', target);
+    IF bounds IS NOT NULL THEN
+        EXECUTE format('CREATE TRIGGER guard_part AFTER DELETE ON %s REFERENCING OLD TABLE AS changed '
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.guard_part()', target);
+        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER guard_part', target);
+        -- Spares ATTACH from reading all rows.
+        EXECUTE format('ALTER TABLE %s ADD CONSTRAINT bounds CHECK (valid_from >= %L AND valid_from < %L)', target, lower(bounds), upper(bounds));
+    END IF;
+    EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The rows of one release, or of parts of one, never changed; read through its view.');
+    EXECUTE format('ANALYZE %s', target);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.finish_table(text, tstzrange) IS
+'Makes the indexes and triggers of a table with rows of a release; and the check of its bounds, where it is of parts.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.join_series(run_id bigint, name text, bounds tstzrange, readers text[], release_id bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    -- Again, since another part may have been published while the rows were copied.
+    series CONSTANT dbanon.series := dbanon_internal.check_part(run_id, name, bounds, readers);
+    number bigint := series.series_id;
+    target text;
+    others text;
+BEGIN
+    IF number IS NOT NULL THEN
+        SELECT string_agg(DISTINCT o.params ->> 'k', ', ') INTO others
+            FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.run r ON r.run_id = join_series.run_id
+            WHERE l.series_id = number AND l.withdrawn_at IS NULL AND o.params -> 'k' <> r.params -> 'k';
+        IF others IS NOT NULL THEN
+            RAISE NOTICE 'Other parts of % keep k = %; the release promises the least of all.', name, others;
+        END IF;
+        RETURN number;
+    END IF;
+    INSERT INTO dbanon.series (name, method, algorithm, srid, grid_m, grid_s, columns, step_s, window_s, day_zone, readers)
+        SELECT series.name, series.method, series.algorithm, series.srid, series.grid_m, series.grid_s, series.columns, series.step_s,
+            series.window_s, series.day_zone, series.readers
+        RETURNING series_id INTO number;
+    target := format('dbanon.series_%s', number);
+    -- Without indexes: with them, each new partition would get a second one of each.
+    EXECUTE format('CREATE TABLE %s (LIKE dbanon.release_%s) PARTITION BY RANGE (valid_from)', target, release_id);
+    EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
+    EXECUTE format('CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
+        'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change()', target);
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER refuse_change', target);
+    EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The parts of one release that grows; read through its view.');
+    RETURN number;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.join_series(bigint, text, tstzrange, text[], bigint) IS
+'The number of the release that grows of which a run becomes a part; with its first part, makes it and the table of which parts are partitions.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.attach_table(series_id bigint, relation text, bounds tstzrange) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Waits for no reader of the other parts, and makes none wait.
+    EXECUTE format('ALTER TABLE dbanon.series_%s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', series_id, relation, lower(bounds), upper(bounds));
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.attach_table(bigint, text, tstzrange) IS
+'Makes a table a partition of a release that grows.';

@@ -1,0 +1,140 @@
+-- Parts of a release that grows, taken away or put together.
+
+CREATE OR REPLACE FUNCTION dbanon.unpublish_part(name text, at timestamptz) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '30s'
+AS $$
+DECLARE
+    series dbanon.series;
+    part dbanon.release;
+    relation regclass;
+BEGIN
+    PERFORM dbanon_internal.check_name(unpublish_part.name);
+    PERFORM dbanon_internal.lock_releases();
+    series := dbanon_internal.known_series(unpublish_part.name);
+    SELECT l.* INTO part FROM dbanon.release l
+        WHERE l.series_id = series.series_id AND l.withdrawn_at IS NULL AND l.bounds @> unpublish_part.at;
+    IF part.release_id IS NULL THEN
+        RAISE EXCEPTION 'The time must be one of which the release has a part. % has none at %.', unpublish_part.name, coalesce(unpublish_part.at::text, 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.',
+                  HINT = format('List the parts: SELECT bounds FROM dbanon.releases WHERE live AND name = %L ORDER BY bounds.', unpublish_part.name);
+    END IF;
+    SELECT x.relation INTO STRICT relation FROM dbanon_internal.series_tables(series.series_id) x WHERE x.bounds @> part.bounds;
+    UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user WHERE l.release_id = part.release_id;
+    -- Readers go on: who has begun a statement sees the rows to its end, nobody later. An empty table is dropped when it is free.
+    EXECUTE format('DELETE FROM ONLY %s WHERE valid_from >= %L AND valid_from < %L', relation, lower(part.bounds), upper(part.bounds));
+    PERFORM dbanon_internal.describe_release(part.release_id);
+    PERFORM dbanon.clear_withdrawn();
+    RETURN part.run_id;
+END
+$$;
+COMMENT ON FUNCTION dbanon.unpublish_part(text, timestamptz) IS
+'Withdraws the part of a release that has a time: deletes its rows, beside readers, and drops its table as soon as nobody reads the release.
+The other parts, the run and the entry in dbanon.release stay; later parts are compared with it as with a release that is withdrawn. Takes: name; at, a time of the part. Returns: the run
+it was. Raises: DA001, DA002; DA013 where another publication or withdrawal does not end. Example: SELECT dbanon.unpublish_part(''taxi'', ''2026-11-20 12:00Z'').';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.folded_tables(series_id bigint, before timestamptz) RETURNS TABLE (
+    target regclass, relations regclass[], bounds tstzrange)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC'
+AS $$
+DECLARE
+    relation regclass;
+    made text;
+BEGIN
+    FOR relations, bounds IN
+        -- Tables of a month that follow one another without a gap: a part that is late can still get a table of its own in a gap.
+        SELECT array_agg(o.relation ORDER BY lower(o.bounds)), tstzrange(min(lower(o.bounds)), max(upper(o.bounds)))
+        FROM (SELECT n.*, count(*) FILTER (WHERE n.begins) OVER (ORDER BY lower(n.bounds)) AS island
+              FROM (SELECT x.*, lag(upper(x.bounds)) OVER w IS DISTINCT FROM lower(x.bounds)
+                        OR date_trunc('month', lag(lower(x.bounds)) OVER w) <> date_trunc('month', lower(x.bounds)) AS begins
+                    FROM dbanon_internal.series_tables(folded_tables.series_id) x
+                    WHERE EXISTS (SELECT FROM dbanon.release l
+                                  WHERE l.series_id = folded_tables.series_id AND l.withdrawn_at IS NULL AND l.bounds && x.bounds)
+                    WINDOW w AS (ORDER BY lower(x.bounds))) n) o
+        GROUP BY o.island
+        HAVING count(*) > 1 AND max(upper(o.bounds)) <= before AND date_trunc('month', min(lower(o.bounds))) + interval '1 month' <= before
+        ORDER BY min(lower(o.bounds))
+    LOOP
+        made := format('dbanon.release_%s', nextval(pg_get_serial_sequence('dbanon.release', 'release_id')));
+        EXECUTE format('CREATE TABLE %s (LIKE dbanon.series_%s)', made, series_id);
+        EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', made);
+        FOREACH relation IN ARRAY relations LOOP
+            EXECUTE format('INSERT INTO %s SELECT * FROM ONLY %s ORDER BY cloak_id', made, relation);
+        END LOOP;
+        PERFORM dbanon_internal.finish_table(made, bounds);
+        target := made;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.folded_tables(bigint, timestamptz) IS
+'Makes a table for each whole month of a release that grows, with the rows of all its parts; what it takes the place of, and the time of these.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.hold_series(series_id bigint, patience text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    release_name CONSTANT text := (SELECT s.name FROM dbanon.series s WHERE s.series_id = hold_series.series_id);
+    readers text;
+BEGIN
+    PERFORM set_config('lock_timeout', patience, true);
+    EXECUTE format('LOCK TABLE dbanon.series_%s IN ACCESS EXCLUSIVE MODE', series_id);
+EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+    SELECT string_agg(r.reader, ', ') INTO readers FROM dbanon_internal.readers_of(release_name) r;
+    RAISE EXCEPTION 'Release % is in use by % and cannot be folded yet.', release_name, coalesce(readers, 'sessions that have ended since')
+        USING ERRCODE = 'DA013', DETAIL = 'Its tables are as they were.', HINT = 'Try again when their transactions have ended.';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.hold_series(bigint, text) IS
+'Keeps readers from a release that grows until the transaction ends; waits so long for those who are there, and names them.';
+
+CREATE OR REPLACE FUNCTION dbanon.fold_release(name text, before timestamptz) RETURNS integer
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC'
+AS $$
+DECLARE
+    series dbanon.series;
+    made jsonb;
+    month record;
+    relation regclass;
+    folded integer := 0;
+BEGIN
+    PERFORM dbanon_internal.check_name(fold_release.name);
+    IF before IS NULL OR NOT isfinite(before) THEN
+        RAISE EXCEPTION 'The time before which a release is folded must be a finite one. Got %.', coalesce(before::text, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Months that end later stay as they are.', HINT = 'Give the first of this month: date_trunc(''month'', now()).';
+    END IF;
+    PERFORM dbanon_internal.lock_releases();
+    series := dbanon_internal.known_series(fold_release.name);
+    -- Copying takes long: readers who are there now are asked for first, and let in again meanwhile.
+    BEGIN
+        PERFORM dbanon_internal.hold_series(series.series_id, '100ms');
+        RAISE EXCEPTION USING ERRCODE = 'DA018';
+    EXCEPTION WHEN SQLSTATE 'DA018' THEN
+        NULL;
+    END;
+    made := (SELECT jsonb_agg(to_jsonb(f)) FROM dbanon_internal.folded_tables(series.series_id, before) f);
+    IF made IS NOT NULL THEN
+        PERFORM dbanon_internal.hold_series(series.series_id, '5s');
+        FOR month IN SELECT f.* FROM jsonb_to_recordset(made) f (target text, relations text[], bounds tstzrange) LOOP
+            FOREACH relation IN ARRAY month.relations LOOP
+                EXECUTE format('DROP TABLE %s', relation);
+                folded := folded + 1;
+            END LOOP;
+            PERFORM dbanon_internal.attach_table(series.series_id, month.target, month.bounds);
+        END LOOP;
+    END IF;
+    RETURN folded;
+END
+$$;
+COMMENT ON FUNCTION dbanon.fold_release(text, timestamptz) IS
+'Puts the parts of each whole month of a release that grows into one table, with the same rows and keys: a query that is not bounded by time holds locks on
+each table and its indexes, of which a server has few. Months are those of UTC in which parts begin. Copies beside readers, then has the release for itself for a moment. A session that began a REPEATABLE READ transaction before and reads the release for the first time after it sees no rows of what was folded. Takes: name; before: months that end
+later stay. Returns: how many tables were put into others. Raises: DA001, DA002, DA011; DA013 if the release is being read, and then nothing has changed. Example: SELECT
+dbanon.fold_release(''taxi'', date_trunc(''month'', now())).';
