@@ -9,7 +9,7 @@ COPY dbanon /src/dbanon
 COPY sql /src/sql
 COPY migrations /src/migrations
 COPY docker /src/docker
-RUN /opt/dbanon/bin/pip install --no-cache-dir --disable-pip-version-check /src
+RUN /opt/dbanon/bin/pip install --no-cache-dir --disable-pip-version-check '/src[metrics]'
 
 FROM debian:bookworm-slim
 ENV LANG=C.UTF-8 PATH=/opt/dbanon/bin:$PATH NUMBA_CACHE_DIR=/var/cache/dbanon

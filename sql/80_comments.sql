@@ -10,6 +10,7 @@ COMMENT ON COLUMN dbanon.installation.role_prefix IS 'Its roles are called <role
 COMMENT ON COLUMN dbanon.installation.database_oid IS 'The database for which that was chosen: a restored or cloned one has another OID.';
 COMMENT ON COLUMN dbanon.installation.server_identifier IS 'The server it is on, as pg_control_system has it.';
 COMMENT ON COLUMN dbanon.installation.public_restricted IS 'Whether rights on the server''s own views were to be taken from PUBLIC.';
+COMMENT ON COLUMN dbanon.installation.published_from IS 'Server, database and timeline of the last publication; null: there was none.';
 COMMENT ON COLUMN dbanon.installation.key IS 'Drawn at random: fixes are hashed with it, to recognise copies of a dataset.';
 
 COMMENT ON TABLE dbanon.changed_right IS 'Rights that an upgrade took from PUBLIC and gave to others instead; dbanon db uninstall undoes it.';
@@ -321,7 +322,8 @@ COMMENT ON COLUMN dbanon.verification.clauses IS 'What must hold, one by one: [{
 COMMENT ON TABLE dbanon.release IS 'What was ever published, append-only: readers of a withdrawn release still know it.';
 COMMENT ON COLUMN dbanon.release.release_id IS 'Key; the rows are in dbanon.release_<release_id> until withdrawn.';
 COMMENT ON COLUMN dbanon.release.name IS 'The view in schema published; free again once withdrawn.';
-COMMENT ON COLUMN dbanon.release.run_id IS 'The run it is a copy of.';
+COMMENT ON COLUMN dbanon.release.run_id IS 'The run it is a copy of; null of a lost one.';
+COMMENT ON COLUMN dbanon.release.population_id IS 'The population of a lost release, which dbanon.confirm_history entered; null of all others.';
 COMMENT ON COLUMN dbanon.release.digest IS 'Digest of the rows when it was published.';
 COMMENT ON COLUMN dbanon.release.rows IS 'Rows published.';
 COMMENT ON COLUMN dbanon.release.published_at IS 'When.';
@@ -371,7 +373,7 @@ COMMENT ON VIEW dbanon.releases IS 'What was ever published, and from what: the 
 COMMENT ON COLUMN dbanon.releases.release_id IS 'Key: one name may have had several releases.';
 COMMENT ON COLUMN dbanon.releases.name IS 'The view in schema published, while live.';
 COMMENT ON COLUMN dbanon.releases.live IS 'Whether its readers can read it now.';
-COMMENT ON COLUMN dbanon.releases.run_id IS 'The run it is a copy of.';
+COMMENT ON COLUMN dbanon.releases.run_id IS 'The run it is a copy of; null if the database was restored without it, and the release is lost.';
 COMMENT ON COLUMN dbanon.releases.dataset IS 'The dataset of the run.';
 COMMENT ON COLUMN dbanon.releases.method IS 'The method family.';
 COMMENT ON COLUMN dbanon.releases.algorithm IS 'The algorithm of the family.';
@@ -385,6 +387,13 @@ COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the rele
 COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 COMMENT ON COLUMN dbanon.releases.readers IS 'The roles that may read it; null: all analysts.';
 COMMENT ON COLUMN dbanon.releases.bounds IS 'Of a part of a release that grows: the time it takes.';
+
+COMMENT ON VIEW dbanon.health IS 'What is wrong, a row each; none where all is well. dbanon check prints it.';
+COMMENT ON COLUMN dbanon.health.level IS '1 late or odd, 2 something is held up until somebody acts, 3 it cannot be told.';
+COMMENT ON COLUMN dbanon.health.about IS 'What it is about: runs or history.';
+COMMENT ON COLUMN dbanon.health.what IS 'What is wrong.';
+COMMENT ON COLUMN dbanon.health.since IS 'Since when, where that is known.';
+COMMENT ON COLUMN dbanon.health.remedy IS 'What to do.';
 
 COMMENT ON VIEW published.releases IS 'The releases that you may read. Each is a view in this schema, whose comment says more.';
 COMMENT ON COLUMN published.releases.name IS 'The view in schema published.';
@@ -464,7 +473,7 @@ COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no s
 COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';
 COMMENT ON COLUMN dbanon.audit.at IS 'When.';
 COMMENT ON COLUMN dbanon.audit.login IS 'Who.';
-COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), settle (population or settle time), load, change (of rows of a table), drop_load, forget, forget_before, drop, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers.';
+COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), settle (population or settle time), load, change (of rows of a table), drop_load, forget, forget_before, drop, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers, lose; to the database: confirm_history.';
 COMMENT ON COLUMN dbanon.audit.dataset IS 'The dataset it was about; null for rows of a dataset that is being deleted.';
 COMMENT ON COLUMN dbanon.audit.run_id IS 'The run it was about.';
 COMMENT ON COLUMN dbanon.audit.release IS 'The release it was about.';

@@ -28,7 +28,7 @@ $$;
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
 GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.datasets, dbanon.run, dbanon.runs,
-    dbanon.workers, dbanon.verification, dbanon.release, dbanon.series, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.alembic_version TO @operator@, @worker@;
+    dbanon.workers, dbanon.verification, dbanon.release, dbanon.series, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.alembic_version TO @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
     UPDATE (srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects) ON dbanon.dataset TO @operator@;
@@ -61,7 +61,7 @@ $$;
 
 -- These run with the rights of their owner.
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
-    dbanon.release_card(text, bigint), dbanon_internal.reap_runs() TO @operator@, @worker@;
+    dbanon.release_card(text, bigint), dbanon_internal.reap_runs(), dbanon_internal.is_forked() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
     dbanon.remember_subject(text, text),

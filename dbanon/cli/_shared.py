@@ -19,7 +19,7 @@ _SECTIONS = {  # of the help, in the order of the work
     "Data": ("load", "import", "synth", "datasets", "drop-load", "forget", "remember", "forget-before", "drop-dataset"),
     "Runs": ("methods", "plan", "run", "submit", "worker", "runs", "cancel", "verify", "drop"),
     "Releases": ("publish", "unpublish", "releases", "card", "export", "style"),
-    "Server": ("db", "demo"),
+    "Server": ("check", "db", "demo"),
 }
 
 

@@ -68,6 +68,17 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
     return "  ".join(padded).rstrip()
 
 
+def health_text(found: Sequence[Mapping[str, Any]]) -> str:
+    """Say what is wrong, a line each, and what to do."""
+    levels = {1: "late", 2: "held", 3: "cannot tell"}
+    lines = []
+    for row in found:
+        since = f" Since {_cell(row['since'])}." if row["since"] else ""
+        remedy = f" {row['remedy']}." if row["remedy"] else ""
+        lines.append(f"{levels[row['level']]}: {row['what']}{since}{remedy}")
+    return "\n".join(lines) or "Nothing is wrong."
+
+
 def as_json(value: Any) -> str:
     """Make the one JSON object of ``--json``."""
     return json.dumps(value, default=_plain, sort_keys=False)

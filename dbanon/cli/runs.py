@@ -1,7 +1,8 @@
 """Commands about methods, runs and releases: plan, compute, attack, publish, withdraw."""
 
 import os
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -22,6 +23,22 @@ EndReaders = Annotated[
     bool,
     typer.Option("--end-readers", help="End the sessions that read the release that goes, instead of giving up."),
 ]
+
+
+@app.command(epilog=GLOBAL)
+def check() -> None:
+    """Say what is wrong and what to do; exit code 0: fine, 1: late or odd, 2: held up, 3: cannot be told."""
+    from dbanon.base.errors import DbanonError
+    from dbanon.cli import report
+
+    try:
+        with open_database() as database:
+            found = database.check()
+    except DbanonError as error:
+        found = [{"level": 3, "about": "server", "what": str(error), "since": None, "remedy": None}]
+    level = max((row["level"] for row in found), default=0)
+    show(lambda: report.health_text(found), lambda: {"level": level, "findings": found})
+    raise typer.Exit(level)
 
 
 @app.command("methods", epilog=GLOBAL)
@@ -97,14 +114,31 @@ def worker(
         str | None,
         typer.Option(metavar="ADDRESS", help="Dask scheduler to which runs hand their tasks, with true positions."),
     ] = None,
+    log: Annotated[
+        Literal["text", "json"], typer.Option(help="How events are written to stderr: for people, or as JSON objects.")
+    ] = "text",
+    heartbeat: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File that is touched every few seconds while the worker is connected."),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Answer /healthz, /readyz and /metrics over HTTP there, to whoever asks; such as 127.0.0.1:9464.",
+        ),
+    ] = None,
 ) -> None:
-    """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM."""
-    from dbanon.base.console import stderr_line
+    """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM.
+
+    On SIGHUP each process finishes its run and connects anew: it reads service, password and certificate files and the
+    settings of Dask again. What was given on the command line stays.
+    """
     from dbanon.worker import serve
 
     if lock_dsn is not None:
         os.environ["DBANON_LOCK_DSN"] = lock_dsn
-    serve(everywhere.dsn, jobs=jobs, grace_s=grace_s, say=stderr_line, scheduler=scheduler)
+    serve(everywhere.dsn, jobs=jobs, grace_s=grace_s, scheduler=scheduler, log=log, heartbeat=heartbeat, listen=listen)
 
 
 @app.command(epilog=GLOBAL)

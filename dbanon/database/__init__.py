@@ -192,6 +192,7 @@ class Database(Datasets):
         *,
         stopping: threading.Event | None = None,
         give_up: Callable[[], None] | None = None,
+        taken: Callable[[queue.Claim], None] = lambda claim: None,
     ) -> RunResult | None:
         """Take the oldest run that waits and do it, as a worker does.
 
@@ -203,6 +204,8 @@ class Database(Datasets):
             Who takes it.
         stopping, give_up
             As for `dbanon.runs.watch.Watch`.
+        taken : callable
+            Called with what was taken, before it is done.
 
         Returns
         -------
@@ -213,6 +216,7 @@ class Database(Datasets):
             claim = queue.claim_run(holder, worker)
             if claim is None:
                 return None
+            taken(claim)
             return self._work(holder, claim, Watch(holder, claim, self.progress, stopping=stopping, give_up=give_up))
 
     def _demand_worker(self) -> None:
@@ -270,6 +274,11 @@ class Database(Datasets):
         with errors_translated():
             queue.reap_runs(self.connection)
             return stored.list_runs(self.connection)
+
+    def check(self) -> list[dict[str, Any]]:
+        """List what is wrong: level (1 late or odd, 2 held up, 3 cannot be told), about, what, since, remedy."""
+        with errors_translated():
+            return stored.list_health(self.connection)
 
     def card(self, name: str) -> dict[str, Any]:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""

@@ -146,9 +146,9 @@ def state(connection: Connection, run_id: int) -> State:
     return found or State(todo=None, progress=None, done=0, total=None)
 
 
-def process_name() -> str:
-    """Name this process, as the one that works on a run: host and process."""
-    return f"{socket.gethostname()} {os.getpid()}"
+def process_name(pid: int | None = None) -> str:
+    """Name a process of this machine, by default this one, as the one that works on a run: host and process."""
+    return f"{socket.gethostname()} {pid or os.getpid()}"
 
 
 def no_worker() -> StoreError:

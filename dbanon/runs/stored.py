@@ -20,6 +20,7 @@ from dbanon.base.errors import (
     choose_one,
 )
 from dbanon.options.publishing import Planning
+from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, errors_translated, jsonb, one
 from dbanon.runs import queue
 from dbanon.runs.reading import no_run
@@ -106,6 +107,13 @@ def list_runs(connection: Connection) -> list[dict[str, Any]]:
             "r.metrics, v.releases, v.submitted_by, r.created_at, v.started_at, v.finished_at, v.duration, v.worker, "
             "v.error, v.publish_error FROM dbanon.runs v JOIN dbanon.run r USING (run_id) ORDER BY v.run_id"
         ).fetchall()
+
+
+def list_health(connection: Connection) -> list[dict[str, Any]]:
+    """List what is wrong, the worst first."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        found = cursor.execute("SELECT level, about, what, since, remedy FROM dbanon.health ORDER BY level DESC, since")
+        return [{**row, "remedy": sqlstate.for_command_line(row["remedy"])} for row in found]
 
 
 @dataclass(frozen=True, kw_only=True)

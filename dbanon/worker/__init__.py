@@ -1,10 +1,11 @@
 """A worker: takes runs from the queue and finishes them, several at once, until a signal stops it.
 
-The supervisor holds no connection. It starts one process for each run that may go at once, and another where one has
-ended: a process ends with a computation that was interrupted in it, because a signal can leave Python's import lock
-held, and a compiled kernel does not stop at all. Each process holds the locks of its runs on a separate connection, so
-the server decides what becomes of a run, whichever process is killed. It shares the tasks of its run among processes of
-its own (`dbanon.base.tasks`), or a Dask cluster does them (`dbanon.worker.cluster`).
+The supervisor holds no connection for itself (`dbanon.worker.watched` has one). It starts one process for each run that
+may go at once, and another where one has ended: a process ends with a computation that was interrupted in it, because a
+signal can leave Python's import lock held, and a compiled kernel does not stop at all. Each process holds the locks of
+its runs on a separate connection, so the server decides what becomes of a run, whichever process is killed. It shares
+the tasks of its run among processes of its own (`dbanon.base.tasks`), or a Dask cluster does them
+(`dbanon.worker.cluster`).
 """
 
 import multiprocessing
@@ -14,13 +15,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from psycopg import sql
 
-from dbanon.base.console import stderr_line
 from dbanon.base.errors import DbanonError, SchemaMismatch, StoreError
 from dbanon.base.tasks import Processes, Tasks
 from dbanon.database import Database, RunResult, open_database
@@ -28,6 +29,8 @@ from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, connect_to_hold, errors_translated
 from dbanon.runs import compiling, queue
 from dbanon.worker.cluster import Cluster
+from dbanon.worker.telling import Form, Log
+from dbanon.worker.watched import Watched
 
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
 _AGAIN_S = (0.2, 5.0)  # wait before connecting again, at first and at most
@@ -50,6 +53,8 @@ class Settings:
         Processes of the worker.
     scheduler : str, optional
         Address of the Dask scheduler to which tasks go instead.
+    log : str
+        ``text`` or ``json``.
     """
 
     dsn: str | None
@@ -57,12 +62,23 @@ class Settings:
     parent: int
     jobs: int = 1
     scheduler: str | None = None
+    log: Form = "text"
 
 
 def serve(
-    dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], None], scheduler: str | None = None
+    dsn: str | None,
+    *,
+    jobs: int,
+    grace_s: float,
+    scheduler: str | None = None,
+    log: Form = "text",
+    heartbeat: Path | None = None,
+    listen: str | None = None,
 ) -> None:
     """Take runs and finish them until a signal comes; call it in the main thread.
+
+    SIGHUP lets each process finish its run and begin afresh, so that it reads service, password and certificate files
+    and the settings of Dask again; of a terminal that is closed it stops the worker.
 
     Parameters
     ----------
@@ -71,59 +87,85 @@ def serve(
     jobs : int
         Runs that go at once; each shares its tasks among as many processes as there are cores for it.
     grace_s : float
-    say : callable
-        Called with a line for each event.
     scheduler : str, optional
         Address of a Dask scheduler, to which the tasks of runs go.
+    log : str
+        How events are written to stderr: ``text`` or ``json``.
+    heartbeat, listen : optional
+        See `dbanon.worker.watched.Watched`.
 
     Raises
     ------
     ParameterError
-        If the connection that shall hold locks goes through a pooler, or the package for `scheduler` is missing.
+        If the connection that shall hold locks goes through a pooler, a package is missing, or `heartbeat` or `listen`
+        cannot be used.
     StoreError
         If the login may not compute, the server accepts no writing, or the scheduler does not answer.
     SchemaMismatch
         If the schema is of another revision.
     """
+    told = Log(log)
+
+    def announce(line: str) -> None:
+        told.event("server", line)
+
     if scheduler is not None:
-        Cluster(scheduler).check(say)
-    with open_database(dsn, announce=say) as database, connect_to_hold(database.lock_url):
+        Cluster(scheduler).check(announce)
+    with open_database(dsn, announce=announce) as database, connect_to_hold(database.lock_url):
         if not queue.may_compute(database.connection):
             raise StoreError(
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
                 "one does not; GRANT it."
             )
-    settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler)
-    useless = _supervise(settings, say)
+    settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler, log=log)
+    with Watched(dsn, told, heartbeat=heartbeat, listen=listen) as watched:
+        useless = _supervise(settings, told, watched)
     if useless == _READ_ONLY:
         raise sqlstate.read_only()
     if useless:
         raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended; start it again.")
 
 
-def _supervise(settings: Settings, say: Callable[[str], None]) -> int | None:
+def _supervise(settings: Settings, log: Log, watched: Watched) -> int | None:
     """Keep the processes up until a signal comes; returns the exit code of one that says that none can work here."""
     context = multiprocessing.get_context("spawn")
-    signals = _catch_signals()
+    signals, reloads = _catch_signals()
     processes = [_started(context, settings) for _ in range(settings.jobs)]
-    say(f"worker {queue.process_name()}: up, {settings.jobs} at once")
+    log.event("up", f"up, {settings.jobs} at once")
     useless = None
     while not (signals or useless):
+        watched.beat([process.pid for process in processes])
         multiprocessing.connection.wait([p.sentinel for p in processes], timeout=0.5)
         useless = next((p.exitcode for p in processes if p.exitcode in (_READ_ONLY, _USELESS)), None)
+        if reloads and not signals:
+            reloads.clear()
+            log.event("reload", "begins afresh, each process when its run is done")
+            watched.reload()
+            for process in processes:
+                _signal(process, signal.SIGHUP)
         if not (signals or useless):
             processes = [p if p.is_alive() else _restarted(context, settings, p) for p in processes]
+    watched.stopping()
     _stop(processes, signals)
-    say(f"worker {queue.process_name()}: down")
+    log.event("down", "down")
     return useless
 
 
-def _catch_signals() -> list[int]:
-    """Let signals stop the worker; returns a list of those that came."""
+def _catch_signals() -> tuple[list[int], list[int]]:
+    """Let signals stop the worker, or have it begin afresh; returns lists of those that came, for either."""
     signals: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    reloads: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: signals.append(number))
-    return signals
+    # A terminal that is closed sends it, too.
+    hung_up = signals if sys.stdin is not None and sys.stdin.isatty() else reloads
+    signal.signal(signal.SIGHUP, lambda number, _: hung_up.append(number))
+    return signals, reloads
+
+
+def _signal(process: multiprocessing.context.SpawnProcess, number: int) -> None:
+    if process.pid is not None and process.is_alive():  # it is not waited for yet, so no other process has its number
+        os.kill(process.pid, number)
 
 
 def _started(context: multiprocessing.context.SpawnContext, settings: Settings) -> multiprocessing.context.SpawnProcess:
@@ -160,10 +202,17 @@ def _work(settings: Settings) -> None:
     os.setsid()  # Ctrl-C is for the supervisor
     process = _Process(settings)
     signal.signal(signal.SIGINT, process.interrupt)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, process.stop)
+    signal.signal(signal.SIGTERM, process.stop)
+    signal.signal(signal.SIGHUP, process.begin_afresh)
     multiprocessing.set_forkserver_preload(["numba"])  # which every helper needs, and which starts no thread
-    sys.exit(process.work())
+    try:
+        code = process.work()
+    except Exception:
+        if settings.log == "text":
+            raise
+        process.log.event("crashed", "", level="error", **process.about())  # a traceback may quote data
+        code = 1
+    sys.exit(code)
 
 
 class _Process:
@@ -172,6 +221,9 @@ class _Process:
         self.stopping = threading.Event()  # to stop: take nothing more
         self.hurry = threading.Event()  # to stop what is being done: the watch of the run interrupts it
         self.interrupted = False
+        self.outdated = False
+        self.log = Log(settings.log)
+        self.claim: queue.Claim | None = None
         scheduler = settings.scheduler
         self.tasks: Tasks = Processes(settings.jobs) if scheduler is None else Cluster(scheduler)
         threading.Thread(target=self._look_after_parent, daemon=True).start()
@@ -183,8 +235,11 @@ class _Process:
         self.interrupted = True
         raise KeyboardInterrupt
 
+    def begin_afresh(self, number: int, frame: FrameType | None) -> None:
+        self.outdated = True
+
     def _over(self) -> bool:
-        return self.interrupted or self.stopping.is_set()
+        return self.interrupted or self.outdated or self.stopping.is_set()
 
     def _stop(self, *, at_once: bool) -> None:
         self.stopping.set()
@@ -209,7 +264,7 @@ class _Process:
                     connect_to_hold(database.lock_url) as holder,
                     errors_translated(),
                 ):
-                    database.tasks, database.progress = self.tasks, _tell
+                    database.tasks, database.progress = self.tasks, self._tell
                     channel = queue.register_worker(holder, queue.process_name())
                     wait_s = _AGAIN_S[0]
                     self._serve(database, holder, channel)
@@ -218,7 +273,8 @@ class _Process:
             except StoreError as error:
                 if error.sqlstate == sqlstate.READ_ONLY:
                     return _READ_ONLY
-                _say(f"{error} Connecting again in {wait_s:.1f} s.")
+                again = f"{error} Connecting again in {wait_s:.1f} s."
+                self.log.failure("connect", again, error, seconds=round(wait_s, 1))
                 self.stopping.wait(wait_s)
                 wait_s = min(2 * wait_s, _AGAIN_S[1])
             except KeyboardInterrupt:  # a signal that came a moment too late for the run it was meant for
@@ -243,26 +299,45 @@ class _Process:
     def _take(self, database: Database, holder: Connection) -> bool:
         """Do the next run; whether there was one. What is wrong with a run is recorded with the run."""
         began = time.perf_counter()
+        self.claim = None
         try:
             result = database.take(
                 holder,
                 queue.process_name(),
                 stopping=self.hurry,
                 give_up=lambda: os._exit(_INTERRUPTED),
+                taken=self._taken,
             )
         except KeyboardInterrupt:
-            _say("a run was interrupted")
+            self.log.event("interrupted", "a run was interrupted", level="warning", **self.about())
             return True
         except DbanonError as error:
             if isinstance(error, StoreError) and error.sqlstate == sqlstate.READ_ONLY:
                 raise
-            _say(str(error))
+            self.log.failure("failed", str(error), error, seconds=_seconds(began), **self.about())
             _demand_alive(database.connection, holder)
             return True
         if result is not None:
-            for line in (_line(result, time.perf_counter() - began), *result.notices):
-                _say(line)
+            seconds = _seconds(began)
+            self.log.event("done", _line(result, seconds), state=result.status, seconds=seconds, **self.about())
+            for line in result.notices if self.settings.log == "text" else ():  # they have figures of people
+                self.log.event("notice", line)
         return result is not None
+
+    def _taken(self, claim: queue.Claim) -> None:
+        self.claim = claim
+        if self.settings.log == "json":
+            self.log.event("taken", "", **self.about())
+
+    def about(self) -> dict[str, Any]:
+        """What a line of the log says of the run that was taken."""
+        claim = self.claim
+        return {} if claim is None else {"run_id": claim.run_id, "step": claim.todo, "tries": claim.attempt}
+
+    def _tell(self, stage: str, _done: int, _total: int | None) -> None:
+        """Note in the log what a first run waits for; ``dbanon.runs`` says how far the others are."""
+        if stage == compiling.STAGE:
+            self.log.event("compiling", stage, **self.about())
 
 
 def _demand_alive(*connections: Connection) -> None:
@@ -276,11 +351,5 @@ def _line(result: RunResult, seconds: float) -> str:
     return f"run {result.run_id} ({result.method}, {result.algorithm}): {result.status} in {seconds:.1f} s"
 
 
-def _tell(stage: str, _done: int, _total: int | None) -> None:
-    """Note in the log what a first run waits for; ``dbanon.runs`` says how far the others are."""
-    if stage == compiling.STAGE:
-        _say(stage)
-
-
-def _say(line: str) -> None:
-    stderr_line(f"worker {queue.process_name()}: {line}")
+def _seconds(began: float) -> float:
+    return round(time.perf_counter() - began, 3)

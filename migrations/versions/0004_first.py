@@ -16,6 +16,8 @@ CREATE TABLE dbanon.installation (
     database_oid oid NOT NULL,
     server_identifier bigint NOT NULL,
     public_restricted boolean NOT NULL DEFAULT false,
+    -- Where the last publication was made (dbanon_internal.whereabouts); null: there was none.
+    published_from text,
     -- With it fixes are hashed, to recognise copies of a dataset. It never leaves the database.
     key bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) CHECK (length(key) = 32)
 );
@@ -387,7 +389,9 @@ CREATE UNIQUE INDEX series_live_idx ON dbanon.series (name) WHERE withdrawn_at I
 CREATE TABLE dbanon.release (
     release_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL,
-    run_id bigint NOT NULL REFERENCES dbanon.run ON DELETE RESTRICT,
+    run_id bigint REFERENCES dbanon.run ON DELETE RESTRICT,
+    -- Of a lost release alone, which dbanon.confirm_history enters: it has no run here, and may speak of everybody.
+    population_id bigint REFERENCES dbanon.population,
     digest bytea NOT NULL,
     rows bigint NOT NULL CHECK (rows >= 0),
     published_at timestamptz NOT NULL DEFAULT now(),
@@ -424,7 +428,9 @@ CREATE TABLE dbanon.release (
     bounds tstzrange CHECK (lower_inc(bounds) AND NOT upper_inc(bounds) AND isfinite(lower(bounds)) AND isfinite(upper(bounds))),
     prefix integer CHECK (prefix BETWEEN 1 AND 1048575),
     CONSTRAINT release_part_check CHECK (num_nulls(series_id, bounds, prefix) IN (0, 3)),
-    CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL))
+    CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL)),
+    CONSTRAINT release_lost_check CHECK (
+        (run_id IS NULL) = (population_id IS NOT NULL) AND (run_id IS NOT NULL OR withdrawn_at IS NOT NULL AND span IS NOT NULL))
 );
 ALTER TABLE dbanon.release ALTER COLUMN extent SET STATISTICS 0;
 CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL AND series_id IS NULL;

@@ -23,6 +23,7 @@
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
 --   DA018 not an error: a notice of what is being done
+--   DA020 the database was restored, copied or failed over, and what was published since is not known
 
 CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -120,7 +121,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- A publication that has begun holds the dataset, and comes first.
-    IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
+    IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id)
+        OR EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.population_id = OLD.population_id) THEN  -- a lost one may be of it
         RAISE EXCEPTION 'A dataset that was ever published must stay in its population, and its settle time may only grow. ''%'' is in '
                         'population ''%'' with %.', OLD.name,
                 (SELECT p.name FROM ONLY dbanon.population p WHERE p.population_id = OLD.population_id),

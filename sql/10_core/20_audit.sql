@@ -143,7 +143,11 @@ BEGIN
         SELECT CASE TG_OP WHEN 'INSERT' THEN 'publish' ELSE 'unpublish' END, d.name, NEW.run_id, NEW.name,
             CASE TG_OP WHEN 'INSERT' THEN jsonb_strip_nulls(jsonb_build_object(
                 'rows', NEW.rows, 'overlap', NEW.overlap, 'overlap_reason', NEW.overlap_reason, 'readers', NEW.readers)) ELSE '{}' END
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = NEW.run_id;
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = NEW.run_id
+        UNION ALL
+        SELECT 'lose', NULL, NULL, NEW.name, jsonb_build_object(
+            'population', p.name, 'since', lower(NEW.span), 'until', upper(NEW.span), 'reach_s', extract(epoch FROM NEW.reach))
+        FROM ONLY dbanon.population p WHERE p.population_id = NEW.population_id;
     RETURN NULL;
 END
 $$;

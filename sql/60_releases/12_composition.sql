@@ -17,20 +17,20 @@ AS $$
 BEGIN
     RETURN QUERY
     SELECT l.release_id
-    FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
-    WHERE d.population_id = releases_near.population_id
+    FROM ONLY dbanon.release l LEFT JOIN ONLY dbanon.run o ON o.run_id = l.run_id LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
+    WHERE coalesce(l.population_id, d.population_id) = releases_near.population_id
         AND dbanon_internal.padded(l.span, greatest(l.reach, releases_near.reach)) && releases_near.span;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.releases_near(bigint, tstzrange, interval) IS
-'The releases of a population, withdrawn ones too, that say something at a time or within reach of it.';
+'The releases of a population, withdrawn and lost ones too, that say something at a time or within reach of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.releases_within(dataset_id bigint, extent tstzrange, reach interval) RETURNS TABLE (
     release_id bigint, name text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT l.release_id, l.name || CASE WHEN l.withdrawn_at IS NULL THEN '' ELSE ' (withdrawn)' END
+    SELECT l.release_id, l.name || CASE WHEN l.run_id IS NULL THEN ' (lost)' WHEN l.withdrawn_at IS NULL THEN '' ELSE ' (withdrawn)' END
     FROM ONLY dbanon.dataset d
     CROSS JOIN LATERAL dbanon_internal.releases_near(d.population_id, releases_within.extent, releases_within.reach) n
     JOIN ONLY dbanon.release l ON l.release_id = n.release_id
@@ -38,7 +38,7 @@ AS $$
     ORDER BY l.release_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.releases_within(bigint, tstzrange, interval) IS
-'Lists the releases of a dataset''s population, withdrawn ones too and marked so, that say something at a time or within reach of it.';
+'Lists the releases of a dataset''s population, withdrawn and lost ones too and marked so, that say something at a time or within reach of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compared(run_id bigint, new_release bigint) RETURNS TABLE (
     release_id bigint, secret text, k bigint, alone boolean, span tstzrange, reach interval, content bytea, overridden boolean)
@@ -67,9 +67,10 @@ BEGIN
         SELECT l.release_id, l.run_id, l.span, l.reach, l.content, l.overlap_reason IS NOT NULL
         FROM ONLY dbanon.release l JOIN near b ON b.release_id = l.release_id WHERE l.release_id <> compared.new_release
     )
-    SELECT w.release_id, m.traits ->> 'hides', ceil((r.params ->> 'k')::numeric)::bigint, dbanon_internal.stands_alone(r.method, r.algorithm),
-        w.span, w.reach, w.content, w.overridden
-    FROM known w JOIN ONLY dbanon.run r ON r.run_id = w.run_id JOIN ONLY dbanon.method m ON m.name = r.method;
+    -- Of a lost release only its time is known: it is taken for one of places that stands alone. It alone has no k.
+    SELECT w.release_id, coalesce(m.traits ->> 'hides', 'place'), ceil((r.params ->> 'k')::numeric)::bigint,
+        dbanon_internal.stands_alone(r.method, r.algorithm), w.span, w.reach, w.content, w.overridden
+    FROM known w LEFT JOIN ONLY dbanon.run r ON r.run_id = w.run_id LEFT JOIN ONLY dbanon.method m ON m.name = r.method;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.compared(bigint, bigint) IS
@@ -330,11 +331,19 @@ BEGIN
         FROM ONLY dbanon.grouping g CROSS JOIN LATERAL unnest(g.people) u (person)
         WHERE g.release_id = intrusions.new_release OR g.release_id IN (SELECT p.release_id FROM pair p)
     )
-    SELECT DISTINCT p.release_id, n.person
+    SELECT p.release_id, n.person
     FROM pair p
     JOIN statement o ON o.release_id = p.release_id
     JOIN statement n ON n.release_id = intrusions.new_release AND n.person = o.person
-    WHERE EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.period);
+    WHERE EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.period)
+    UNION
+    -- A lost release may speak of everybody, at any time of its span.
+    SELECT p.release_id, n.person
+    FROM pair p
+    JOIN known o ON o.release_id = p.release_id AND o.k IS NULL
+    CROSS JOIN statement n
+    WHERE n.release_id = intrusions.new_release
+        AND EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.span);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.intrusions(bigint, bigint, bytea) IS
@@ -353,13 +362,13 @@ AS $$
         FROM ONLY dbanon.method m WHERE m.name = plan_conflicts.method
     ), conflict AS MATERIALIZED (
         -- As dbanon_internal.intrusions pairs releases. The same data and parameters give the same sets again, which say nothing new.
-        SELECT w.release_id, w.name, greatest(l.reach, plan_conflicts.reach) AS reach
+        SELECT w.release_id, w.name, greatest(l.reach, plan_conflicts.reach) AS reach, l.run_id IS NULL AS lost, l.span
         FROM planned n
         CROSS JOIN LATERAL dbanon_internal.releases_within(plan_conflicts.dataset_id, plan_conflicts.span, plan_conflicts.reach) w
         JOIN ONLY dbanon.release l ON l.release_id = w.release_id
-        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        JOIN ONLY dbanon.method m ON m.name = r.method
-        WHERE ((n.alone AND (n.secret = 'place' OR m.traits ->> 'hides' = n.secret))
+        LEFT JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+        LEFT JOIN ONLY dbanon.method m ON m.name = r.method
+        WHERE (l.run_id IS NULL OR (n.alone AND (n.secret = 'place' OR m.traits ->> 'hides' = n.secret))
                 OR (dbanon_internal.stands_alone(r.method, r.algorithm) AND (m.traits ->> 'hides' = 'place' OR m.traits ->> 'hides' = n.secret)))
             AND (r.dataset_id, r.dataset_revision, r.method, r.algorithm, r.params) IS DISTINCT FROM (
                 plan_conflicts.dataset_id, (SELECT d.revision FROM ONLY dbanon.dataset d WHERE d.dataset_id = plan_conflicts.dataset_id),
@@ -370,6 +379,8 @@ AS $$
         SELECT g.release_id, u.person, tstzmultirange(g.period)
         FROM ONLY dbanon.grouping g CROSS JOIN LATERAL unnest(g.people) u (person)
         WHERE g.release_id IN (SELECT c.release_id FROM conflict c)
+        UNION ALL
+        SELECT c.release_id, NULL, tstzmultirange(c.span) FROM conflict c WHERE c.lost  -- speaks of everybody
     ), met AS MATERIALIZED (
         SELECT DISTINCT s.release_id, s.person
         FROM statement s JOIN conflict c ON c.release_id = s.release_id
@@ -382,7 +393,9 @@ AS $$
     )
     SELECT count(DISTINCT m.person),
         (SELECT array_agg(c.name ORDER BY c.release_id) FROM conflict c WHERE c.release_id = ANY (array_agg(m.release_id)))
-    FROM met m JOIN person p ON p.code = m.person
+    FROM (SELECT m.release_id, m.person FROM met m JOIN person p ON p.code = m.person
+          UNION ALL
+          SELECT m.release_id, p.code FROM met m CROSS JOIN person p WHERE m.person IS NULL) m
     HAVING count(*) > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval) IS
@@ -485,7 +498,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT array_agg(x.title ORDER BY x.first)
-    FROM (SELECT coalesce(l.name || CASE WHEN bool_and(l.withdrawn_at IS NOT NULL) THEN ' (withdrawn)' ELSE '' END
+    FROM (SELECT coalesce(l.name || CASE WHEN bool_and(l.run_id IS NULL) THEN ' (lost)' WHEN bool_and(l.withdrawn_at IS NOT NULL) THEN ' (withdrawn)' ELSE '' END
                  || CASE WHEN r.dataset_id <> release_titles.dataset_id THEN ' of dataset ' || d.name ELSE '' END, release_titles.self) AS title,
               min(u.release_id) AS first
           FROM unnest(release_titles.releases) u (release_id)
@@ -495,7 +508,7 @@ AS $$
           GROUP BY l.name, r.dataset_id, d.name) x
 $$;
 COMMENT ON FUNCTION dbanon_internal.release_titles(bigint[], bigint, text) IS
-'The names of releases for a sentence, each once, with what is not plain: that it was withdrawn, that it is of another dataset.';
+'The names of releases for a sentence, each once, with what is not plain: that it was withdrawn or lost, that it is of another dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.measure(run_id bigint, release_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[], broken text[])
@@ -559,7 +572,7 @@ break, people: of how many people, releases: the names of those involved, broken
 undoes, so it needs a transaction that may write. Raises: DA001, DA004, DA005, and DA010 where a k is not known. Example: SELECT * FROM
 dbanon.measure_overlap(2).';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_override(allow_overlap boolean, reason text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_reason(action text, reason text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -567,16 +580,29 @@ AS $$
 DECLARE
     words integer := (SELECT count(*) FROM regexp_split_to_table(reason, '\s+') w WHERE w ~ '[[:alnum:]]');
 BEGIN
+    IF words < 3 OR length(reason) > 1000 THEN
+        RAISE EXCEPTION '% must have a reason of at least three words and at most 1,000 characters. Got % instead.', action,
+                dbanon_internal.counted(words, 'word')
+            USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.counted(coalesce(length(reason), 0), 'character')),
+                  HINT = 'Say why: reason => ''...''.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_reason(text, text) IS
+'Refuses to do something without a reason.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_override(allow_overlap boolean, reason text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
     IF reason IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A reason must go with allow_overlap. Got one without it.'
             USING ERRCODE = 'DA002', DETAIL = 'Only an overlap that is allowed is recorded with its reason.',
                   HINT = 'Add allow_overlap => true, or leave the reason out.';
     END IF;
-    IF allow_overlap AND (words < 3 OR length(reason) > 1000) THEN
-        RAISE EXCEPTION 'Allowing an overlap must have a reason of at least three words and at most 1,000 characters. Got % instead.',
-                dbanon_internal.counted(words, 'word')
-            USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.counted(coalesce(length(reason), 0), 'character')),
-                  HINT = 'Say why it may be published all the same: reason => ''...''.';
+    IF allow_overlap THEN
+        PERFORM dbanon_internal.check_reason('Allowing an overlap', reason);
     END IF;
 END
 $$;

@@ -312,6 +312,7 @@ DECLARE
 BEGIN
     -- What can be refused without looking at the run is refused first, before anything is locked.
     PERFORM dbanon_internal.check_transaction();
+    PERFORM dbanon_internal.check_history();
     PERFORM dbanon_internal.check_name(publish.name);
     PERFORM dbanon_internal.check_override(publish.allow_overlap, publish.reason);
     PERFORM dbanon_internal.check_ending(publish.end_readers, publish.replace);
@@ -399,6 +400,7 @@ BEGIN
     FOR said IN SELECT n FROM dbanon_internal.run_notices(publish.run_id) n LOOP
         RAISE NOTICE '%', said;
     END LOOP;
+    PERFORM dbanon_internal.note_publication(new_release);
     RETURN copied;
 END
 $$;
@@ -411,5 +413,5 @@ a person fewer or tells places apart that lack l categories or t, or the dataset
 what it replaces, instead of giving up after 5 seconds; readers: the roles that may read it instead of all analysts, operators
 apart; NULL for all analysts, or with replace or grow for those who could read what is there; grow: publish the run as a part of the release of
 that name, which the first part begins: the bounds of the part are the run''s since and until. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
-what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of
+what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; DA020 after a restore or failover, until dbanon.confirm_history was called; notices of
 what it leaves out and its attack counted, of how it overlaps and of each session it ended. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';

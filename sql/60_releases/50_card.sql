@@ -12,7 +12,7 @@ DECLARE
     dataset dbanon.dataset;
     verdict dbanon.verification;
 BEGIN
-    SELECT l.* INTO release FROM ONLY dbanon.release l WHERE l.name = release_card.name
+    SELECT l.* INTO release FROM ONLY dbanon.release l WHERE l.name = release_card.name AND l.run_id IS NOT NULL
             AND (release_card.release_id IS NULL OR l.release_id = release_card.release_id)
         ORDER BY l.withdrawn_at DESC NULLS FIRST, upper(l.bounds) DESC, l.release_id DESC LIMIT 1;
     IF release.release_id IS NULL THEN

@@ -9,6 +9,7 @@ from tests.db.oracle import Record, Release, Row, Rule
 
 OWN = 100  # where a dataset's names are its own, its people have numbers from so many times the dataset's on
 AS_THEY_ARE, DOUBLED, PARTIAL = (0, 1, 3), 5, 6
+LOST = "lost"  # the method of a release of which its time is known, and nothing else
 People = frozenset[int]
 # The secret, what hides people, whether the method stands alone, and whether a release of it is of one instant.
 KINDS: dict[str, tuple[Any, Any, bool, bool]] = {
@@ -65,17 +66,20 @@ class History:
 
 
 def history(seed: int) -> History:
-    """Draw a history in which each release was let through by the rule, or for a reason."""
-    draw = Random(seed)
+    """Draw a history in which each release was let through by the rule, or for a reason; some are lost in a restore."""
+    draw, losing = Random(seed), Random(f"lost {seed}")
     world = _world(draw)
     earlier: list[Release] = []
+    lost: list[Release] = []
     length = draw.randint(1, 4)
     while True:
+        if losing.random() < 0.1:
+            lost.append(_lost(losing, world))
         again = earlier and draw.random() < 0.2
         new = _again(draw, world, draw.choice(earlier)) if again else _release(draw, world)
         if len(earlier) == length:
-            return History(earlier, new, world.datasets)
-        refused = Rule().judge(new, earlier).refused
+            return History([*earlier, *lost], new, world.datasets)
+        refused = Rule().judge(new, [*earlier, *lost]).refused
         if not refused or draw.random() < 0.7:
             new.overridden, new.withdrawn = refused, draw.random() < 0.25
             earlier.append(new)
@@ -105,7 +109,7 @@ def copied(history: History) -> People:
     They are those with releases that have its fixes under other names, and its own if a person has several names in it.
     """
     new = history.new.dataset
-    released = {release.dataset for release in history.earlier} - {new}
+    released = {release.dataset for release in history.earlier if release.method != LOST} - {new}
     mine = _carriers(history, new)
     doubled = {new} if any(len(names) > 1 for names in mine.values()) else set()
     return frozenset(
@@ -175,6 +179,18 @@ def _release(draw: Random, world: World) -> Release:
     return Release(
         k, secret, hidden_by, tuple(records), method, stands_alone, snapshot, max_gap=draw.randint(0, 2),
         settle=_settle(world.datasets, number), dataset=number, population=dataset.population,
+    )  # fmt: skip
+
+
+def _lost(draw: Random, world: World) -> Release:
+    """Draw a release that may speak of everybody of its population, from its first moment to its last."""
+    everybody = frozenset(
+        world.name(person, number) for person in world.people for number in range(len(world.datasets))
+    )
+    record = Record(everybody, (Row(*_times(draw, world), region=0),))
+    return Release(
+        2, "place", "hiding", (record,), LOST, stands_alone=True, snapshot=True, max_gap=draw.randint(0, 2),
+        dataset=-1, population=draw.choice([0, 0, 0, 1]),
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
 Verify = Callable[..., None]
+CONFIRM = "SELECT dbanon.confirm_history('[]', 'a dump of a test')"
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "administrator.md"
 embedded_only = pytest.mark.skipif(
     not any(item.postgis for item in installations()), reason="no PostgreSQL programs with PostGIS on this machine"
@@ -82,6 +83,9 @@ def test_a_restored_release_is_the_same_and_still_guarded(
             restored.execute(statement)
         assert caught.value.sqlstate in ("DA006", "DA007")
     verify(restored)
+    with refusal("DA020", "restore"):
+        restored.execute("SELECT dbanon.publish(1, 'again')")
+    restored.execute(CONFIRM)
     assert restored.execute("SELECT dbanon.publish(1, 'again')").fetchone() == (4,)
     restored.execute("SELECT dbanon.unpublish('ten')")
     schema.check(restored)
@@ -94,6 +98,7 @@ def test_a_restored_release_is_the_same_and_still_guarded(
         "verify",
         "publish",
         "verify",
+        "confirm_history",
         "publish",
         "unpublish",
     ]
@@ -178,6 +183,8 @@ def test_a_dump_of_the_embedded_server_restores_there_and_on_another_server_and_
     for server in (embedded.url, dbanon_server.url):
         with restoring(dumped, server) as url:
             assert rows(url) == rows(embedded.url) != []
+            with psycopg.connect(url) as connection:
+                connection.execute(CONFIRM)
             again = ("run", "tp-aware", "--dataset", "demo", "--seed", "1", "--publish", "again")
             done = call(url, "--json", *again, "-p", "k=5")
             assert (done.code, json_of(done)["status"]) == (0, "verified"), done.stderr

@@ -9,7 +9,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 from psycopg.types.range import TimestamptzRange
 
-from tests.db.histories import KINDS, History
+from tests.db.histories import KINDS, LOST, History
 from tests.db.oracle import Release, Row, Verdict
 
 START = datetime(2008, 6, 4, 8, tzinfo=UTC)
@@ -45,6 +45,11 @@ JOIN dbanon.run n ON n.run_id = r.run_id
 STORED = """
 SELECT dbanon_internal.store_groups(r.run_id, r.id) FROM jsonb_to_recordset(%s) r (id bigint, run_id bigint)
 """
+# As dbanon.confirm_history enters what was published by a database that was lost.
+LOSSES = """
+INSERT INTO dbanon.release (name, population_id, digest, rows, withdrawn_at, withdrawn_by, span, reach)
+VALUES ('lost', %s, '', 0, now(), 'x', %s, %s)
+"""
 CODES = """
 INSERT INTO dbanon.fix_code (dataset_id, person, code)
 SELECT c.dataset_id, dbanon_internal.person_code(k.key, 'p' || c.name), hashint8extended(n, c.fixes)
@@ -68,6 +73,7 @@ class Writer:
 
     tables: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {table: [] for table in COLUMNS})
     releases: list[dict[str, Any]] = field(default_factory=list)
+    losses: list[tuple[Any, ...]] = field(default_factory=list)
     codes: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, history: History) -> int:
@@ -79,10 +85,14 @@ class Writer:
             name, population = f"dataset {first + number}", populations[dataset.population]
             settings = (32610, 1, 60, population, 60 * dataset.settle, dataset.own)
             self._rows("dataset", [(first + number, name, *settings)])
-        people = {
-            (r.dataset, p) for r in (history.new, *history.earlier) for record in r.records for p in record.members
-        }
-        for number in {release.dataset for release in (history.new, *history.earlier)}:
+        kept = [release for release in history.earlier if release.method != LOST]
+        self.losses += [
+            (populations[r.population], _time(r.first, r.last), timedelta(minutes=r.reach))
+            for r in history.earlier
+            if r.method == LOST
+        ]
+        people = {(r.dataset, p) for r in (history.new, *kept) for record in r.records for p in record.members}
+        for number in {release.dataset for release in (history.new, *kept)}:
             evening = 10_000 * first + 1000 * history.datasets[number].evening
             self.codes += [
                 {"dataset_id": first + number, "name": str(name), "fixes": evening + real}
@@ -91,7 +101,7 @@ class Writer:
             ]
         paths = {key: self._next("trajectory") + n for n, key in enumerate(sorted(people))}
         self._rows("trajectory", ((path, first + d, f"p{p}", PATH) for (d, p), path in paths.items()))
-        for release in history.earlier:
+        for release in kept:
             self._release(release, self._run(release, first, paths))
         return self._run(history.new, first, paths)
 
@@ -138,6 +148,7 @@ class Writer:
                     copy.write_row(row)
         connection.execute(STORED, [Jsonb(self.releases)])
         connection.execute(RELEASES, [Jsonb(self.releases)])
+        connection.cursor().executemany(LOSSES, self.losses)
         connection.execute(CODES, [Jsonb(self.codes)])
 
 

@@ -1,0 +1,150 @@
+-- A database that went back in time. One that was restored, copied, rewound or failed over does not know what was published since: it
+-- publishes nothing until an administrator has said it. Lost releases become rows of dbanon.release without a run, which composition
+-- takes for releases to everybody, of everybody, that stand alone.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.whereabouts() RETURNS text
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- The timeline is that of the log being written: the control file has the new one only once a checkpoint has ended.
+    SELECT format('server %s, database %s, timeline %s', s.system_identifier, d.oid,
+                  CASE WHEN pg_is_in_recovery() THEN (SELECT c.timeline_id FROM pg_control_checkpoint() c)
+                       ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END)
+    FROM pg_control_system() s CROSS JOIN pg_database d WHERE d.datname = current_database()
+$$;
+COMMENT ON FUNCTION dbanon_internal.whereabouts() IS
+'Which server, database and timeline this is: a restored, copied, rewound or failed-over database has another.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.is_forked() RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN (SELECT coalesce(i.published_from <> w.here, false) FROM ONLY dbanon.installation i, dbanon_internal.whereabouts() w (here));
+EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.is_forked() IS
+'Whether the last publication was made by another server, in another database or on another timeline; null where that cannot be read.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_history() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    forked CONSTANT boolean := dbanon_internal.is_forked();
+BEGIN
+    IF forked IS NULL THEN
+        RAISE EXCEPTION 'Role @admin@ must be able to read which server this is, or a restored database could not be told from its original. '
+                        'It cannot, and nothing was published.'
+            USING ERRCODE = 'DA020', DETAIL = 'Read are the system identifier and the timeline.',
+                  HINT = 'As a superuser: GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), '
+                         'pg_walfile_name(pg_lsn) TO @admin@.';
+    ELSIF forked THEN
+        RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must say what was published since the state that this database '
+                        'has. Nobody has, and nothing was published.'
+            USING ERRCODE = 'DA020',
+                  DETAIL = format('The last publication was made by %s. This is %s.', (SELECT i.published_from FROM ONLY dbanon.installation i),
+                                  dbanon_internal.whereabouts()),
+                  HINT = 'Look for "dbanon: published" in the log of the server that was published from. If nothing was published since: '
+                         'SELECT dbanon.confirm_history(''[]'', ''why that is certain''). Otherwise give the objects of these lines in an array.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_history() IS
+'Refuses to publish from a database that went back in time until dbanon.confirm_history was called.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.note_publication(release_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET "TimeZone" = 'UTC'
+AS $$
+BEGIN
+    UPDATE ONLY dbanon.installation i SET published_from = dbanon_internal.whereabouts() WHERE i.published_from IS NULL;
+    -- What dbanon.confirm_history takes. It holds nothing of people, and stays where the database does not.
+    RAISE LOG 'dbanon: published %', (
+        SELECT jsonb_build_object('from', i.published_from, 'release_id', l.release_id, 'name', l.name, 'population', p.name, 'dataset', d.name,
+            'since', lower(l.span), 'until', upper(l.span), 'reach_s', extract(epoch FROM l.reach), 'digest', encode(l.digest, 'hex'))
+        FROM ONLY dbanon.installation i CROSS JOIN ONLY dbanon.release l
+        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+        JOIN ONLY dbanon.population p ON p.population_id = d.population_id
+        WHERE l.release_id = note_publication.release_id);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.note_publication(bigint) IS
+'Writes a publication into the server''s log, and remembers where the first one was made.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_lost(published jsonb) RETURNS TABLE (
+    name text, population text, span tstzrange, reach_s double precision, digest bytea)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF jsonb_typeof(published) IS DISTINCT FROM 'array'
+        OR EXISTS (SELECT FROM jsonb_array_elements(published) e WHERE jsonb_typeof(e) <> 'object' OR NOT e ?& ARRAY['since', 'until']
+                       OR e - ARRAY['from', 'release_id', 'name', 'population', 'dataset', 'since', 'until', 'reach_s', 'digest'] <> '{}') THEN
+        RAISE EXCEPTION 'What was published must be an array of objects with since and until, and with population, name, reach_s and digest where '
+                        'they are known. Got something else.'
+            USING ERRCODE = 'DA011', DETAIL = 'An object is what follows "dbanon: published" in the server''s log.',
+                  HINT = 'Give ''[]'' if nothing was published, or such as ''[{"since": "2026-11-01Z", "until": "2026-11-02Z"}]''.';
+    END IF;
+    RETURN QUERY
+        SELECT coalesce(e.name, 'lost'), coalesce(e.population, 'default'), tstzrange(e.since, e.until), e.reach_s,
+            decode(coalesce(e.digest, ''), 'hex')
+        FROM jsonb_to_recordset(published) e (name text, population text, since timestamptz, until timestamptz, reach_s double precision, digest text)
+        WHERE e.since IS NOT NULL OR e.until IS NOT NULL;  -- one without rows says nothing
+EXCEPTION WHEN data_exception THEN
+    RAISE EXCEPTION 'Times must be such as 2026-11-01T00:00Z, since before until, reach_s a number and digest hexadecimal. Got something else.'
+        USING ERRCODE = 'DA011', DETAIL = 'What was published is given as the server''s log has it.', HINT = 'Correct it and call again.';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_lost(jsonb) IS
+'The lost releases that dbanon.confirm_history is given.';
+
+CREATE OR REPLACE FUNCTION dbanon.confirm_history(published jsonb, reason text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '30s'
+AS $$
+DECLARE
+    lost record;
+    own bigint;
+    entered bigint := 0;
+BEGIN
+    PERFORM dbanon_internal.check_reason('The history of a database', reason);
+    PERFORM dbanon_internal.lock_releases();
+    FOR lost IN SELECT c.* FROM dbanon_internal.check_lost(published) c LOOP
+        PERFORM dbanon_internal.check_name(lost.name);
+        IF isempty(lost.span) OR NOT coalesce(isfinite(lower(lost.span)) AND isfinite(upper(lost.span)) AND lost.reach_s IS DISTINCT FROM 'NaN'
+                                              AND coalesce(lost.reach_s, 0) BETWEEN 0 AND 31536000, false) THEN
+            RAISE EXCEPTION 'A release must have a since before its until, both finite, and a reach_s from 0 to 31536000. Got others for %.', lost.name
+                USING ERRCODE = 'DA011', DETAIL = 'All its people are taken to be in it from since to until.', HINT = 'Correct it and call again.';
+        END IF;
+        own := dbanon_internal.population_id(lost.population);
+        -- It counts as withdrawn: nobody can read it here. Where its reach is not known, it is as great as that of others.
+        INSERT INTO dbanon.release (name, population_id, digest, rows, withdrawn_at, withdrawn_by, span, reach)
+            SELECT lost.name, own, lost.digest, 0, now(), session_user, lost.span, make_interval(secs => coalesce(lost.reach_s, greatest(
+                900, dbanon_internal.settle_s(own),
+                (SELECT max((r.params ->> (m.traits ->> 'oldest'))::double precision)
+                 FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+                 WHERE d.population_id = own))));
+        entered := entered + 1;
+    END LOOP;
+    INSERT INTO dbanon.audit (action, detail)
+        SELECT 'confirm_history', jsonb_build_object(
+            'was', i.published_from, 'is', dbanon_internal.whereabouts(), 'lost', entered, 'reason', confirm_history.reason)
+        FROM ONLY dbanon.installation i;
+    UPDATE ONLY dbanon.installation SET published_from = dbanon_internal.whereabouts();
+    RETURN entered;
+END
+$$;
+COMMENT ON FUNCTION dbanon.confirm_history(jsonb, text) IS
+'Says what was published since the state of a database that was restored, copied, rewound or failed over, which publishes nothing before. Each
+release becomes a row of dbanon.releases without a run. Later runs are compared with it as with a release that everybody has read, that speaks of everybody
+of its population from since to until, and that stands alone: what comes near it is published for a reason only. For administrators. Takes: published: a
+JSON array, [] if nothing was published, otherwise the objects of the lines "dbanon: published" of the server''s log, or of objects with since and until
+and, where they are known, population (''default''), name, reach_s (how far from it others are compared with it) and digest; reason: why that is
+all, in three words or more, which is recorded. Returns: how many releases it entered. Raises: DA002, DA011, DA013. Example: SELECT
+dbanon.confirm_history(''[]'', ''failover, nothing published meanwhile'').';

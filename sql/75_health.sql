@@ -1,0 +1,48 @@
+-- What an administrator is told: figures for a monitoring system, and what is wrong with what to do about it.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.vitals() RETURNS TABLE (name text, about text, labels jsonb, value double precision)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Whoever has the figures may be anybody: they count processes and runs, never rows or people.
+    SELECT 'workers', 'Processes of workers that are up.', '{}'::jsonb, count(*)::double precision FROM dbanon.workers
+    UNION ALL
+    SELECT 'runs_waiting', 'Runs that wait for a worker.', '{}', count(*) FROM dbanon.runs r WHERE r.progress = 'waiting for a worker'
+    UNION ALL
+    SELECT 'runs', 'Runs by status.', jsonb_build_object('status', s.status), count(r.run_id)
+        FROM unnest(ARRAY['queued', 'running', 'computed', 'verified', 'refused', 'failed', 'cancelled']) s (status)
+        LEFT JOIN dbanon.runs r ON r.status = s.status GROUP BY s.status
+    UNION ALL
+    SELECT 'last_success_timestamp_seconds', 'When the last run was verified, and the last release published.', jsonb_build_object('of', l.what),
+            extract(epoch FROM l.at)
+        FROM (SELECT 'run' AS what, (SELECT max(r.finished_at) FROM dbanon.run r WHERE r.status = 'verified') AS at
+              UNION ALL SELECT 'publication', (SELECT max(e.published_at) FROM dbanon.release e WHERE e.run_id IS NOT NULL)) l
+        WHERE l.at IS NOT NULL
+    UNION ALL
+    SELECT 'history_forked', 'Whether nothing can be published before dbanon.confirm_history is called.', '{}', f.forked::integer
+        FROM dbanon_internal.is_forked() f (forked) WHERE f.forked IS NOT NULL
+$$;
+COMMENT ON FUNCTION dbanon_internal.vitals() IS
+'The figures that a worker with --listen shows at /metrics, a row each, and the only place that makes them.';
+
+CREATE OR REPLACE VIEW dbanon.health AS
+SELECT 2 AS level, 'runs' AS about,
+    format('%s for a worker, and none is up.', dbanon_internal.counted(count(*), 'run waits', 'runs wait')) AS what,
+    min(r.submitted_at) AS since, 'Start one: dbanon worker' AS remedy
+FROM dbanon.runs r
+WHERE r.progress = 'waiting for a worker' AND NOT EXISTS (SELECT FROM dbanon.workers)
+HAVING count(*) > 0
+UNION ALL
+SELECT 1, 'runs', format('%s for more than an hour, although a worker is up.', dbanon_internal.counted(count(*), 'run has waited', 'runs have waited')),
+    min(r.submitted_at), 'Start more of them, such as: dbanon worker --jobs 4'
+FROM dbanon.runs r
+WHERE r.progress = 'waiting for a worker' AND r.status = 'queued' AND r.submitted_at < now() - interval '1 hour' AND EXISTS (SELECT FROM dbanon.workers)
+HAVING count(*) > 0
+UNION ALL
+SELECT CASE WHEN f.forked THEN 2 ELSE 3 END, 'history',
+    CASE WHEN f.forked THEN 'The database was restored, copied or failed over since the last publication, and nothing can be published.'
+         ELSE 'Which server this is cannot be read, and nothing can be published.' END,
+    NULL, CASE WHEN f.forked THEN 'Say what was published since; if nothing: SELECT dbanon.confirm_history(''[]'', ''why that is certain'')'
+               ELSE 'GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn) TO @admin@' END
+FROM dbanon_internal.is_forked() f (forked)
+WHERE f.forked IS NOT FALSE;

@@ -1,0 +1,233 @@
+"""A database that went back in time publishes nothing until an administrator has said what was published since."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from dbanon.testing import cloned_database, database_url
+from tests.acceptance.commands import call
+from tests.facts import names, refusal, refused, words
+
+if TYPE_CHECKING:
+    from dbanon.postgres.server import Target
+
+AGAIN = "SELECT dbanon.publish(1, 'again')"
+NOTHING = "SELECT dbanon.confirm_history('[]', 'nothing was published since')"
+EIGHT = {"since": "2008-06-04T08:00Z", "until": "2008-06-04T08:02Z"}
+CONFIRM = "SELECT dbanon.confirm_history(%s, 'as the log has it')"
+ALLOWED = "SELECT dbanon.publish(1, 'again', allow_overlap => true, reason => 'everybody has agreed')"
+
+
+def confirm(connection: psycopg.Connection, *lost: object) -> int:
+    row = connection.execute(CONFIRM, [json.dumps(lost)]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.fixture
+def line(own: psycopg.Connection) -> dict[str, Any]:
+    """What the server's log says of a publication in `own`."""
+    said: list[str] = []
+    own.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    own.execute("SET client_min_messages = log")
+    own.execute("SELECT dbanon.publish(1, 'ten')")
+    lines = [text for text in said if "published" in text]
+    assert len(lines) == 1
+    return dict(json.loads(lines[0].removeprefix("dbanon: published ")))
+
+
+@pytest.fixture
+def copy(own: psycopg.Connection, line: dict[str, Any], dbanon_server: "Target") -> Iterator[psycopg.Connection]:
+    """A copy of a database that has published."""
+    name = own.info.dbname
+    own.close()
+    with cloned_database(dbanon_server, name) as url, psycopg.connect(url, autocommit=True) as opened:
+        yield opened
+
+
+def test_a_copy_of_what_published_computes_and_measures_but_publishes_nothing(copy: psycopg.Connection) -> None:
+    copy.execute("SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 5}')")
+    assert copy.execute("SELECT relation FROM dbanon.measure_overlap(1)").fetchone() == ("same",)
+    with refusal("DA020", "restore", "failover") as caught:
+        copy.execute(AGAIN)
+    names(words(caught.value), "confirm_history", "timeline 1", *re.findall(r"database \d+", words(caught.value)))
+    assert copy.execute("SELECT count(*) FROM dbanon.releases").fetchone() == (1,)
+
+
+def test_one_statement_that_nothing_was_published_opens_it_again(copy: psycopg.Connection) -> None:
+    assert copy.execute(NOTHING).fetchone() == (0,)
+    assert copy.execute(AGAIN).fetchone() == (4,)
+    action, detail = copy.execute(
+        "SELECT action, detail FROM dbanon.audit WHERE action = 'confirm_history'"
+    ).fetchall()[0]
+    assert (action, detail["lost"], detail["reason"]) == ("confirm_history", 0, "nothing was published since")
+    assert detail["was"] != detail["is"]
+
+
+def test_a_copy_of_what_never_published_publishes_unasked(own: psycopg.Connection, dbanon_server: "Target") -> None:
+    name = own.info.dbname
+    own.close()
+    with cloned_database(dbanon_server, name) as url, psycopg.connect(url, autocommit=True) as opened:
+        assert opened.execute(AGAIN).fetchone() == (4,)
+
+
+def test_a_line_of_the_log_says_what_was_published_and_nothing_of_people(line: dict[str, Any]) -> None:
+    assert line.keys() == {"from", "release_id", "name", "population", "dataset", "since", "until", "reach_s", "digest"}
+    assert (line["name"], line["release_id"], line["population"], line["dataset"]) == ("ten", 1, "default", "ten")
+    assert (line["since"], line["until"]) == ("2008-06-04T08:00:00+00:00", "2008-06-04T08:02:00+00:00")
+    assert re.fullmatch("[0-9a-f]{64}", line["digest"])
+    assert re.fullmatch(r"server \d+, database \d+, timeline \d+", line["from"])
+
+
+def test_a_line_of_the_log_given_back_is_a_release_to_everybody_of_everybody(
+    copy: psycopg.Connection, line: dict[str, Any]
+) -> None:
+    """The very same groups are refused too: of what was published only the line is known."""
+    assert confirm(copy, line) == 1
+    with refusal("DA010", "ten (lost)", "10 people"):
+        copy.execute(AGAIN)
+    assert copy.execute("SELECT smallest_crowd, people FROM dbanon.measure_overlap(1)").fetchone() == (0, 10)
+    assert copy.execute(ALLOWED).fetchone() == (4,)
+    assert copy.execute("SELECT overlap_reason FROM dbanon.releases WHERE name = 'again'").fetchone() == (
+        "everybody has agreed",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "met"),
+    [
+        ({}, True),
+        ({"since": "2008-06-04T08:01:59Z", "until": "2008-06-05Z"}, True),
+        ({"since": "2008-06-04T08:02Z", "until": "2008-06-05Z", "reach_s": 0}, False),
+        ({"since": "2008-06-04T08:02Z", "until": "2008-06-05Z", "reach_s": 1}, True),
+        ({"since": "2008-06-04T08:16Z", "until": "2008-06-05Z"}, True),
+        ({"since": "2008-06-04T08:17Z", "until": "2008-06-05Z"}, False),
+        ({"population": "others"}, False),
+        ({"since": None, "until": None}, False),
+    ],
+)
+def test_what_is_within_the_time_and_the_reach_of_a_lost_release_is_refused(
+    copy: psycopg.Connection, lost: dict[str, Any], met: bool
+) -> None:
+    """Where no reach is given, it is the time that people may stay."""
+    confirm(copy, {**EIGHT, **lost})
+    if met:
+        with refusal("DA010", "lost (lost)"):
+            copy.execute(AGAIN)
+    else:
+        assert copy.execute(AGAIN).fetchone() == (4,)
+
+
+def test_people_who_were_loaded_after_the_restore_are_among_everybody(copy: psycopg.Connection) -> None:
+    """A plan says so before anything is computed, and a dataset cannot leave the population."""
+    copy.execute("SELECT dbanon.unpublish('ten')")
+    confirm(copy, EIGHT)
+    copy.execute(
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('new', 32610, 1, 60);"
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT 2, 'new ' || i,"
+        " ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1212566400), ST_MakePointM(i, 9, 1212566460)), 32610)"
+        " FROM generate_series(1, 6) i"
+    )
+    plan = {item: (value, note) for item, value, note in copy.execute(
+        "SELECT item, value, note FROM dbanon.plan_run('new', 'tp-aware', '{\"k\": 5}') p (item, value, exact, note)"
+    ).fetchall()}  # fmt: skip
+    assert plan["people_published"] == (6, "lost (lost)")
+    with refusal("DA011", "new", "default"):
+        copy.execute(
+            "UPDATE dbanon.dataset SET population_id = dbanon_internal.population_id('else') WHERE name = 'new'"
+        )
+
+
+def test_a_lost_release_is_listed_audited_and_kept_and_has_no_card(
+    copy: psycopg.Connection, dbanon_server: "Target"
+) -> None:
+    confirm(copy, {**EIGHT, "name": "night"})
+    query = "SELECT name, live, run_id, dataset FROM dbanon.releases WHERE run_id IS NULL"
+    assert copy.execute(query).fetchone() == ("night", False, None, None)
+    assert copy.execute(
+        "SELECT release, detail ->> 'population' FROM dbanon.audit WHERE action = 'lose'"
+    ).fetchone() == (
+        "night",
+        "default",
+    )
+    assert copy.execute("SELECT count(*) FROM published.releases WHERE name = 'night'").fetchone() == (0,)
+    with refusal("DA001", "night"):
+        copy.execute("SELECT dbanon.release_card('night')")
+    with refusal("DA006", "dbanon.release"):
+        copy.execute("DELETE FROM dbanon.release WHERE run_id IS NULL")
+    assert call(database_url(dbanon_server.url, dbname=copy.info.dbname), "releases").code == 0
+
+
+def test_the_command_line_names_the_statement(copy: psycopg.Connection, dbanon_server: "Target") -> None:
+    done = call(database_url(dbanon_server.url, dbname=copy.info.dbname), "publish", "1", "again")
+    refused(done, 1, "confirm_history('[]', 'why that is certain')")
+
+
+@pytest.mark.parametrize(
+    ("published", "code"),
+    [
+        ('{"since": "2008-06-04Z", "until": "2008-06-05Z"}', "DA011"),
+        ('[{"since": "2008-06-04Z"}]', "DA011"),
+        ('[{"since": "2008-06-04Z", "until": "2008-06-05Z", "reach": 9}]', "DA011"),
+        ('[{"since": "soon", "until": "2008-06-05Z"}]', "DA011"),
+        ('[{"since": "2008-06-05Z", "until": "2008-06-04Z"}]', "DA011"),
+        ('[{"since": "2008-06-05Z", "until": "2008-06-05Z"}]', "DA011"),
+        ('[{"since": "2008-06-04Z", "until": "infinity"}]', "DA011"),
+        ('[{"since": "2008-06-04Z", "until": null}]', "DA011"),
+        ('[{"since": "2008-06-04Z", "until": "2008-06-05Z", "reach_s": -1}]', "DA011"),
+        ('[{"since": "2008-06-04Z", "until": "2008-06-05Z", "reach_s": "NaN"}]', "DA011"),
+        ('[{"since": "2008-06-04Z", "until": "2008-06-05Z", "digest": "xyz"}]', "DA011"),
+        ('[{"since": "2008-06-04Z", "until": "2008-06-05Z", "name": "Not A Name"}]', "DA002"),
+        ("[7]", "DA011"),
+        (None, "DA011"),
+    ],
+)
+def test_what_cannot_have_been_published_is_refused_and_nothing_is_entered(
+    copy: psycopg.Connection, published: str | None, code: str
+) -> None:
+    with refusal(code):
+        copy.execute(CONFIRM, [published])
+    with refusal("DA020"):
+        copy.execute(AGAIN)
+    assert copy.execute("SELECT count(*) FROM dbanon.release WHERE run_id IS NULL").fetchone() == (0,)
+
+
+def test_a_history_is_confirmed_for_a_reason_by_administrators_alone(
+    copy: psycopg.Connection, dbanon_server: "Target"
+) -> None:
+    with refusal("DA002", "reason", "1 word"):
+        copy.execute("SELECT dbanon.confirm_history('[]', 'because')")
+    for role, sqlstate in (("dbanon_operator", "42501"), ("dbanon_worker", "42501"), ("dbanon_admin", None)):
+        with copy.transaction(force_rollback=True):
+            copy.execute(f"SET LOCAL ROLE {role}")  # type: ignore[arg-type]
+            if sqlstate is None:
+                assert copy.execute(NOTHING).fetchone() == (0,)
+            else:
+                with pytest.raises(psycopg.Error) as caught:
+                    copy.execute(NOTHING)
+                assert caught.value.sqlstate == sqlstate
+
+
+def test_where_the_server_is_not_to_be_told_nothing_is_published(own: psycopg.Connection) -> None:
+    """As on servers that others manage; the sentence says what to grant."""
+    own.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    with refusal("DA020", "dbanon_admin", "pg_control_system()"):
+        own.execute(AGAIN)
+    assert own.execute("SELECT dbanon_internal.is_forked()").fetchone() == (None,)
+    own.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO dbanon_admin")
+    assert own.execute(AGAIN).fetchone() == (4,)
+
+
+def test_a_login_without_rights_on_the_schema_hears_nothing_of_it(
+    copy: psycopg.Connection, login: Callable[[str], str]
+) -> None:
+    with (
+        psycopg.connect(database_url(login("dbanon_analyst"), dbname=copy.info.dbname)) as analyst,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        analyst.execute("SELECT dbanon_internal.is_forked()")
