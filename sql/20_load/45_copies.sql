@@ -231,8 +231,10 @@ AS $$
     ), named AS MATERIALIZED (
         SELECT s.subject FROM dbanon_internal.subjects_of(named_in.dataset_id) s (subject) CROSS JOIN own
         WHERE EXISTS (
-            SELECT FROM (SELECT DISTINCT n.subject FROM ONLY dbanon.trajectory n
-                         WHERE n.dataset_id = named_in.dataset_id AND n.trajectory_id > named_in.newest_before) n
+            -- In the order of their numbers, whose index leads to them, and not in that of names.
+            SELECT FROM (SELECT DISTINCT o.subject FROM (
+                SELECT t.subject FROM ONLY dbanon.trajectory t
+                WHERE t.dataset_id = named_in.dataset_id AND t.trajectory_id > named_in.newest_before ORDER BY t.trajectory_id OFFSET 0) o) n
             -- OFFSET 0: each by the index, where a hash would be of all trajectories.
             WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset e JOIN ONLY dbanon.trajectory o ON o.dataset_id = e.dataset_id
                               WHERE e.population_id = (SELECT w.population_id FROM own w) AND NOT e.own_subjects
