@@ -195,22 +195,27 @@ AS $$
 DECLARE
     release dbanon.release;
     names text;
+    is_first boolean;
 BEGIN
     SELECT l.* INTO STRICT release FROM ONLY dbanon.release l WHERE l.release_id = show_release.release_id;
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
         FROM pg_attribute a
         WHERE a.attrelid = format('dbanon.release_%s', release_id)::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+    is_first := NOT EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.series_id = release.series_id AND l.release_id <> release.release_id);
     IF release.series_id IS NOT NULL THEN
         PERFORM dbanon_internal.attach_table(release.series_id, format('dbanon.release_%s', release_id), release.bounds);
     END IF;
     -- A new name gets a new view; a replaced release keeps its view, so that what others built on it goes on working; and one that grows, too.
     IF replaced IS NOT NULL THEN
         PERFORM dbanon_internal.replace_view(show_release.release_id, show_release.replaced, names, show_release.end_readers);
-    ELSIF NOT EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.series_id = release.series_id AND l.release_id <> release.release_id) THEN
+    ELSIF is_first THEN
         EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM %s', name, names,
                        coalesce('dbanon.series_' || release.series_id, 'ONLY dbanon.release_' || release_id));
     END IF;
-    PERFORM dbanon_internal.grant_readers(show_release.release_id, show_release.replaced);
+    -- Rights on a view that is there stay as they are: who changes them in an open transaction would delay a part.
+    IF is_first THEN
+        PERFORM dbanon_internal.grant_readers(show_release.release_id, show_release.replaced);
+    END IF;
     PERFORM dbanon_internal.describe_release(release_id);
     PERFORM dbanon.clear_withdrawn();
 END

@@ -48,14 +48,15 @@ BEGIN
         -- Tables of a month that follow one another without a gap: a part that is late can still get a table of its own in a gap.
         SELECT array_agg(o.relation ORDER BY lower(o.bounds)), tstzrange(min(lower(o.bounds)), max(upper(o.bounds)))
         FROM (SELECT n.*, count(*) FILTER (WHERE n.begins) OVER (ORDER BY lower(n.bounds)) AS island
-              FROM (SELECT x.*, lag(upper(x.bounds)) OVER w IS DISTINCT FROM lower(x.bounds)
-                        OR date_trunc('month', lag(lower(x.bounds)) OVER w) <> date_trunc('month', lower(x.bounds)) AS begins
+              FROM (SELECT x.*, m.month, lag(upper(x.bounds)) OVER w IS DISTINCT FROM lower(x.bounds) OR lag(m.month) OVER w <> m.month AS begins
                     FROM dbanon_internal.series_tables(folded_tables.series_id) x
+                    -- By its middle, a day of any time zone is of the month that it has there.
+                    CROSS JOIN LATERAL (SELECT date_trunc('month', lower(x.bounds) + (upper(x.bounds) - lower(x.bounds)) / 2) AS month) m
                     WHERE EXISTS (SELECT FROM dbanon.release l
                                   WHERE l.series_id = folded_tables.series_id AND l.withdrawn_at IS NULL AND l.bounds && x.bounds)
                     WINDOW w AS (ORDER BY lower(x.bounds))) n) o
         GROUP BY o.island
-        HAVING count(*) > 1 AND max(upper(o.bounds)) <= before AND date_trunc('month', min(lower(o.bounds))) + interval '1 month' <= before
+        HAVING count(*) > 1 AND max(upper(o.bounds)) <= before AND min(o.month) + interval '1 month' <= before
         ORDER BY min(lower(o.bounds))
     LOOP
         made := format('dbanon.release_%s', nextval(pg_get_serial_sequence('dbanon.release', 'release_id')));
@@ -135,6 +136,6 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.fold_release(text, timestamptz) IS
 'Puts the parts of each whole month of a release that grows into one table, with the same rows and keys: a query that is not bounded by time holds locks on
-each table and its indexes, of which a server has few. Months are those of UTC in which parts begin. Copies beside readers, then has the release for itself for a moment. A session that began a REPEATABLE READ transaction before and reads the release for the first time after it sees no rows of what was folded. Takes: name; before: months that end
+each table and its indexes, of which a server has few. A part belongs to the month of UTC that its middle is in. Copies beside readers, then has the release for itself for a moment. A session that began a REPEATABLE READ transaction before and reads the release for the first time after it sees no rows of what was folded. Takes: name; before: months that end
 later stay. Returns: how many tables were put into others. Raises: DA001, DA002, DA011; DA013 if the release is being read, and then nothing has changed. Example: SELECT
 dbanon.fold_release(''taxi'', date_trunc(''month'', now())).';

@@ -69,11 +69,11 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.newest_part(bigint) IS
 'The live part of a release that says the latest; where all were withdrawn, one of these.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.describe_range(least text, most text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_range(low text, high text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN least = most THEN least ELSE least || ' to ' || most END
+    SELECT CASE WHEN low = high THEN low ELSE low || ' to ' || high END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_range(text, text) IS
 'Two ends of a range, or the one value where they are the same.';
@@ -112,10 +112,10 @@ BEGIN
     )
     SELECT (SELECT dbanon_internal.describe_range(min(p.k)::text, max(p.k)::text) FROM part p),
         method.left_out || coalesce(string_agg(' Left out of ' || CASE c.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || c.key END
-            || ': ' || dbanon_internal.describe_range(c.least, c.most) || CASE WHEN c.least <> c.most THEN ' by part' ELSE '' END || '.', ''
+            || ': ' || dbanon_internal.describe_range(c.low, c.high) || CASE WHEN c.low <> c.high THEN ' by part' ELSE '' END || '.', ''
             ORDER BY c.key <> 'subjects', c.key), '')
         INTO k, left_out
-        FROM (SELECT s.key, (array_agg(s.said ORDER BY s.percent))[1] AS least, (array_agg(s.said ORDER BY s.percent DESC))[1] AS most
+        FROM (SELECT s.key, (array_agg(s.said ORDER BY s.percent))[1] AS low, (array_agg(s.said ORDER BY s.percent DESC))[1] AS high
               FROM share s WHERE s.said IS NOT NULL GROUP BY s.key) c;
     RETURN concat_ws(E'\n',
         'Rows: ' || method.row_meaning,

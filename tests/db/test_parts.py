@@ -1,0 +1,546 @@
+"""Releases that grow: one view, a part a run; what a part must be; readers who are in nobody's way."""
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from dbanon.base.background import in_background
+from tests.db.parts import day, grow, run_of
+from tests.facts import refusal
+
+Login = Callable[[str], str]
+COUNT = "SELECT count(*) FROM published.ten"
+KEYS = "SELECT count(*), count(DISTINCT cloak_id), count(DISTINCT (record_id, seq)), max(cloak_id), max(record_id) FROM published.ten"
+EVERYWHERE = "ST_MakeEnvelope(-1000, -1000, 1000, 1000, 32610)"
+TABLES = "SELECT relation::text FROM dbanon_internal.series_tables(1) ORDER BY bounds"
+IMPATIENT = "ALTER FUNCTION dbanon_internal.hold_series(bigint, text) SET lock_timeout = '5s'"
+
+
+def value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:
+    row = connection.execute(query, params).fetchone()  # type: ignore[arg-type]
+    assert row is not None
+    return row[0]
+
+
+def column(connection: psycopg.Connection[Any], query: str) -> list[Any]:
+    return [found for (found,) in connection.execute(query).fetchall()]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def own(connection: psycopg.Connection, run: int) -> psycopg.Connection:
+    """Connection to a database with the run of the ten people."""
+    return connection
+
+
+@pytest.fixture
+def grown(own: psycopg.Connection) -> psycopg.Connection:
+    """Connection to a database with a release of three days, of which the third follows a gap of one."""
+    for number in (0, 1, 3):
+        assert grow(own, run_of(own, number)) == 4
+    return own
+
+
+@pytest.fixture
+def operator(own: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
+        opened.execute("SET statement_timeout = '20s'")
+        yield opened
+
+
+@pytest.fixture
+def reader(grown: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]:
+    """An analyst in the middle of a transaction that has read all of the release."""
+    with psycopg.connect(login("dbanon_analyst")) as opened:
+        assert value(opened, COUNT) == 12
+        yield opened
+
+
+# --- one view ---------------------------------------------------------------------------------------------------------
+
+
+def test_keys_are_unique_over_parts_and_exact_in_javascript(grown: psycopg.Connection) -> None:
+    rows, cloaks, places, *greatest = grown.execute(KEYS).fetchone() or ()
+    assert (rows, cloaks, places) == (12, 12, 12)
+    assert all(1 << 32 < key < 1 << 53 for key in greatest)
+    prefixes = column(grown, "SELECT prefix FROM dbanon.release ORDER BY release_id")
+    assert len({*prefixes}) == 3
+    assert column(grown, "SELECT DISTINCT cloak_id >> 32 FROM published.ten ORDER BY 1") == sorted(prefixes)
+
+
+def test_prefixes_are_in_no_order(own: psycopg.Connection) -> None:
+    drawn = column(own, "SELECT dbanon_internal.draw_prefix(0) FROM generate_series(1, 2000)")
+    assert min(drawn) < 60_000
+    assert max(drawn) > 990_000
+    rising = sum(a < b for a, b in zip(drawn, drawn[1:], strict=False))
+    assert 850 < rising < 1150
+
+
+def test_a_reader_is_shown_one_release_with_its_parts(grown: psycopg.Connection) -> None:
+    shown = grown.execute("SELECT name, k, rows, parts, starts, ends, since, until FROM published.releases").fetchall()
+    starts = [day(n) + timedelta(hours=8) for n in (0, 1, 3)]
+    ends = [start + timedelta(minutes=2) for start in starts]
+    assert shown == [("ten", 5, 12, 3, starts, ends, starts[0], ends[-1])]
+    parts = grown.execute("SELECT name, since, until, k, rows, percent_left_out FROM published.parts ORDER BY since")
+    assert parts.fetchall() == [("ten", a, b, 5, 4, None) for a, b in zip(starts, ends, strict=True)]
+    assert value(grown, "SELECT count(*) FROM published.columns WHERE name = 'ten'") == 10
+
+
+def test_a_release_of_one_run_is_one_part(own: psycopg.Connection) -> None:
+    own.execute("SELECT dbanon.publish(1, 'ten')")
+    assert value(own, "SELECT (parts, starts, ends) = (1, ARRAY[since], ARRAY[until]) FROM published.releases") is True
+    assert value(own, "SELECT count(*) FROM published.parts") == 1
+
+
+def test_the_comment_gives_k_and_shares_from_least_to_greatest_part(own: psycopg.Connection) -> None:
+    said = "SELECT obj_description('published.ten'::regclass)"
+    grow(own, run_of(own, 0, left_out=10))
+    assert "Left out of all that was seen: 50 %." in value(own, said)
+    grow(own, run_of(own, 1, left_out=30))
+    grow(own, run_of(own, 2, left_out=4, k=4))
+    assert "Here k is 4 to 5 by part." in value(own, said)
+    assert "Left out of all that was seen: 29 % to 75 % by part." in value(own, said)
+    grow(own, run_of(own, 3, left_out=1))
+    assert "seen: fewer than 5, or none to 75 % by part." in value(own, said)
+    assert column(own, "SELECT percent_left_out FROM published.parts ORDER BY since") == [50, 75, 29, None]
+    own.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(3)])
+    own.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(1)])
+    assert "Left out of all that was seen: 29 % to 50 % by part." in value(own, said)
+    assert value(own, "SELECT k FROM published.releases") == 4
+
+
+# --- what a part must be ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "state", "facts"),
+    [
+        ({"step_s": 30}, "DA011", ("step_s", "60", "30")),
+        ({"instants": 3}, "DA011", ("window", "120", "180")),
+        ({"until": None}, "DA011", ("bounds", "since and until")),
+        ({"since": None}, "DA011", ("bounds",)),
+        ({"until": day(2).timestamp() + 28_860}, "DA003", ("a part from",)),
+        ({"later": timedelta(hours=39, minutes=59)}, "DA011", ("in its bounds",)),
+        ({"later": timedelta(days=2, seconds=7)}, "DA011", ("whole steps", "60")),
+    ],
+)
+def test_a_part_that_does_not_fit_is_refused_and_nothing_is_done(
+    own: psycopg.Connection, params: dict[str, Any], state: str, facts: tuple[str, ...]
+) -> None:
+    grow(own, run_of(own, 0))
+    grow(own, run_of(own, 3))
+    run = run_of(own, 2, **params) if state != "DA003" else run_of(own, 2, until=day(4).timestamp())
+    before = _state(own)
+    with refusal(state, *facts):
+        grow(own, run)
+    assert _state(own) == before
+
+
+def _state(connection: psycopg.Connection[Any]) -> list[Any]:
+    relations = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace ORDER BY oid"
+    return [
+        column(connection, relations),
+        value(connection, COUNT),
+        value(connection, "SELECT count(*) FROM dbanon.release"),
+        value(connection, "SELECT count(*) FROM dbanon.grouping"),
+        value(connection, "SELECT obj_description('published.ten'::regclass)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        ("UPDATE dbanon.run SET algorithm = 'other' WHERE run_id = 3", "algorithm"),
+        ("UPDATE dbanon.run SET dataset_id = 2 WHERE run_id = 3", "SRID"),
+        ("UPDATE dbanon.dataset SET srid = 32610, grid_m = 5 WHERE dataset_id = 2; "
+         "UPDATE dbanon.run SET dataset_id = 2 WHERE run_id = 3", "grid"),
+        ("UPDATE dbanon.method SET columns = '[]'", "columns"),
+    ],
+)  # fmt: skip
+def test_a_part_has_algorithm_system_grid_and_columns_of_the_others(
+    own: psycopg.Connection, change: str, fact: str
+) -> None:
+    grow(own, run_of(own, 0))
+    own.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32611, 1, 60)")
+    run = run_of(own, 1)
+    assert run == 3
+    own.execute(change)  # type: ignore[arg-type]
+    with refusal("DA011", fact):
+        own.execute("SELECT dbanon_internal.new_part(3, 'ten', NULL)")
+
+
+def test_a_name_either_grows_or_does_not(own: psycopg.Connection) -> None:
+    own.execute("SELECT dbanon.publish(1, 'plain')")
+    grow(own, run_of(own, 1))
+    other = run_of(own, 2)
+    with refusal("DA003", "plain"):
+        grow(own, other, "plain")
+    for statement in ("dbanon.publish(3, 'ten')", "dbanon.publish(3, 'ten', replace => true)"):
+        with refusal("DA003", "ten", "grow => true"):
+            own.execute(f"SELECT {statement}")
+    with refusal("DA011", "replace => true", "grow => true"):
+        grow(own, other, "ten", ", replace => true")
+    with refusal("DA002", "parts"):
+        grow(own, other, "parts")
+    assert value(own, "SELECT count(*) FROM dbanon.release") == 2
+
+
+def test_a_part_keeps_the_readers_of_the_first(own: psycopg.Connection, login: Login) -> None:
+    own.execute("DROP ROLE IF EXISTS part_readers; CREATE ROLE part_readers")
+    try:
+        grow(own, run_of(own, 0), rest=", readers => ARRAY['part_readers']")
+        with refusal("DA011", "readers", "all analysts"):
+            grow(own, run_of(own, 1), rest=", readers => ARRAY['dbanon_analyst']")
+        grow(own, run_of(own, 2))
+        assert value(own, "SELECT array_agg(DISTINCT readers[1]) FROM dbanon.release") == ["part_readers"]
+        with psycopg.connect(login("part_readers"), autocommit=True) as one:
+            assert value(one, COUNT) == 8
+            assert value(one, "SELECT count(*) FROM published.parts") == 2
+        with psycopg.connect(login("dbanon_analyst"), autocommit=True) as other:
+            assert value(other, "SELECT count(*) FROM published.parts") == 0
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                other.execute(COUNT)
+    finally:
+        own.execute("SELECT dbanon.unpublish('ten')")
+        own.execute("DROP OWNED BY part_readers; DROP ROLE part_readers")
+
+
+def test_a_greater_or_lower_k_is_let_in_and_said(own: psycopg.Connection) -> None:
+    said: list[str] = []
+    own.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    grow(own, run_of(own, 0))
+    assert not any("keep k" in sentence for sentence in said)
+    grow(own, run_of(own, 1, k=4))
+    assert any("k = 5" in sentence for sentence in said)
+
+
+def test_each_part_is_compared_with_all_others(own: psycopg.Connection) -> None:
+    """A part of times that another release speaks of differently is refused as any release is."""
+    grow(own, run_of(own, 0))
+    run = run_of(own, 1, later=timedelta(days=1))
+    own.execute("UPDATE dbanon.membership SET record_id = 3 - record_id WHERE run_id = %s AND trajectory_id IN (100, 105)", [run])
+    own.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " VALUES (%s, 'tp-aware', true, dbanon_internal.run_digest(%s))", [run, run],
+    )  # fmt: skip
+    grow(own, run)
+    same_day = run_of(own, 1)
+    with refusal("DA010"):
+        own.execute("SELECT dbanon.publish(%s, 'other')", [same_day])
+    own.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(1)])
+    with refusal("DA010"):
+        grow(own, same_day)
+
+
+# --- what analysts are answered ---------------------------------------------------------------------------------------
+
+
+def test_people_of_two_parts_may_be_the_same(grown: psycopg.Connection) -> None:
+    inside = f"SELECT at_least, expected, at_most FROM published.count_inside('published.ten', {EVERYWHERE}, during => %s)"
+    assert grown.execute(inside, ["[2008-06-04,2008-06-04 12:00)"]).fetchone() == (10, 10, 10)
+    assert grown.execute(inside, ["[2008-06-04,2008-06-06)"]).fetchone() == (10, 10, 20)
+    assert grown.execute(inside, ["[2008-06-04,2008-06-10)"]).fetchone() == (10, 10, 30)
+
+
+def test_a_span_in_a_gap_is_refused_and_one_over_a_gap_is_said(grown: psycopg.Connection) -> None:
+    said: list[str] = []
+    grown.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    inside = f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => %s)"
+    with refusal("DA011", "no part"):
+        grown.execute(inside, ["[2008-06-06 10:00Z,2008-06-06 12:00Z)"])
+    with refusal("DA011", "no part"):
+        grown.execute(f"SELECT published.count_inside('published.ten', {EVERYWHERE}, '2008-06-06 10:00Z'::timestamptz)")
+    grown.execute(inside, ["[2008-06-04 08:00Z,2008-06-04 08:02Z)"])
+    assert said == []
+    grown.execute(inside, ["[2008-06-04 08:00Z,2008-06-05 08:01Z)"])
+    assert len(said) == 1
+    assert "no part for a time" in said[0]
+    assert value(grown, "SELECT length(published.tile(0, 0, 0, 'ten', '2008-06-06 10:00Z'))") == 0
+    assert value(grown, "SELECT length(published.tile(0, 0, 0, 'ten', '2008-06-05 08:00Z'))") > 0
+
+
+def test_a_mean_over_a_gap_is_that_of_the_times_spoken_of(grown: psycopg.Connection) -> None:
+    dense = "SELECT sum(expected) FROM published.density('published.ten', 1e6, '[2008-06-04,2008-06-10)'{})"
+    assert value(grown, dense.format("")) == pytest.approx(10)
+    hours = "SELECT hour, expected FROM published.density('published.ten', 1e7, '[2008-06-04,2008-06-10)', true)"
+    by_hour: dict[Any, float] = {}
+    for hour, expected in grown.execute(hours).fetchall():
+        by_hour[hour] = by_hour.get(hour, 0) + expected
+    assert by_hour == {day(n) + timedelta(hours=8): pytest.approx(10) for n in (0, 1, 3)}
+
+
+QUERIES = [
+    f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => '[2008-06-05 08:00Z,2008-06-05 08:01Z)')",
+    "SELECT count(*) FROM published.density('published.ten', 100, '[2008-06-05 08:00Z,2008-06-05 08:01Z)')",
+    f"SELECT * FROM published.dwell('published.ten', {EVERYWHERE}, '[2008-06-05 08:00Z,2008-06-05 08:01Z)')",
+    "SELECT * FROM published.crossings('published.ten', ST_SetSRID('LINESTRING(60 0, 60 99)'::geometry, 32610), "
+    "'[2008-06-05 08:00Z,2008-06-05 08:02Z)')",
+    f"SELECT * FROM published.requests_inside('published.ten', {EVERYWHERE}, '[2008-06-05 08:00Z,2008-06-05 08:01Z)')",
+    "SELECT * FROM published.flows('published.ten', 'zones', 'z', '[2008-06-05 08:00Z,2008-06-05 08:02Z)')",
+    "SELECT length(published.tile(0, 0, 0, 'ten', '2008-06-05 08:00Z'))",
+    "SELECT * FROM published.ten WHERE valid_from BETWEEN '2008-06-05 08:00Z' AND '2008-06-05 09:00Z'",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_question_about_a_day_locks_the_part_of_that_day_and_at_most_the_last(
+    grown: psycopg.Connection, login: Login, query: str
+) -> None:
+    with psycopg.connect(login("dbanon_analyst")) as analyst:
+        analyst.execute(f"CREATE TEMPORARY TABLE zones AS SELECT 'all' AS z, {EVERYWHERE} AS g")  # type: ignore[arg-type]
+        analyst.execute(query)  # type: ignore[arg-type]
+        locked = column(
+            grown,
+            f"SELECT DISTINCT relation::regclass::text FROM pg_locks WHERE pid = {analyst.info.backend_pid}"
+            " AND locktype = 'relation' AND relation IN (SELECT relation FROM dbanon_internal.series_tables(1))",
+        )
+    tables = column(grown, TABLES)
+    assert tables[1] in locked
+    assert tables[0] not in locked
+
+
+# --- readers and parts ------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_delays_no_part_and_no_part_disturbs_a_reader(
+    grown: psycopg.Connection, reader: psycopg.Connection, operator: psycopg.Connection
+) -> None:
+    run = run_of(grown, 4)
+    operator.execute("SET lock_timeout = '1s'")
+    assert grow(operator, run) == 4
+    assert value(reader, COUNT) == 16  # read committed: in the next statement
+    reader.rollback()
+    reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    assert value(reader, COUNT) == 16
+    run = run_of(grown, 5)
+    assert grow(operator, run) == 4
+    assert value(reader, COUNT) == 16
+    assert value(reader, "SELECT parts FROM published.releases") == 4
+    reader.rollback()
+    assert value(reader, COUNT) == 20
+
+
+def test_a_reader_who_tries_to_grant_delays_no_part(
+    grown: psycopg.Connection, reader: psycopg.Connection, operator: psycopg.Connection
+) -> None:
+    reader.execute("GRANT SELECT ON published.ten TO dbanon_analyst")
+    assert grow(operator, run_of(grown, 4)) == 4
+
+
+def test_a_part_is_withdrawn_beside_its_readers_and_its_table_goes_when_they_have_gone(
+    grown: psycopg.Connection, reader: psycopg.Connection, operator: psycopg.Connection
+) -> None:
+    tables = column(grown, TABLES)
+    assert value(operator, "SELECT dbanon.unpublish_part('ten', %s)", day(1)) == 3
+    assert value(reader, COUNT) == 8
+    assert value(reader, "SELECT array_length(starts, 1) FROM published.releases") == 2
+    assert column(grown, TABLES) == tables
+    with refusal("DA013", "was withdrawn"):
+        grow(operator, 3)
+    reader.commit()
+    operator.execute("SELECT dbanon.clear_withdrawn()")
+    assert column(grown, TABLES) == [tables[0], tables[2]]
+    assert grow(operator, 3) == 4
+    assert value(grown, COUNT) == 12
+
+
+def test_a_time_without_a_part_and_a_name_without_parts_cannot_be_withdrawn(grown: psycopg.Connection) -> None:
+    with refusal("DA001", "none at"):
+        grown.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(2)])
+    with refusal("DA001", "none at"):
+        grown.execute("SELECT dbanon.unpublish_part('ten', NULL)")
+    with refusal("DA001", "nothing"):
+        grown.execute("SELECT dbanon.unpublish_part('nothing', %s)", [day(2)])
+    grown.execute("SELECT dbanon.publish(1, 'plain')")
+    with refusal("DA001", "plain", "dbanon.unpublish"):
+        grown.execute("SELECT dbanon.unpublish_part('plain', %s)", [day(0)])
+    assert value(grown, COUNT) == 12
+
+
+def test_a_release_whose_parts_are_all_withdrawn_is_empty_and_grows_again(grown: psycopg.Connection) -> None:
+    for number in (0, 1, 3):
+        grown.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(number)])
+    assert grown.execute("SELECT name, rows, parts, since, starts FROM published.releases").fetchall() == [("ten", 0, 0, None, None)]
+    counted = f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => '[2008-06-04,2008-06-10)')"
+    assert grown.execute(counted).fetchone() == (0, 0, 0)  # type: ignore[arg-type]
+    grow(grown, 4)
+    assert value(grown, COUNT) == 4
+    grown.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(3)])
+    assert value(grown, "SELECT dbanon.unpublish('ten')") == 4
+    assert value(grown, "SELECT to_regclass('published.ten')") is None
+
+
+def test_all_of_it_is_withdrawn_as_any_release(grown: psycopg.Connection) -> None:
+    assert value(grown, "SELECT dbanon.unpublish('ten')") == 4
+    assert value(grown, "SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NULL") == 0
+    left = "SELECT count(*) FROM pg_class WHERE relname ~ '^(release_[0-9]+|series_[0-9]+|withdrawn.*)$'"
+    assert value(grown, left) == 0
+    grown.execute("SELECT dbanon.publish(1, 'ten')")
+    assert value(grown, COUNT) == 4
+
+
+def test_a_withdrawal_waits_for_a_reader_or_ends_it(
+    grown: psycopg.Connection, reader: psycopg.Connection, operator: psycopg.Connection
+) -> None:
+    grown.execute("ALTER FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) SET lock_timeout = '200ms'")
+    with refusal("DA013", "in use by", reader.info.user):
+        operator.execute("SELECT dbanon.unpublish('ten')")
+    assert value(reader, COUNT) == 12
+    operator.execute("SELECT dbanon.unpublish('ten', end_readers => true)")
+    with pytest.raises(psycopg.OperationalError):
+        reader.execute(COUNT)
+    assert value(grown, "SELECT count(*) FROM pg_class WHERE relname ~ '^(release_|series_)[0-9]+$'") == 0
+
+
+def test_two_sessions_grow_one_after_the_other(grown: psycopg.Connection, login: Login) -> None:
+    runs = [run_of(grown, 4), run_of(grown, 4), run_of(grown, 5)]
+    with psycopg.connect(login("dbanon_operator")) as first:
+        grow(first, runs[0])
+        with (
+            psycopg.connect(login("dbanon_operator"), autocommit=True) as second,
+            psycopg.connect(login("dbanon_operator"), autocommit=True) as third,
+        ):
+            same, other = in_background(grow, second, runs[1]), in_background(grow, third, runs[2])
+            _wait_for(grown, "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+            first.commit()
+            with refusal("DA003", "a part from"):
+                same.result(20)
+            assert other.result(20) == 4
+    assert value(grown, COUNT) == 20
+
+
+def test_two_sessions_begin_one_release(own: psycopg.Connection, login: Login) -> None:
+    runs = [run_of(own, 0), run_of(own, 1)]
+    with psycopg.connect(login("dbanon_operator")) as first:
+        grow(first, runs[0])
+        with psycopg.connect(login("dbanon_operator"), autocommit=True) as second:
+            other = in_background(grow, second, runs[1])
+            _wait_for(own, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+            first.commit()
+            assert other.result(20) == 4
+    assert value(own, "SELECT parts FROM published.releases") == 2
+
+
+def _wait_for(connection: psycopg.Connection[Any], condition: str) -> None:
+    for _ in range(2000):
+        if value(connection, condition):
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(condition)
+
+
+# --- guards -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", ["dbanon.series_1", "part"])
+@pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET crowd = 1", "TRUNCATE {}", "INSERT INTO {} SELECT * FROM {} LIMIT 1"])
+def test_nobody_changes_a_part(grown: psycopg.Connection, relation: str, change: str) -> None:
+    name = column(grown, TABLES)[0] if relation == "part" else relation
+    with refusal("DA006"):
+        grown.execute(change.replace("{}", name))  # type: ignore[arg-type]
+    assert value(grown, COUNT) == 12
+
+
+def test_of_a_folded_table_only_rows_of_withdrawn_parts_are_deleted(grown: psycopg.Connection) -> None:
+    grown.execute("SELECT dbanon.fold_release('ten', '2008-07-01Z')")
+    grown.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(0)])
+    folded = column(grown, TABLES)[0]
+    for condition in ("true", f"valid_from < '{day(2)}'"):
+        with refusal("DA006"):
+            grown.execute(f"DELETE FROM {folded} WHERE {condition}")  # type: ignore[arg-type]
+    assert value(grown, COUNT) == 8
+
+
+@pytest.mark.parametrize("change", ["UPDATE dbanon.series SET name = 'x'", "DELETE FROM dbanon.series", "TRUNCATE dbanon.series CASCADE"])
+def test_what_parts_are_held_to_stays(grown: psycopg.Connection, change: str) -> None:
+    with refusal("DA006"):
+        grown.execute(change)  # type: ignore[arg-type]
+    grown.execute("SELECT dbanon.unpublish('ten')")
+    with refusal("DA006"):
+        grown.execute("UPDATE dbanon.series SET withdrawn_at = NULL, withdrawn_by = NULL")
+
+
+# --- folding ----------------------------------------------------------------------------------------------------------
+
+
+def test_whole_months_become_one_table_of_the_same_rows_and_gaps_stay_open(own: psycopg.Connection) -> None:
+    days = [0, 1, 2, 4, 5, 26, 27, 28]  # from 4 June on: a gap at 3, and two days of July
+    for number in days:
+        grow(own, run_of(own, number))
+    rows = "SELECT array_agg(t::text ORDER BY cloak_id) FROM published.ten t"
+    before = value(own, rows)
+    assert value(own, "SELECT dbanon.fold_release('ten', '2008-06-30Z')") == 0
+    assert value(own, "SELECT dbanon.fold_release('ten', '2008-07-15Z')") == 5
+    assert value(own, rows) == before
+    bounds = own.execute("SELECT lower(bounds), upper(bounds) FROM dbanon_internal.series_tables(1) ORDER BY 1").fetchall()
+    assert bounds == [(day(0), day(3)), (day(4), day(6)), (day(26), day(27)), (day(27), day(28)), (day(28), day(29))]
+    assert value(own, "SELECT dbanon.fold_release('ten', '2008-07-15Z')") == 0
+    assert grow(own, run_of(own, 3)) == 4
+    assert value(own, "SELECT dbanon.fold_release('ten', '2008-08-01Z')") == 5
+    assert len(column(own, TABLES)) == 3
+    assert value(own, "SELECT parts FROM published.releases") == 9
+    own.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(4)])
+    assert value(own, COUNT) == 32
+    with refusal("DA013", "folded"):
+        grow(own, run_of(own, 4))
+
+
+def test_a_release_that_is_read_is_not_folded_and_stays_as_it_is(
+    grown: psycopg.Connection, reader: psycopg.Connection, operator: psycopg.Connection
+) -> None:
+    before = _state(grown)
+    with refusal("DA013", "in use by", reader.info.user):
+        operator.execute("SELECT dbanon.fold_release('ten', '2008-07-01Z')")
+    assert _state(grown) == before
+    reader.commit()
+    assert value(operator, "SELECT dbanon.fold_release('ten', '2008-07-01Z')") == 2
+
+
+@pytest.mark.parametrize("before", ["NULL", "'infinity'"])
+def test_a_release_is_folded_before_a_time(grown: psycopg.Connection, before: str) -> None:
+    with refusal("DA011"):
+        grown.execute(f"SELECT dbanon.fold_release('ten', {before})")  # type: ignore[arg-type]
+    with refusal("DA001", "nothing"):
+        grown.execute("SELECT dbanon.fold_release('nothing', '2008-07-01Z')")
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def test_who_forgets_a_subject_is_told_of_a_release_once(grown: psycopg.Connection) -> None:
+    said: list[str] = []
+    grown.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    run_without = run_of(grown, 5)
+    grown.execute("DELETE FROM dbanon.membership WHERE run_id = %s AND trajectory_id = 100", [run_without])
+    grown.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " VALUES (%s, 'tp-aware', true, dbanon_internal.run_digest(%s))", [run_without, run_without],
+    )  # fmt: skip
+    grow(grown, run_without)
+    said.clear()
+    grown.execute("SELECT dbanon.forget_subject('ten', 'p0')")
+    [sentence] = [one for one in said if "live release" in one]
+    assert "1 live release was" in sentence
+    assert "ten (3 of 4 parts)" in sentence
+    withdraw = sentence[sentence.index("SELECT dbanon.unpublish_part") :].split(";")[0]
+    grown.execute(withdraw)  # type: ignore[arg-type]
+    assert value(grown, COUNT) == 4
+
+
+def test_a_dataset_with_a_live_part_is_not_dropped(grown: psycopg.Connection) -> None:
+    with refusal("DA007", "ten (3 of 3 parts)", "dbanon.unpublish('ten')"):
+        grown.execute("SELECT dbanon.drop_dataset('ten')")
+    assert value(grown, "SELECT live_releases FROM dbanon.datasets") == 1
+
+
+def test_the_card_is_that_of_the_last_part(grown: psycopg.Connection) -> None:
+    card = value(grown, "SELECT dbanon.release_card('ten')")
+    assert card["part"] == {
+        "since": day(3).isoformat(), "until": day(4).isoformat(), "live_parts": 3,
+    }  # fmt: skip
+    assert value(grown, "SELECT dbanon.release_card('ten', 1) -> 'part' ->> 'since'") == day(0).isoformat()
+    assert datetime.fromisoformat(card["part"]["since"]).tzinfo is not None
+    assert datetime.fromisoformat(card["part"]["since"]).astimezone(UTC) == day(3)
