@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from tests.db.oracle import Record, Release, Row
 
+CONFIRM = "SELECT dbanon.confirm_history('[]', 'a copy of a test')"  # before a copy of what published publishes
 TEN = range(10)
 FIVES = ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
 HALVES = ([0, 2, 4, 6, 8], [1, 3, 5, 7, 9])

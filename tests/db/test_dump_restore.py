@@ -21,6 +21,7 @@ from dbanon.postgres.server import DATABASE, EmbeddedServer, dumps_lack_postgis
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, json_of
 from tests.clients import client
+from tests.db.ten_people import CONFIRM
 from tests.db.written import CONTRACTS, write
 from tests.facts import refusal
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
 Verify = Callable[..., None]
-CONFIRM = "SELECT dbanon.confirm_history('[]', 'a dump of a test')"
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "administrator.md"
 embedded_only = pytest.mark.skipif(
     not any(item.postgis for item in installations()), reason="no PostgreSQL programs with PostGIS on this machine"

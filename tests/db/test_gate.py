@@ -15,6 +15,7 @@ from dbanon.postgres.server import Target, parse
 from dbanon.runs import reading
 from dbanon.testing import cloned_database, database_url
 from tests.clients import client
+from tests.db.ten_people import CONFIRM
 from tests.facts import refusal
 
 Login = Callable[[str], str]
@@ -74,6 +75,8 @@ def crossed(dbanon_server: Target, ten_template: str) -> Iterator[str]:
 def database(request: pytest.FixtureRequest, dbanon_server: Target, ten_template: str) -> Iterator[str]:
     template = request.getfixturevalue("crossed") if "crossing" in request.fixturenames else ten_template
     with cloned_database(dbanon_server, template) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(CONFIRM)
         yield url
 
 
@@ -481,6 +484,7 @@ def test_a_restored_database_has_all_guards_on(
         subprocess.run([*client("pg_restore", database), "--exit-on-error", *way, "-d", url, dumped], check=True)
         with psycopg.connect(url, autocommit=True) as restored:
             assert value(restored, TRIGGERS) == value(crossing, TRIGGERS)
+            restored.execute(CONFIRM)
             assert value(restored, "SELECT dbanon.publish(1, 'again')") == 4
             assert sqlstate(restored, PUBLISH) == "DA010"
             restored.execute("SET session_replication_role = replica")

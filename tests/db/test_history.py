@@ -10,20 +10,20 @@ import pytest
 
 from dbanon.testing import cloned_database, database_url
 from tests.acceptance.commands import call
+from tests.db.ten_people import CONFIRM
 from tests.facts import names, refusal, refused, words
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
 AGAIN = "SELECT dbanon.publish(1, 'again')"
-NOTHING = "SELECT dbanon.confirm_history('[]', 'nothing was published since')"
 EIGHT = {"since": "2008-06-04T08:00Z", "until": "2008-06-04T08:02Z"}
-CONFIRM = "SELECT dbanon.confirm_history(%s, 'as the log has it')"
+ENTER = "SELECT dbanon.confirm_history(%s, 'as the log has it')"
 ALLOWED = "SELECT dbanon.publish(1, 'again', allow_overlap => true, reason => 'everybody has agreed')"
 
 
 def confirm(connection: psycopg.Connection, *lost: object) -> int:
-    row = connection.execute(CONFIRM, [json.dumps(lost)]).fetchone()
+    row = connection.execute(ENTER, [json.dumps(lost)]).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -59,12 +59,12 @@ def test_a_copy_of_what_published_computes_and_measures_but_publishes_nothing(co
 
 
 def test_one_statement_that_nothing_was_published_opens_it_again(copy: psycopg.Connection) -> None:
-    assert copy.execute(NOTHING).fetchone() == (0,)
+    assert copy.execute(CONFIRM).fetchone() == (0,)
     assert copy.execute(AGAIN).fetchone() == (4,)
     action, detail = copy.execute(
         "SELECT action, detail FROM dbanon.audit WHERE action = 'confirm_history'"
     ).fetchall()[0]
-    assert (action, detail["lost"], detail["reason"]) == ("confirm_history", 0, "nothing was published since")
+    assert (action, detail["lost"], detail["reason"]) == ("confirm_history", 0, "a copy of a test")
     assert detail["was"] != detail["is"]
 
 
@@ -191,7 +191,7 @@ def test_what_cannot_have_been_published_is_refused_and_nothing_is_entered(
     copy: psycopg.Connection, published: str | None, code: str
 ) -> None:
     with refusal(code):
-        copy.execute(CONFIRM, [published])
+        copy.execute(ENTER, [published])
     with refusal("DA020"):
         copy.execute(AGAIN)
     assert copy.execute("SELECT count(*) FROM dbanon.release WHERE run_id IS NULL").fetchone() == (0,)
@@ -206,10 +206,10 @@ def test_a_history_is_confirmed_for_a_reason_by_administrators_alone(
         with copy.transaction(force_rollback=True):
             copy.execute(f"SET LOCAL ROLE {role}")  # type: ignore[arg-type]
             if sqlstate is None:
-                assert copy.execute(NOTHING).fetchone() == (0,)
+                assert copy.execute(CONFIRM).fetchone() == (0,)
             else:
                 with pytest.raises(psycopg.Error) as caught:
-                    copy.execute(NOTHING)
+                    copy.execute(CONFIRM)
                 assert caught.value.sqlstate == sqlstate
 
 

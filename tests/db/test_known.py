@@ -7,6 +7,7 @@ import pytest
 
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
+from tests.db.ten_people import CONFIRM
 from tests.db.test_gate import CROSSING, PUBLISH, sqlstate, value
 from tests.facts import names, refusal
 
@@ -40,6 +41,8 @@ def known(dbanon_server: Target, ten_template: str) -> Iterator[str]:
 @pytest.fixture
 def database(dbanon_server: Target, known: str) -> Iterator[str]:
     with cloned_database(dbanon_server, known) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(CONFIRM)
         yield url
 
 
