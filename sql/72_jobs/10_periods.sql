@@ -46,8 +46,10 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- What was said before a period and still counts in it; and what exact rows reach back to.
-    SELECT make_interval(secs => greatest(coalesce((job.params ->> (m.traits ->> 'oldest'))::double precision, 0), (
-        SELECT dbanon_internal.settle_s(d.population_id) FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL)))
+    SELECT make_interval(secs => greatest(
+        coalesce((job.params ->> 'max_gap_s')::double precision, (
+            SELECT (p.value ->> 'default')::double precision FROM jsonb_array_elements(m.parameters) p WHERE p.value ->> 'name' = 'max_gap_s'), 0),
+        (SELECT dbanon_internal.settle_s(d.population_id) FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL)))
     FROM dbanon.method m WHERE m.name = job.method
 $$;
 COMMENT ON FUNCTION dbanon_internal.job_history(dbanon.job) IS

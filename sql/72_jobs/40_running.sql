@@ -131,7 +131,7 @@ AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.known_job(plan_job.name);
     bounds tstzrange := dbanon_internal.next_period(job);
-    before bigint;
+    history CONSTANT interval := dbanon_internal.job_history(job);
 BEGIN
     IF (periods BETWEEN 1 AND 1000) IS NOT TRUE THEN
         RAISE EXCEPTION 'The number of periods to plan must be from 1 to 1,000. Got %.', coalesce(periods::text, 'NULL')
@@ -142,13 +142,11 @@ BEGIN
         until := upper(bounds);
         due_at := until + job.wait;
         at_source := dbanon_internal.ask_times(job, 'count', since, until);
-        before := dbanon_internal.ask_times(job, 'any', since - dbanon_internal.job_history(job), since);
         note := CASE WHEN due_at > now() THEN 'not due yet'
             WHEN dbanon_internal.ask_times(job, 'any', until, NULL) = 0 THEN 'waits until the source has a row from after it'
             WHEN at_source = 0 THEN 'skipped: the source has no row of it'
-            WHEN before = 0 AND dbanon_internal.job_history(job) > '0' THEN format(
-                'people are known at its beginning only if they were seen in the %s before it, from which the source has nothing', dbanon_internal.job_history(job))
-            ELSE '' END;
+            WHEN history = '0' OR dbanon_internal.ask_times(job, 'any', since - history, since) = 1 THEN ''
+            ELSE format('the source has nothing from the %s before it, so few people are known at its beginning', history) END;
         RETURN NEXT;
         bounds := dbanon_internal.period_from(job.starts, job.every, job.tz, until);
     END LOOP;
@@ -177,7 +175,7 @@ CROSS JOIN LATERAL (
         bool_or(p.state NOT IN ('done', 'skipped', 'held')) AS open, max(p.tries) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS tries,
         min(p.next_at) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS next_at,
         (array_agg(p.error ORDER BY p.changed_at DESC) FILTER (WHERE p.error IS NOT NULL AND (p.state <> 'done' OR p.period = l.last)))[1] AS last_error
-    FROM dbanon.job_period p CROSS JOIN (SELECT max(m.period) AS last FROM dbanon.job_period m WHERE m.job_id = j.job_id) l
+    FROM dbanon.job_period p CROSS JOIN (SELECT m.period AS last FROM dbanon.job_period m WHERE m.job_id = j.job_id ORDER BY m.period DESC LIMIT 1) l
     WHERE p.job_id = j.job_id) n
 WHERE j.removed_at IS NULL;
 
