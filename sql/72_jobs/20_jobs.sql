@@ -308,7 +308,7 @@ BEGIN
         RAISE EXCEPTION 'A period to % must be one that has ended and is not published. Job % has none%.', action, job.name,
                 coalesce(format(' that begins at %s', since), ' that is held')
             USING ERRCODE = 'DA013', DETAIL = 'Periods are named by their beginnings.',
-                  HINT = format('List them: SELECT * FROM dbanon.job_runs WHERE name = %L.', job.name);
+                  HINT = 'List them: SELECT * FROM dbanon.job_runs.';
     END IF;
     UPDATE dbanon.job_period p
         SET state = CASE action WHEN 'skip' THEN 'skipped' ELSE 'load' END, skipped_as = CASE action WHEN 'skip' THEN 'asked' END,

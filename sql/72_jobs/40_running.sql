@@ -47,7 +47,7 @@ AS $$
 BEGIN
     RAISE EXCEPTION 'Of the jobs of %, % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
         USING ERRCODE = 'DA019', DETAIL = 'All that could be done was done, and is committed.',
-              HINT = 'See why: SELECT * FROM dbanon.job_runs WHERE state = ''held''. Then SELECT dbanon.steer_job(..., ''retry'') or ''skip''.';
+              HINT = 'See why: SELECT * FROM dbanon.job_runs. Then retry or skip them: SELECT dbanon.steer_job(name, ''retry'').';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_held(integer) IS
