@@ -4,28 +4,33 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
-from psycopg.types.json import Jsonb
 
 FIRST = datetime(2008, 6, 1, tzinfo=UTC)
 ADD = """
-SELECT dbanon.add_job(%(name)s, %(source)s, load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}', method => 'tp-aware',
-    params => %(params)s, starts => %(starts)s{})
+SELECT dbanon.add_job(%(name)s, %(source)s, load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}',
+    method => 'tp-aware', params => '{"k": 3, "step_s": 3600}'REST)
 """
 ROWS = """
 INSERT INTO public.gps SELECT 'c' || i, t, 8.2 + 0.001 * i, 53.1
 FROM generate_series(1, %s) i, generate_series(%s::timestamptz, %s::timestamptz - interval '1 second', '1 hour') t
 """
 COMPUTED = """
-WITH run AS (SELECT r.*, to_timestamp((r.params ->> 'since')::float8) AS since FROM dbanon.run r WHERE r.run_id = %(run)s),
-paths AS (SELECT t.subject, min(t.trajectory_id) AS trajectory_id FROM dbanon.trajectory t JOIN run USING (dataset_id) GROUP BY 1),
-member AS (INSERT INTO dbanon.membership (run_id, record_id, trajectory_id) SELECT %(run)s, 1, trajectory_id FROM paths)
+WITH run AS (
+    SELECT r.*, to_timestamp((r.params ->> 'since')::float8) AS since FROM dbanon.run r WHERE r.run_id = %(run)s
+), paths AS (
+    SELECT t.subject, min(t.trajectory_id) AS trajectory_id
+    FROM dbanon.trajectory t JOIN run USING (dataset_id) GROUP BY 1
+), member AS (
+    INSERT INTO dbanon.membership (run_id, record_id, trajectory_id) SELECT %(run)s, 1, trajectory_id FROM paths
+)
 INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)
 SELECT run.run_id, 1, 1, tstzrange(since, since + interval '1 hour'),
-    ST_SetSRID(ST_Reverse(ST_MakeEnvelope(0, 0, 10, 10)), d.srid), (SELECT count(*) FROM paths), (SELECT count(*) FROM paths)
-FROM run JOIN dbanon.dataset d USING (dataset_id)
+    ST_SetSRID(ST_Reverse(ST_MakeEnvelope(0, 0, 10, 10)), d.srid), p.n, p.n
+FROM run JOIN dbanon.dataset d USING (dataset_id) CROSS JOIN (SELECT count(*) AS n FROM paths) p
 """
 ENDED = """
-UPDATE dbanon.run r SET status = %(status)s, error = %(error)s, error_kind = %(kind)s, todo = NULL, dataset_revision = d.revision
+UPDATE dbanon.run r
+SET status = %(status)s, error = %(error)s, error_kind = %(kind)s, todo = NULL, dataset_revision = d.revision
 FROM dbanon.dataset d WHERE d.dataset_id = r.dataset_id AND r.run_id = %(run)s
 """
 VERDICT = """
@@ -50,10 +55,8 @@ def rows(connection: psycopg.Connection[Any], since: float, until: float, cabs: 
 
 
 def add(connection: psycopg.Connection[Any], rest: str = "", name: str = "taxi", source: str = "public.gps") -> None:
-    params = Jsonb({"k": 3, "step_s": 3600})
-    given = {"name": name, "source": source, "params": params, "starts": None if "starts =>" in rest else FIRST}
-    text = ADD.replace(", starts => %(starts)s", "") if "starts =>" in rest else ADD
-    connection.execute(text.format(rest), given)  # type: ignore[arg-type]
+    first = "" if "starts =>" in rest else f", starts => '{FIRST}'"
+    connection.execute(ADD.replace("REST", first + rest), {"name": name, "source": source})  # type: ignore[arg-type]
 
 
 def value(connection: psycopg.Connection[Any], query: str, *params: object) -> Any:

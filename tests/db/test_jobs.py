@@ -1,5 +1,6 @@
 """Jobs: what becomes of a period, step by step; what is tried again, held, skipped; what is kept."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -155,7 +156,7 @@ def test_a_step_that_fails_is_tried_again_later_and_later_then_held(own):
         assert step(own) == "idle"
         waits.append(value(own, "SELECT extract(epoch FROM next_at - changed_at)::float8 FROM dbanon.job_runs"))
         again(own)
-    assert all(later > sooner for sooner, later in zip(waits, waits[1:], strict=False))
+    assert all(later > sooner for sooner, later in itertools.pairwise(waits))
     assert step(own) == "held"
     own.execute("ALTER TABLE public.away RENAME TO gps")
     own.execute("SELECT dbanon.steer_job('taxi', 'retry')")
@@ -182,7 +183,7 @@ def test_data_that_changed_after_the_run_lead_to_another_run(job):
     assert periods(job, "sqlstate, tries") == [("DA005", 1)]
 
 
-def test_what_is_busy_is_tried_again_without_end(job, monkeypatch):
+def test_what_is_busy_is_tried_again_without_end(job):
     job.execute("ALTER FUNCTION dbanon_internal.lock_releases() SET lock_timeout = '10ms'")
     assert [step(job), step(job)] == ["run", "compute"]
     compute(job)
@@ -292,7 +293,8 @@ def test_old_parts_are_withdrawn(own):
     add(own, f", starts => '{today - timedelta(days=3)}', keep_parts => '1 day', wait => '0'")
     assert [night(own) for _ in range(3)] == ["done"] * 3
     parts = own.execute("SELECT until FROM published.parts").fetchall()
-    assert parts and all(until > today - timedelta(days=1) for (until,) in parts)
+    assert parts
+    assert all(until > today - timedelta(days=1) for (until,) in parts)
 
 
 def test_what_cannot_be_tidied_up_is_noted_and_tried_after_the_next_period(own):
@@ -415,7 +417,7 @@ def test_the_times_of_runs_are_those_of_periods(own):
 )
 def test_a_source_that_is_lost_or_changed_stops_no_other_job(job, change, state):
     job.execute("CREATE TABLE public.other AS SELECT 'o' || cab AS cab, ts, lon, lat FROM public.gps")
-    add(job, ", population => 'others'" if False else "", "other", "public.other")
+    add(job, "", "other", "public.other")
     job.execute(change)
     job.execute(RUN)
     assert periods(job, "state, sqlstate, tries") == [("load", state, 1)]
