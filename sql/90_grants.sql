@@ -28,8 +28,8 @@ $$;
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
 GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.datasets, dbanon.run, dbanon.runs,
-    dbanon.workers, dbanon.verification, dbanon.release, dbanon.series, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO @operator@, @worker@;
-GRANT SELECT ON dbanon.audit, dbanon.quarantine, dbanon.job, dbanon.job_period TO @operator@;
+    dbanon.workers, dbanon.verification, dbanon.release, dbanon.series, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.job_period, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO @operator@, @worker@;
+GRANT SELECT ON dbanon.audit, dbanon.quarantine, dbanon.job TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
     UPDATE (srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects) ON dbanon.dataset TO @operator@;
 GRANT SELECT (population_id, name) ON dbanon.population TO @operator@, @worker@;

@@ -170,16 +170,16 @@ def test_a_source_that_may_not_be_read_is_refused_and_stops_no_other_job(own, ni
 
 def test_a_job_whose_owner_is_gone_is_orphaned_and_stops_no_other(own, nina):
     own.execute("CREATE ROLE gone_soon LOGIN IN ROLE dbanon_operator")
-    add(own, ", owner => 'gone_soon'", name="left")
+    add(own, ", owner => 'gone_soon'", name="behind")
     own.execute("DROP ROLE gone_soon")
     add(nina)
     nina.execute(RUN)
     assert periods(own, "state") == ["compute"]
-    assert value(own, "SELECT state FROM dbanon.jobs WHERE name = 'left'") == "orphaned"
-    assert value(own, "SELECT level FROM dbanon.health WHERE about = 'job left' AND what LIKE '%%owner%%'") == 2
+    assert value(own, "SELECT state FROM dbanon.jobs WHERE name = 'behind'") == "orphaned"
+    assert value(own, "SELECT level FROM dbanon.health WHERE about = 'job behind' AND what LIKE '%%owner%%'") == 2
     # Who takes it over reads its source from then on.
-    add(nina, ", replace => true", name="left")
-    assert value(own, "SELECT owner FROM dbanon.jobs WHERE name = 'left'") == name_of(nina)
+    add(nina, ", replace => true", name="behind")
+    assert value(own, "SELECT owner FROM dbanon.jobs WHERE name = 'behind'") == name_of(nina)
 
 
 def test_neither_a_filter_nor_a_source_is_in_the_audit_or_in_what_workers_see(own, nina, login):

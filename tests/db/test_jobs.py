@@ -80,7 +80,7 @@ def test_rows_that_come_after_publication_are_left_out_and_counted(job):
     job.execute("INSERT INTO public.gps VALUES ('late', %s, 8.2, 53.1)", [day(0.5)])
     assert night(job) == "done"
     assert periods(job, "late") == [0, 1]
-    assert "left rows out" in value(job, "SELECT what FROM dbanon.health WHERE about = 'job taxi'")
+    assert "left rows out" in value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
 
 
 def test_a_period_of_too_few_people_is_skipped(job):
@@ -164,8 +164,9 @@ def test_a_step_that_fails_is_tried_again_later_and_later_then_held(own):
 
 
 def test_a_run_that_failed_or_was_cancelled_is_queued_anew(job):
+    assert step(job) == "run"
     for status in ("failed", "cancelled"):
-        assert [step(job), step(job)][-1] == "compute"
+        assert step(job) == "compute"
         compute(job, status, "It failed.", "other" if status == "failed" else None)
         assert step(job) == "run"
         again(job)
@@ -183,12 +184,12 @@ def test_data_that_changed_after_the_run_lead_to_another_run(job):
     assert periods(job, "sqlstate, tries") == [("DA005", 1)]
 
 
-def test_what_is_busy_is_tried_again_without_end(job):
+def test_what_is_busy_is_tried_again_without_end(job, database):
     job.execute("ALTER FUNCTION dbanon_internal.lock_releases() SET lock_timeout = '10ms'")
     assert [step(job), step(job)] == ["run", "compute"]
     compute(job)
     assert step(job) == "publish"
-    with psycopg.connect(job.info.dsn) as other:
+    with psycopg.connect(database) as other:
         other.execute("SELECT dbanon_internal.lock_releases()")
         assert step(job) == "publish"
         assert periods(job, "sqlstate, tries") == [("DA013", 0)]
@@ -455,8 +456,8 @@ def test_strict_is_an_error_after_all_work_is_committed(job):
     assert periods(job, "state") == ["held", "compute"]
 
 
-def test_a_job_that_another_session_runs_is_left_to_it(job):
-    with psycopg.connect(job.info.dsn, autocommit=True) as other:
+def test_a_job_that_another_session_runs_is_left_to_it(job, database):
+    with psycopg.connect(database, autocommit=True) as other:
         assert value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
         assert job.execute(RUN).fetchone() == (0, 0)
         # Its own claim, of a call that was interrupted, is no obstacle.
@@ -464,7 +465,7 @@ def test_a_job_that_another_session_runs_is_left_to_it(job):
     assert value(job, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
 
 
-def test_a_job_whose_session_has_ended_is_taken_over(job):
-    with psycopg.connect(job.info.dsn, autocommit=True) as other:
+def test_a_job_whose_session_has_ended_is_taken_over(job, database):
+    with psycopg.connect(database, autocommit=True) as other:
         assert value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
     assert job.execute(RUN).fetchone() == (2, 0)
