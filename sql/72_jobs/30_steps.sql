@@ -29,14 +29,14 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(claim_job.job_id);
-    found dbanon.job;
+    taken dbanon.job;
     old dbanon.session;
 BEGIN
-    SELECT j.* INTO found FROM dbanon.job j WHERE j.job_id = job.job_id AND j.removed_at IS NULL AND NOT j.paused FOR UPDATE SKIP LOCKED;
+    SELECT j.* INTO taken FROM dbanon.job j WHERE j.job_id = job.job_id AND j.removed_at IS NULL AND NOT j.paused FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    old := found.held_by;
+    old := taken.held_by;
     IF old.pid = pg_backend_pid() THEN  -- of a call that was interrupted
         PERFORM pg_advisory_unlock(old.lock_key) FROM pg_locks l
             WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory' AND (l.classid::bigint << 32) | l.objid::bigint = old.lock_key;
