@@ -254,7 +254,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.compute_period(dbanon.job, dbanon.job_period) IS
 'Looks how far the run of a period is; NULL while it goes on.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_limits(job dbanon.job, run_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_limits(job dbanon.job, run_id bigint, release_id bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -264,7 +264,8 @@ BEGIN
     SELECT l.key, l.value AS most, f.figures ->> l.key AS got INTO over
         FROM jsonb_each_text(job.limits) l
         CROSS JOIN (SELECT r.metrics || coalesce((SELECT v.figures FROM dbanon.verification v WHERE v.run_id = r.run_id
-                                                  ORDER BY v.verification_id DESC LIMIT 1), '{}') AS figures
+                                                  ORDER BY v.verification_id DESC LIMIT 1), '{}')
+                        || coalesce((SELECT o.overlap FROM dbanon.release o WHERE o.release_id = check_limits.release_id), '{}') AS figures
                     FROM dbanon.run r WHERE r.run_id = check_limits.run_id) f
         WHERE (CASE WHEN dbanon_internal.is_number(f.figures ->> l.key) THEN (f.figures ->> l.key)::numeric <= l.value::numeric END) IS NOT TRUE
         ORDER BY l.key LIMIT 1;
@@ -274,8 +275,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_limits(dbanon.job, bigint) IS
-'Refuses a run with a figure above a job''s limit for it, or without it.';
+COMMENT ON FUNCTION dbanon_internal.check_limits(dbanon.job, bigint, bigint) IS
+'Refuses a part of which a figure, of its run, its attack or of all parts together, is above a job''s limit for it, or not known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.publish_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -288,7 +289,6 @@ DECLARE
 BEGIN
     -- It may have been published by hand, or by a job of this name that was removed.
     IF part IS NULL THEN
-        PERFORM dbanon_internal.check_limits(job, step.run_id);
         tried := dbanon_internal.try_publish(step.run_id, job.name, false, false, NULL, false, job.readers, true);
         IF tried.state = '57014' THEN
             PERFORM dbanon_internal.raise_refusal(tried.state, tried.message, tried.detail, tried.hint);
@@ -296,6 +296,8 @@ BEGIN
             RETURN dbanon_internal.failed_step(job, step, tried.state, tried.message, tried.hint);
         END IF;
         part := (SELECT max(l.release_id) FROM dbanon.release l WHERE l.run_id = step.run_id);
+        -- Some figures are known only beside the other parts. An error undoes the publication, which nobody has seen yet.
+        PERFORM dbanon_internal.check_limits(job, step.run_id, part);
     END IF;
     RETURN jsonb_build_object('state', 'retain', 'tries', 0, 'error', NULL, 'sqlstate', NULL, 'release_id', part);
 END

@@ -144,6 +144,7 @@ def test_a_figure_above_its_limit_holds_the_period(own):
     compute(own)
     assert [step(own), step(own)] == ["publish", "held"]
     assert "seen" in periods(own, "error")[0]
+    assert value(own, "SELECT count(*) FROM dbanon.release") == 0
 
 
 def test_a_step_that_fails_is_tried_again_later_and_later_then_held(own):
