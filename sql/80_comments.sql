@@ -539,6 +539,7 @@ COMMENT ON COLUMN dbanon.jobs.looked_at IS 'When a session looked last whether s
 COMMENT ON COLUMN dbanon.jobs.dataset IS 'Where rows go.';
 COMMENT ON COLUMN dbanon.jobs.method IS 'The method family.';
 COMMENT ON COLUMN dbanon.jobs.every IS 'The length of a period.';
+COMMENT ON COLUMN dbanon.jobs.wait IS 'How long after its end a period is due.';
 
 COMMENT ON VIEW dbanon.job_runs IS 'The periods of all jobs, of removed ones too, a row each.';
 COMMENT ON COLUMN dbanon.job_runs.name IS 'The job.';

@@ -174,7 +174,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    since CONSTANT timestamptz := lower(step.period) - greatest(job.lateness, dbanon_internal.job_history(job));
+    since CONSTANT timestamptz := greatest(lower(step.period) - greatest(job.lateness, dbanon_internal.job_history(job)), (
+        SELECT d.kept_since FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL));
     counted bigint;
     usual double precision;
     loaded record;

@@ -164,7 +164,7 @@ SELECT j.name, j.owner,
          WHEN n.tries > 0 THEN 'retrying' WHEN n.open THEN 'under way' ELSE 'idle' END AS state,
     n.published_until, now() - n.published_until AS lag, n.last_success,
     coalesce(n.next_at, upper(dbanon_internal.next_period(j)) + j.wait) AS next_at, coalesce(n.tries, 0) AS tries, n.held, n.late, n.last_error,
-    CASE WHEN s.running THEN (j.held_by).pid END AS runner, j.looked_at, j.dataset, j.method, j.every
+    CASE WHEN s.running THEN (j.held_by).pid END AS runner, j.looked_at, j.dataset, j.method, j.every, j.wait
 FROM dbanon.job j
 LEFT JOIN pg_roles o ON o.rolname = j.owner
 CROSS JOIN LATERAL (SELECT j.held_by IS NOT NULL AND dbanon_internal.is_held(j.held_by) AS running) s
@@ -200,8 +200,7 @@ AS $$
         (2, j.state NOT IN ('orphaned', 'paused') AND j.runner IS NULL AND coalesce(j.looked_at, '-infinity') < now() - interval '5 minutes'
             AND j.next_at < now() - interval '5 minutes',
          format('Job %s is due, and nobody runs it.', j.name), j.next_at, format('Start a worker as %s: dbanon worker --schedule', j.owner)),
-        (1, j.state <> 'paused' AND j.held = 0 AND j.lag > j.every + interval '1 hour' + (
-            SELECT b.wait FROM dbanon.job b WHERE b.name = j.name AND b.removed_at IS NULL),
+        (1, j.state <> 'paused' AND j.held = 0 AND j.lag > j.every + j.wait + interval '1 hour',
          format('Job %s is late.', j.name), j.published_until, 'See dbanon.job_runs'),
         (1, j.tries > 0, format('Job %s has failed and tries again.', j.name), NULL, 'See dbanon.job_runs'),
         (1, j.late > 0, format('Job %s left rows out that came after their period was published.', j.name), NULL, 'Give it a longer wait'),

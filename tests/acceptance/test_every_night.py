@@ -20,7 +20,8 @@ ROWS = """
 INSERT INTO public.gps
 SELECT 'c' || i, t, 8.2 + 0.0005 * i + 0.001 * sin(extract(epoch FROM t) / 3000 + i), 53.1 + 0.0005 * i
 FROM (SELECT date_trunc('day', now() AT TIME ZONE 'Europe/Berlin') AT TIME ZONE 'Europe/Berlin' AS midnight) m
-CROSS JOIN generate_series(1, 8) i CROSS JOIN LATERAL generate_series(midnight - interval '50 hours', now(), '4 minutes') t
+CROSS JOIN generate_series(1, 8) i
+CROSS JOIN LATERAL generate_series(midnight - interval '50 hours', now(), '4 minutes') t
 """
 SECTIONS = {text: kind for kind, text in pages.blocks(PAGE, "sql dba", "sql nina", "sql anna", "sql cron")}
 

@@ -193,8 +193,11 @@ def test_neither_a_filter_nor_a_source_is_in_the_audit_or_in_what_workers_see(ow
                 "SELECT j::text FROM dbanon.jobs j UNION ALL SELECT r::text FROM dbanon.job_runs r"
             ).fetchall()
         )
+        seen += str(worker.execute("SELECT h::text FROM dbanon.health h").fetchall())
+        seen += str(worker.execute("SELECT v::text FROM dbanon_internal.vitals() v").fetchall())
         with refusal("42501"):
             worker.execute("SELECT * FROM dbanon.job")
     seen += str(own.execute("SELECT a::text FROM dbanon.audit a").fetchall())
+    assert "job_lag_seconds" in seen
     assert "c4" not in seen
     assert "gps" not in seen
