@@ -36,9 +36,10 @@ RULES = {
         WHERE {_SENT} <> (SELECT count(*) FROM dbanon.request q WHERE q.dataset_id = d.dataset_id)""",
     "datasets with other sites than their loads kept": f"""SELECT count(*) FROM dbanon.dataset d
         WHERE (SELECT count(*) FROM dbanon.site s WHERE s.dataset_id = d.dataset_id) NOT IN {_PLACED}""",
-    "loads with rows neither kept nor in quarantine": """SELECT count(*) FROM dbanon.load l
+    "loads with rows neither kept nor in quarantine nor left out": """SELECT count(*) FROM dbanon.load l
         WHERE l.dropped_at IS NULL
-        AND l.rows_read <> l.rows_kept + (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)""",
+        AND l.rows_read <> l.rows_kept + (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)
+            + (SELECT coalesce(sum(value::bigint), 0) FROM jsonb_each_text(l.left_out))""",
     "loads that count their quarantine otherwise": """SELECT count(*) FROM dbanon.load l
         WHERE l.dropped_at IS NULL AND (SELECT coalesce(sum(value::bigint), 0) FROM jsonb_each_text(l.quarantined))
         <> (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)""",
@@ -65,15 +66,20 @@ RULES = {
     "releases of runs that are not verified": """SELECT count(*) FROM dbanon.release l JOIN dbanon.run r USING (run_id)
         WHERE r.status <> 'verified'""",
     "live releases without their table or view": """SELECT count(*) FROM dbanon.release l
-        WHERE l.withdrawn_at IS NULL AND (to_regclass(format('dbanon.release_%s', l.release_id)) IS NULL
-                                          OR to_regclass(format('published.%I', l.name)) IS NULL)""",
+        WHERE l.withdrawn_at IS NULL AND (to_regclass(format('published.%I', l.name)) IS NULL OR NOT CASE
+            WHEN l.series_id IS NULL THEN to_regclass(format('dbanon.release_%s', l.release_id)) IS NOT NULL
+            ELSE EXISTS (SELECT FROM dbanon_internal.series_tables(l.series_id) s WHERE s.bounds @> l.bounds) END)""",
     "tables of no live release": f"""SELECT count(*) FROM {_RELATION}
         WHERE n.nspname = 'dbanon' AND c.relkind = 'r' AND c.relname ~ '^release_[0-9]' AND NOT EXISTS (
             SELECT FROM dbanon.release l
-            WHERE l.withdrawn_at IS NULL AND c.relname = format('release_%s', l.release_id))""",
+            WHERE l.withdrawn_at IS NULL AND CASE
+                WHEN l.series_id IS NULL THEN c.relname = format('release_%s', l.release_id)
+                ELSE EXISTS (SELECT FROM dbanon_internal.series_tables(l.series_id) s
+                             WHERE s.relation = c.oid AND s.bounds @> l.bounds) END)""",
     "views of no live release": f"""SELECT count(*) FROM {_RELATION}
-        WHERE n.nspname = 'published' AND c.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'atoms') AND NOT EXISTS (
-            SELECT FROM dbanon.release l WHERE l.withdrawn_at IS NULL AND l.name = c.relname)""",
+        WHERE n.nspname = 'published' AND c.relname NOT IN ('releases', 'parts', 'columns', 'left_out', 'atoms')
+            AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.withdrawn_at IS NULL AND l.name = c.relname)
+            AND NOT EXISTS (SELECT FROM dbanon.series s WHERE s.withdrawn_at IS NULL AND s.name = c.relname)""",
     "temporary tables": "SELECT count(*) FROM pg_class WHERE relpersistence = 't'",
     "indexes that are not valid": "SELECT count(*) FROM pg_index WHERE NOT indisvalid",
     "advisory locks": """SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
@@ -93,13 +99,14 @@ def broken(connection: psycopg.Connection) -> list[str]:
 
 def _short_releases(connection: psycopg.Connection) -> Iterator[str]:
     live = connection.execute(
-        "SELECT name, release_id, run_id, rows FROM dbanon.release WHERE withdrawn_at IS NULL"
-        " AND to_regclass(format('dbanon.release_%s', release_id)) IS NOT NULL"
+        "SELECT name, release_id, run_id, rows, prefix FROM dbanon.release WHERE withdrawn_at IS NULL"
+        " AND (series_id IS NOT NULL OR to_regclass(format('dbanon.release_%s', release_id)) IS NOT NULL)"
         " AND to_regclass(format('published.%I', name)) IS NOT NULL"
     )
-    for name, release_id, run_id, rows in live.fetchall():
-        views = (sql.Identifier("published", name), sql.Identifier("dbanon", f"release_{release_id}"))
-        found = [count(connection, sql.SQL("SELECT count(*) FROM {}").format(view)) for view in views]
+    for name, release_id, run_id, rows, prefix in live.fetchall():
+        shown = sql.SQL("{} WHERE cloak_id >> 32 = {}").format(sql.Identifier("published", name), prefix or 0)
+        tables = [] if prefix else [sql.Identifier("dbanon", f"release_{release_id}")]
+        found = [count(connection, sql.SQL("SELECT count(*) FROM {}").format(where)) for where in (shown, *tables)]
         cloaks = count(connection, sql.SQL("SELECT count(*) FROM dbanon.cloak WHERE run_id = {}").format(run_id))
         if {*found, cloaks} != {rows}:
             yield f"1 release with {found} of {rows} rows, of a run with {cloaks}"

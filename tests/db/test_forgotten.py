@@ -129,9 +129,7 @@ def test_no_other_way_of_writing_brings_the_person_back(gps: psycopg.Connection,
     assert traces(gps) == 0
 
 
-def test_rows_of_a_dataset_in_which_the_person_was_not_forgotten_can_still_be_changed(
-    connection: psycopg.Connection,
-) -> None:
+def test_rows_of_a_dataset_in_which_the_person_was_not_forgotten_can_still_be_changed(connection: psycopg.Connection) -> None:
     connection.execute(
         "CREATE TABLE public.gps AS SELECT CASE c WHEN 0 THEN 'Zoë-7' ELSE 'c' || c END AS cab, "
         "timestamptz '2026-01-05 00:00+00' + f * interval '1 min' AS ts, "
@@ -150,9 +148,7 @@ def test_a_person_may_be_forgotten_so_that_the_name_can_come_again(gps: psycopg.
     forget(gps, True)
     assert row(gps, TABLE, "new")["rows_kept"] == 5
     assert row(gps, "SELECT count(*) AS n FROM dbanon.forgotten")["n"] == 0
-    assert row(
-        gps, "SELECT detail -> 'again' AS it FROM dbanon.audit WHERE action = 'forget' ORDER BY audit_id DESC LIMIT 1"
-    )["it"]
+    assert row(gps, "SELECT detail -> 'again' AS it FROM dbanon.audit WHERE action = 'forget' ORDER BY audit_id DESC LIMIT 1")["it"]
 
 
 def test_a_forgotten_person_who_is_remembered_comes_with_the_next_load_and_the_audit_names_nobody(
@@ -160,9 +156,7 @@ def test_a_forgotten_person_who_is_remembered_comes_with_the_next_load_and_the_a
 ) -> None:
     assert releases.remember_subject(operator, "default", f" {WHO} ")
     assert not releases.remember_subject(operator, "default", WHO)
-    found = row(
-        operator, "SELECT array_agg(detail ORDER BY audit_id) AS all FROM dbanon.audit WHERE action = 'remember'"
-    )
+    found = row(operator, "SELECT array_agg(detail ORDER BY audit_id) AS all FROM dbanon.audit WHERE action = 'remember'")
     assert found["all"] == [{"population": "default", "lifted": True}, {"population": "default", "lifted": False}]
     assert traces(operator) == 0
     assert row(operator, TABLE, "new")["rows_kept"] == 5

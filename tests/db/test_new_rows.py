@@ -18,10 +18,7 @@ DAY = 86400
 CALL = """SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd', subject => 'cab', "time" => 'ts',
     x => 'lon', y => 'lat'{})"""
 EVENTS = {
-    "import_requests": (
-        "request",
-        "SELECT * FROM dbanon.import_requests('public.calls', 'd', ARRAY['poi'], 'cab', 'ts'{})",
-    ),
+    "import_requests": ("request", "SELECT * FROM dbanon.import_requests('public.calls', 'd', ARRAY['poi'], 'cab', 'ts'{})"),
     "import_quasi_identifiers": (
         "quasi_identifier",
         "SELECT * FROM dbanon.import_quasi_identifiers('public.calls', 'd', 'cab', 'ts'{})",
@@ -223,12 +220,9 @@ def test_a_span_stands_on_the_column_in_its_own_type_so_that_its_index_serves(
     gps.execute("SET enable_seqscan = off")
     chosen = gps.execute(
         "SELECT dbanon_internal.chosen_rows('public.own', %s, CASE %s WHEN 'bigint' THEN 1e3 WHEN 'numeric' THEN 1e6 ELSE 1 END, "
-        'jsonb_populate_record(NULL::dbanon_internal.loading, \'{"time": "ts", "tz": "Europe/Berlin", '
+        "jsonb_populate_record(NULL::dbanon_internal.loading, '{\"time\": \"ts\", \"tz\": \"Europe/Berlin\", "
         '"since": "2026-01-05 03:00+00", "until": "2026-01-06 02:00+00"}\'))',
-        [
-            "timestamp without time zone" if kind == "timestamp" else "double precision" if kind == "float8" else kind,
-            kind,
-        ],
+        ["timestamp without time zone" if kind == "timestamp" else "double precision" if kind == "float8" else kind, kind],
     ).fetchone()
     assert chosen is not None
     plan = "\n".join(line for (line,) in gps.execute(f"EXPLAIN SELECT * FROM {chosen[0]}").fetchall())
@@ -254,9 +248,7 @@ def test_the_unit_of_numbers_is_that_of_the_first_load_of_the_source(connection:
     )
     new(connection)
     assert connection.execute("SELECT units_per_s FROM dbanon.load").fetchone() == (1000,)
-    connection.execute(
-        "DELETE FROM gps; INSERT INTO gps SELECT 'c1', 2000000000000000 + f, 8.2, 53.1 FROM generate_series(1, 9) f"
-    )
+    connection.execute("DELETE FROM gps; INSERT INTO gps SELECT 'c1', 2000000000000000 + f, 8.2, 53.1 FROM generate_series(1, 9) f")
     error = refused(connection, mode="'new'")  # microseconds, in one night
     assert error.sqlstate == "DA012"
     names(str(error), 9, "no-time")
@@ -274,19 +266,13 @@ def test_a_large_table_without_an_index_on_its_times_gets_a_notice(gps: psycopg.
 
 def test_columns_of_coordinates_are_degrees_unless_a_system_is_named(gps: psycopg.Connection) -> None:
     assert loaded(gps)["srid"] == 32632
-    gps.execute(
-        "CREATE TABLE metres AS SELECT cab, ts, (441000 + 100 * lon)::numeric AS lon, 5879000::int AS lat FROM gps"
-    )
+    gps.execute("CREATE TABLE metres AS SELECT cab, ts, (441000 + 100 * lon)::numeric AS lon, 5879000::int AS lat FROM gps")
     call = CALL.replace("public.gps", "public.metres").replace("'d'", "'m'")
     assert loaded(gps, call, crs="'EPSG:32632'")["rows_kept"] == 60
 
 
-def test_a_row_that_cannot_be_used_is_kept_in_quarantine_under_the_names_of_its_columns(
-    gps: psycopg.Connection,
-) -> None:
-    gps.execute(
-        "INSERT INTO gps VALUES ('c1', '2026-01-05 00:30+00', NULL, 53.1), ('c1', '2026-01-05 00:31+00', 8.2, 'NaN')"
-    )
+def test_a_row_that_cannot_be_used_is_kept_in_quarantine_under_the_names_of_its_columns(gps: psycopg.Connection) -> None:
+    gps.execute("INSERT INTO gps VALUES ('c1', '2026-01-05 00:30+00', NULL, 53.1), ('c1', '2026-01-05 00:31+00', 8.2, 'NaN')")
     assert loaded(gps)["quarantined"] == {"unparsable-position": 1, "non-finite-position": 1}
     [(content,)] = gps.execute("SELECT content FROM dbanon.quarantine WHERE reason = 'non-finite-position'").fetchall()
     assert (set(content), content["lon"], content["lat"]) == ({"cab", "ts", "lon", "lat"}, "8.2", "NaN")
@@ -336,9 +322,7 @@ def test_a_filter_that_calls_a_volatile_function_is_refused(gps: psycopg.Connect
     names(str(error), "volatile")
 
 
-@pytest.mark.parametrize(
-    "given", ["ts < now()", "cab IN (SELECT cab FROM public.gps)", "lon BETWEEN 8 AND 9 AND cab LIKE 'c%'"]
-)
+@pytest.mark.parametrize("given", ["ts < now()", "cab IN (SELECT cab FROM public.gps)", "lon BETWEEN 8 AND 9 AND cab LIKE 'c%'"])
 def test_a_filter_may_ask_other_tables_and_the_clock(gps: psycopg.Connection, given: str) -> None:
     assert loaded(gps, filter="'" + given.replace("'", "''") + "'")["rows_kept"] == 60
 

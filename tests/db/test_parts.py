@@ -221,10 +221,7 @@ def test_each_part_is_compared_with_all_others(own: psycopg.Connection) -> None:
     """A part of times that another release speaks of differently is refused as any release is."""
     grow(own, run_of(own, 0))
     run = run_of(own, 1, later=timedelta(days=1))
-    own.execute(
-        "UPDATE dbanon.membership SET record_id = 3 - record_id WHERE run_id = %s AND trajectory_id IN (100, 105)",
-        [run],
-    )
+    own.execute("UPDATE dbanon.membership SET record_id = 3 - record_id WHERE run_id = %s AND trajectory_id IN (100, 105)", [run])
     own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " VALUES (%s, 'tp-aware', true, dbanon_internal.run_digest(%s))", [run, run],
@@ -242,9 +239,7 @@ def test_each_part_is_compared_with_all_others(own: psycopg.Connection) -> None:
 
 
 def test_people_of_two_parts_may_be_the_same(grown: psycopg.Connection) -> None:
-    inside = (
-        f"SELECT at_least, expected, at_most FROM published.count_inside('published.ten', {EVERYWHERE}, during => %s)"
-    )
+    inside = f"SELECT at_least, expected, at_most FROM published.count_inside('published.ten', {EVERYWHERE}, during => %s)"
     assert grown.execute(inside, ["[2008-06-04,2008-06-04 12:00)"]).fetchone() == (10, 10, 10)
     assert grown.execute(inside, ["[2008-06-04,2008-06-06)"]).fetchone() == (10, 10, 20)
     assert grown.execute(inside, ["[2008-06-04,2008-06-10)"]).fetchone() == (10, 10, 30)
@@ -368,12 +363,8 @@ def test_a_time_without_a_part_and_a_name_without_parts_cannot_be_withdrawn(grow
 def test_a_release_whose_parts_are_all_withdrawn_is_empty_and_grows_again(grown: psycopg.Connection) -> None:
     for number in (0, 1, 3):
         grown.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(number)])
-    assert grown.execute("SELECT name, rows, parts, since, starts FROM published.releases").fetchall() == [
-        ("ten", 0, 0, None, None)
-    ]
-    counted = (
-        f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => '[2008-06-04,2008-06-10)')"
-    )
+    assert grown.execute("SELECT name, rows, parts, since, starts FROM published.releases").fetchall() == [("ten", 0, 0, None, None)]
+    counted = f"SELECT * FROM published.count_inside('published.ten', {EVERYWHERE}, during => '[2008-06-04,2008-06-10)')"
     assert grown.execute(counted).fetchone() == (0, 0, 0)  # type: ignore[arg-type]
     grow(grown, 4)
     assert value(grown, COUNT) == 4
@@ -394,9 +385,7 @@ def test_all_of_it_is_withdrawn_as_any_release(grown: psycopg.Connection) -> Non
 def test_a_withdrawal_waits_for_a_reader_or_ends_it(
     grown: psycopg.Connection, reader: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
-    grown.execute(
-        "ALTER FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) SET lock_timeout = '200ms'"
-    )
+    grown.execute("ALTER FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) SET lock_timeout = '200ms'")
     with refusal("DA013", "in use by", reader.info.user):
         operator.execute("SELECT dbanon.unpublish('ten')")
     assert value(reader, COUNT) == 12
@@ -447,9 +436,7 @@ def _wait_for(connection: psycopg.Connection[Any], condition: str) -> None:
 
 
 @pytest.mark.parametrize("relation", ["dbanon.series_1", "part"])
-@pytest.mark.parametrize(
-    "change", ["DELETE FROM {}", "UPDATE {} SET crowd = 1", "TRUNCATE {}", "INSERT INTO {} SELECT * FROM {} LIMIT 1"]
-)
+@pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET crowd = 1", "TRUNCATE {}", "INSERT INTO {} SELECT * FROM {} LIMIT 1"])
 def test_nobody_changes_a_part(grown: psycopg.Connection, relation: str, change: str) -> None:
     name = column(grown, TABLES)[0] if relation == "part" else relation
     with refusal("DA006"):
@@ -467,9 +454,7 @@ def test_of_a_folded_table_only_rows_of_withdrawn_parts_are_deleted(grown: psyco
     assert value(grown, COUNT) == 8
 
 
-@pytest.mark.parametrize(
-    "change", ["UPDATE dbanon.series SET name = 'x'", "DELETE FROM dbanon.series", "TRUNCATE dbanon.series CASCADE"]
-)
+@pytest.mark.parametrize("change", ["UPDATE dbanon.series SET name = 'x'", "DELETE FROM dbanon.series", "TRUNCATE dbanon.series CASCADE"])
 def test_what_parts_are_held_to_stays(grown: psycopg.Connection, change: str) -> None:
     with refusal("DA006"):
         grown.execute(change)  # type: ignore[arg-type]
@@ -490,9 +475,7 @@ def test_whole_months_become_one_table_of_the_same_rows_and_gaps_stay_open(own: 
     assert value(own, "SELECT dbanon.fold_release('ten', '2008-06-30Z')") == 0
     assert value(own, "SELECT dbanon.fold_release('ten', '2008-07-15Z')") == 5
     assert value(own, rows) == before
-    bounds = own.execute(
-        "SELECT lower(bounds), upper(bounds) FROM dbanon_internal.series_tables(1) ORDER BY 1"
-    ).fetchall()
+    bounds = own.execute("SELECT lower(bounds), upper(bounds) FROM dbanon_internal.series_tables(1) ORDER BY 1").fetchall()
     assert bounds == [(day(0), day(3)), (day(4), day(6)), (day(26), day(27)), (day(27), day(28)), (day(28), day(29))]
     assert value(own, "SELECT dbanon.fold_release('ten', '2008-07-15Z')") == 0
     assert grow(own, run_of(own, 3)) == 4
