@@ -39,7 +39,7 @@ BEGIN
         OR EXISTS (SELECT FROM jsonb_each(job.limits) l WHERE jsonb_typeof(l.value) <> 'number') THEN
         RAISE EXCEPTION 'The load of a job must be a JSON object, its further loads an array of some, and its limits an object of numbers. Got something else.'
             USING ERRCODE = 'DA011', DETAIL = 'A load has the words of dbanon.import_trajectories.',
-                  HINT = 'Write it like load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}''.';
+                  HINT = 'Write it like load => ''{"subject": "person", "time": "at"}'', limits => ''{"left_out": 5}''.';
     END IF;
     SELECT min(l.key COLLATE "C") AS key INTO bad FROM jsonb_object_keys(job.load) l (key) WHERE l.key <> ALL (known);
     IF bad.key IS NOT NULL THEN

@@ -50,7 +50,7 @@ def test_periods_that_have_passed_are_caught_up_in_order(job):
 def test_a_period_waits_until_the_source_has_a_row_from_after_it(job):
     assert [night(job), night(job)] == ["done", "done"]
     assert step(job) == "load"
-    assert periods(job, "error, tries")[2] == ("The source has no row from after the period yet.", 0)
+    assert periods(job, "error IS NULL, sqlstate, tries")[2] == (False, None, 0)
     rows(job, 3, 3.1)
     again(job)
     assert night(job) == "done"
