@@ -505,7 +505,7 @@ COMMENT ON COLUMN dbanon.job_period.job_id IS 'The job.';
 COMMENT ON COLUMN dbanon.job_period.period IS 'The time it is about.';
 COMMENT ON COLUMN dbanon.job_period.state IS 'The step to be done next: load, run, compute (its run is being computed), publish, retain; or how it ended: done, skipped, held.';
 COMMENT ON COLUMN dbanon.job_period.skipped_as IS 'Why it was skipped: empty, infeasible (too few people) or asked.';
-COMMENT ON COLUMN dbanon.job_period.forced IS 'Whether somebody asked for it as it is.';
+COMMENT ON COLUMN dbanon.job_period.forced IS 'Whether an operator asked for it as it is.';
 COMMENT ON COLUMN dbanon.job_period.tries IS 'How often the step has failed.';
 COMMENT ON COLUMN dbanon.job_period.next_at IS 'Not before this time.';
 COMMENT ON COLUMN dbanon.job_period.at_source IS 'Rows that the source had of it.';

@@ -532,7 +532,7 @@ CREATE TABLE dbanon.job_period (
     period tstzrange NOT NULL CHECK (lower_inc(period) AND NOT upper_inc(period) AND isfinite(lower(period)) AND isfinite(upper(period))),
     state text NOT NULL DEFAULT 'load' CHECK (state IN ('load', 'run', 'compute', 'publish', 'retain', 'done', 'skipped', 'held')),
     skipped_as text CHECK (skipped_as IN ('empty', 'infeasible', 'asked')),
-    -- Whether somebody has said that the period is to be taken as it is, however few rows the source has.
+    -- Whether an operator has said that the period is to be taken as it is, however few rows the source has.
     forced boolean NOT NULL DEFAULT false,
     tries integer NOT NULL DEFAULT 0,
     next_at timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -248,7 +248,7 @@ BEGIN
         RETURN dbanon_internal.failed_step(job, step, 'DA004', format('The attack refused run %s.', run.run_id),
                                            format('See it: SELECT * FROM dbanon.runs WHERE run_id = %s.', run.run_id));
     END IF;
-    -- Failed, cancelled, or dropped when somebody was forgotten.
+    -- Failed, cancelled, or dropped when a subject was forgotten.
     RETURN dbanon_internal.failed_step(job, step, 'DA016', coalesce(run.error, format('Run %s is not there any more.', step.run_id)), NULL, 'run');
 END
 $$;

@@ -51,7 +51,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_held(integer) IS
-'Says that periods are held, so that whoever called it turns red.';
+'Says that periods are held, so that the caller, such as pg_cron, shows an error.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.held_periods(job_ids bigint[]) RETURNS integer
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -199,7 +199,7 @@ AS $$
          format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', j.name)),
         (2, j.state NOT IN ('orphaned', 'paused') AND j.runner IS NULL AND coalesce(j.looked_at, '-infinity') < now() - interval '5 minutes'
             AND j.next_at < now() - interval '5 minutes',
-         format('Job %s is due, and nobody runs it.', j.name), j.next_at, format('Start a worker as %s: dbanon worker --schedule', j.owner)),
+         format('Job %s is due, and no session runs it.', j.name), j.next_at, format('Start a worker as %s: dbanon worker --schedule', j.owner)),
         (1, j.state <> 'paused' AND j.held = 0 AND j.lag > j.every + j.wait + interval '1 hour',
          format('Job %s is late.', j.name), j.published_until, 'See dbanon.job_runs'),
         (1, j.tries > 0, format('Job %s has failed and tries again.', j.name), NULL, 'See dbanon.job_runs'),
