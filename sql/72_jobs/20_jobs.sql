@@ -143,7 +143,7 @@ DECLARE
 BEGIN
     SELECT j.* INTO old FROM dbanon.job j WHERE j.name = job.name AND j.removed_at IS NULL FOR UPDATE;
     IF old.job_id IS NOT NULL AND replace IS NOT TRUE THEN
-        RAISE EXCEPTION 'The name of a job must be free. There is a job ''%'' already.', job.name
+        RAISE EXCEPTION 'No two jobs must have one name. There is a job ''%'' already.', job.name
             USING ERRCODE = 'DA003', DETAIL = 'A job''s name is that of its release.',
                   HINT = 'Choose another, or change that job with replace => true.';
     ELSIF NOT dbanon_internal.may_act_for(job.owner) OR (old.job_id IS NOT NULL AND NOT dbanon_internal.may_act_for(old.owner)

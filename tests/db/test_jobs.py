@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.acceptance.workers import until
 from tests.db.nights import add, again, compute, day, night, periods, rows, source, step, value
 from tests.facts import refusal
 
@@ -469,4 +470,5 @@ def test_a_job_that_another_session_runs_is_left_to_it(job, database):
 def test_a_job_whose_session_has_ended_is_taken_over(job, database):
     with psycopg.connect(database, autocommit=True) as other:
         assert value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
+    until(lambda: value(job, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0)
     assert job.execute(RUN).fetchone() == (2, 0)
