@@ -314,6 +314,28 @@ def test_what_cannot_be_tidied_up_is_noted_and_tried_after_the_next_period(own):
     assert periods(own, "error")[1] is None
 
 
+def test_the_parts_of_a_month_are_put_into_one_table_when_it_is_over(own):
+    rows(own, -3, -1)
+    add(own, ", starts => '2008-05-30Z'")
+    tables = "SELECT count(*) FROM dbanon_internal.series_tables(1)"
+    assert [night(own), night(own)] == ["done", "done"]
+    assert value(own, tables) == 2
+    assert night(own) == "done"
+    assert value(own, tables) == 2
+    assert value(own, "SELECT count(*) FROM published.parts") == 3
+
+
+def test_requests_of_each_period_are_loaded_beside_it(own):
+    own.execute(
+        "CREATE TABLE public.asked AS "
+        "SELECT cab AS subject, ts AS time, 'pharmacy' AS poi FROM public.gps WHERE cab < 'c3'"
+    )
+    add(own, """, further => '[{"columns": ["poi"], "source": "public.asked", "kind": "requests"}]'""")
+    assert [night(own), night(own)] == ["done", "done"]
+    assert periods(own, "cardinality(load_ids)")[:2] == [2, 2]
+    assert value(own, "SELECT count(*) FROM dbanon.request") == 2 * 24 * 3
+
+
 # ---- periods
 
 

@@ -45,6 +45,7 @@ TOPICS = {
         "unpublish",
         "clear_withdrawn",
     ),
+    "Every night": ("add_job", "plan_job", "run_jobs", "steer_job"),
     "Ask a release": (
         "about",
         "count_inside",
