@@ -1,10 +1,10 @@
--- What an administrator is told: figures for a monitoring system, and what is wrong with what to do about it.
+-- What an administrator sees: figures for a monitoring system, and what is wrong with what to do about it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.vitals() RETURNS TABLE (name text, about text, labels jsonb, value double precision)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- Whoever has the figures may be anybody: they count processes and runs, never rows or people.
+    -- Any client of a worker may read them: they count processes and runs, never rows or people.
     SELECT 'workers', 'Processes of workers that are up.', '{}'::jsonb, count(*)::double precision FROM dbanon.workers
     UNION ALL
     SELECT 'runs_waiting', 'Runs that wait for a worker.', '{}', count(*) FROM dbanon.runs r WHERE r.progress = 'waiting for a worker'

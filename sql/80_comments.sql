@@ -389,7 +389,7 @@ COMMENT ON COLUMN dbanon.releases.readers IS 'The roles that may read it; null: 
 COMMENT ON COLUMN dbanon.releases.bounds IS 'Of a part of a release that grows: the time it takes.';
 
 COMMENT ON VIEW dbanon.health IS 'What is wrong, a row each; none where all is well. dbanon check prints it.';
-COMMENT ON COLUMN dbanon.health.level IS '1 late or odd, 2 something is held up until somebody acts, 3 it cannot be told.';
+COMMENT ON COLUMN dbanon.health.level IS '1 late or odd, 2 something is held up until an administrator acts, 3 it is not known.';
 COMMENT ON COLUMN dbanon.health.about IS 'What it is about: runs, history, or a job.';
 COMMENT ON COLUMN dbanon.health.what IS 'What is wrong.';
 COMMENT ON COLUMN dbanon.health.since IS 'Since when, where that is known.';

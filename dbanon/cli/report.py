@@ -70,7 +70,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 def health_text(found: Sequence[Mapping[str, Any]]) -> str:
     """Say what is wrong, a line each, and what to do."""
-    levels = {1: "late", 2: "held", 3: "cannot tell"}
+    levels = {1: "late", 2: "held", 3: "not known"}
     lines = []
     for row in found:
         since = f" Since {_cell(row['since'])}." if row["since"] else ""

@@ -27,7 +27,7 @@ EndReaders = Annotated[
 
 @app.command(epilog=GLOBAL)
 def check() -> None:
-    """Say what is wrong and what to do; exit code 0: fine, 1: late or odd, 2: held up, 3: cannot be told."""
+    """Say what is wrong and what to do; exit code 0: fine, 1: late or odd, 2: held up, 3: not known."""
     from dbanon.base.errors import DbanonError
     from dbanon.cli import report
 
@@ -125,7 +125,7 @@ def worker(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Answer /healthz, /readyz and /metrics over HTTP there, to whoever asks; such as 127.0.0.1:9464.",
+            help="Answer /healthz, /readyz and /metrics over HTTP there, to every client; such as 127.0.0.1:9464.",
         ),
     ] = None,
     schedule: Annotated[

@@ -274,7 +274,7 @@ class Database(Datasets):
             return stored.list_runs(self.connection)
 
     def check(self) -> list[dict[str, Any]]:
-        """List what is wrong: level (1 late or odd, 2 held up, 3 cannot be told), about, what, since, remedy."""
+        """List what is wrong: level (1 late or odd, 2 held up, 3 not known), about, what, since, remedy."""
         with errors_translated():
             return stored.list_health(self.connection)
 

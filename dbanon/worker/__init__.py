@@ -30,8 +30,8 @@ from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, connect_to_hold, errors_translated
 from dbanon.runs import compiling, queue
 from dbanon.worker.cluster import Cluster
+from dbanon.worker.events import Form, Log
 from dbanon.worker.schedule import Schedule, demand_operator
-from dbanon.worker.telling import Form, Log
 from dbanon.worker.watched import Watched
 
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
@@ -109,10 +109,10 @@ def serve(
     SchemaMismatch
         If the schema is of another revision.
     """
-    told = Log(log)
+    events = Log(log)
 
     def announce(line: str) -> None:
-        told.event("server", line)
+        events.event("server", line)
 
     if scheduler is not None:
         Cluster(scheduler).check(announce)
@@ -126,10 +126,10 @@ def serve(
             )
     settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler, log=log)
     with (
-        Schedule(dsn, told, grace_s=grace_s) if schedule else nullcontext(),
-        Watched(dsn, told, heartbeat=heartbeat, listen=listen) as watched,
+        Schedule(dsn, events, grace_s=grace_s) if schedule else nullcontext(),
+        Watched(dsn, events, heartbeat=heartbeat, listen=listen) as watched,
     ):
-        useless = _supervise(settings, told, watched)
+        useless = _supervise(settings, events, watched)
     if useless == _READ_ONLY:
         raise sqlstate.read_only()
     if useless:

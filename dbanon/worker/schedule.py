@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from dbanon.base.errors import DbanonError, StoreError
 from dbanon.database import Database, open_database
 from dbanon.postgres.connection import Connection, one
-from dbanon.worker.telling import Log
+from dbanon.worker.events import Log
 
 _QUOTING = ("DA002", "DA011", "DA012", "DA014")  # their sentences name sources and columns
 _LOOK_S = 30.0  # between two looks at what is due

@@ -1,7 +1,7 @@
 """Lets a monitoring system watch a worker: a file that is touched, and answers over HTTP.
 
-A thread of the supervisor looks at the database every few seconds, on a connection of its own. Whoever asks is told
-what the last look found, so that nobody who asks can hold up the worker or the server. An old look counts as none.
+A thread of the supervisor looks at the database every few seconds, on a connection of its own. A client is answered
+from what the last look found, so no client can hold up the worker or the server. An old look counts as none.
 """
 
 import socket
@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.database import open_database
 from dbanon.runs import queue
-from dbanon.worker.telling import Log
+from dbanon.worker.events import Log
 
 _LOOK_S = 2.0
 _OLD_S = 15.0  # after that a look counts no more: the server may hang
@@ -211,5 +211,5 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # a slow client does not hold up the end of the worker
 
-    def handle_error(self, *_: object) -> None:  # a client that is gone concerns nobody
+    def handle_error(self, *_: object) -> None:  # a client that is gone is no matter
         pass

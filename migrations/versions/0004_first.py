@@ -390,7 +390,7 @@ CREATE TABLE dbanon.release (
     release_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL,
     run_id bigint REFERENCES dbanon.run ON DELETE RESTRICT,
-    -- Of a lost release alone, which dbanon.confirm_history enters: it has no run here, and may speak of everybody.
+    -- Of a lost release alone, which dbanon.confirm_history enters: it has no run here, and may speak of all people.
     population_id bigint REFERENCES dbanon.population,
     digest bytea NOT NULL,
     rows bigint NOT NULL CHECK (rows >= 0),
@@ -430,7 +430,8 @@ CREATE TABLE dbanon.release (
     CONSTRAINT release_part_check CHECK (num_nulls(series_id, bounds, prefix) IN (0, 3)),
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL)),
     CONSTRAINT release_lost_check CHECK (
-        (run_id IS NULL) = (population_id IS NOT NULL) AND (run_id IS NOT NULL OR withdrawn_at IS NOT NULL AND span IS NOT NULL))
+        (run_id IS NULL) = (population_id IS NOT NULL)
+        AND (run_id IS NOT NULL OR withdrawn_at IS NOT NULL AND span IS NOT NULL))
 );
 ALTER TABLE dbanon.release ALTER COLUMN extent SET STATISTICS 0;
 CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL AND series_id IS NULL;

@@ -337,7 +337,7 @@ BEGIN
     JOIN statement n ON n.release_id = intrusions.new_release AND n.person = o.person
     WHERE EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.period)
     UNION
-    -- A lost release may speak of everybody, at any time of its span.
+    -- A lost release may speak of all people, at any time of its span.
     SELECT p.release_id, n.person
     FROM pair p
     JOIN known o ON o.release_id = p.release_id AND o.k IS NULL
@@ -380,7 +380,7 @@ AS $$
         FROM ONLY dbanon.grouping g CROSS JOIN LATERAL unnest(g.people) u (person)
         WHERE g.release_id IN (SELECT c.release_id FROM conflict c)
         UNION ALL
-        SELECT c.release_id, NULL, tstzmultirange(c.span) FROM conflict c WHERE c.lost  -- speaks of everybody
+        SELECT c.release_id, NULL, tstzmultirange(c.span) FROM conflict c WHERE c.lost  -- may speak of all people
     ), met AS MATERIALIZED (
         SELECT DISTINCT s.release_id, s.person
         FROM statement s JOIN conflict c ON c.release_id = s.release_id

@@ -1,6 +1,6 @@
 -- A database that went back in time. One that was restored, copied, rewound or failed over does not know what was published since: it
 -- publishes nothing until an administrator has said it. Lost releases become rows of dbanon.release without a run, which composition
--- takes for releases to everybody, of everybody, that stand alone.
+-- takes for releases to all analysts, of all people, that stand alone.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.whereabouts() RETURNS text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
@@ -36,14 +36,14 @@ DECLARE
     forked CONSTANT boolean := dbanon_internal.is_forked();
 BEGIN
     IF forked IS NULL THEN
-        RAISE EXCEPTION 'Role @admin@ must be able to read which server this is, or a restored database could not be told from its original. '
+        RAISE EXCEPTION 'Role @admin@ must be able to read which server this is, or a restored database could not be distinguished from its original. '
                         'It cannot, and nothing was published.'
             USING ERRCODE = 'DA020', DETAIL = 'Read are the system identifier and the timeline.',
                   HINT = 'As a superuser: GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), '
                          'pg_walfile_name(pg_lsn) TO @admin@.';
     ELSIF forked THEN
         RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must say what was published since the state that this database '
-                        'has. Nobody has, and nothing was published.'
+                        'has. No administrator has, and nothing was published.'
             USING ERRCODE = 'DA020',
                   DETAIL = format('The last publication was made by %s. This is %s.', (SELECT i.published_from FROM ONLY dbanon.installation i),
                                   dbanon_internal.whereabouts()),
@@ -142,7 +142,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.confirm_history(jsonb, text) IS
 'Says what was published since the state of a database that was restored, copied, rewound or failed over, which publishes nothing before. Each
-release becomes a row of dbanon.releases without a run. Later runs are compared with it as with a release that everybody has read, that speaks of everybody
+release becomes a row of dbanon.releases without a run. Later runs are compared with it as with a release that all analysts have read, that speaks of all people
 of its population from since to until, and that stands alone: what comes near it is published for a reason only. For administrators. Takes: published: a
 JSON array, [] if nothing was published, otherwise the objects of the lines "dbanon: published" of the server''s log, or of objects with since and until
 and, where they are known, population (''default''), name, reach_s (how far from it others are compared with it) and digest; reason: why that is

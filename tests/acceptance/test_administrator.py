@@ -104,8 +104,9 @@ def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
         assert errors(superuser.type(named(first))) == []
         stack.enter_context(workers.up(login("wanda"), tmp_path / "log", "--jobs", "2", count=2))
         sessions = {name: stack.enter_context(Psql(login(name))) for name in ("olga", "anna", "arno")}
+        sessions["superuser"] = superuser
         for kind, block in BLOCKS[1:]:
-            answer = sessions[kind if kind in names else "olga"].type(named(block))
+            answer = sessions[kind if kind in sessions else "olga"].type(named(block))
             if kind == "refused":
                 assert errors(answer)
                 assert re.search(r"\btaxi_k(5|20)\b", answer)  # the release in the way

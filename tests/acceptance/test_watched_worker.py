@@ -5,7 +5,6 @@ import signal
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -16,11 +15,12 @@ from dbanon.postgres import server
 from tests.acceptance import workers
 from tests.acceptance.commands import Done, call, waiting
 from tests.acceptance.workers import until
+from tests.db.conftest import RUN
 from tests.facts import refused
 
 pytestmark = pytest.mark.stress
 
-SUBMIT = "SELECT dbanon.submit_run('city', 'tp-aware', '{\"k\": 7}')"
+SUBMIT = "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 5}')"
 FIELDS = {
     "at", "level", "event", "worker", "job", "period", "step", "state", "run_id", "seconds", "tries", "sqlstate",
     "sentence",
@@ -28,9 +28,10 @@ FIELDS = {
 
 
 @pytest.fixture
-def city(city_url: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(city_url, autocommit=True) as connection:
-        yield connection
+def ten(connection: psycopg.Connection) -> psycopg.Connection:
+    """Connection to a database with a verified run of ten people."""
+    connection.execute(RUN)
+    return connection
 
 
 @pytest.fixture
@@ -65,21 +66,21 @@ def events(worker: workers.Worker) -> list[dict[str, object]]:
     return [json.loads(line) for line in worker.said().splitlines()]
 
 
-def is_verified(city: psycopg.Connection, run_id: int) -> bool:
-    return city.execute("SELECT status FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone() == ("verified",)
+def is_verified(ten: psycopg.Connection, run_id: int) -> bool:
+    return ten.execute("SELECT status FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone() == ("verified",)
 
 
 def test_log_heartbeat_and_figures_follow_a_run(
-    city_url: str, city: psycopg.Connection, log: Path, port: int, tmp_path: Path
+    database: str, ten: psycopg.Connection, log: Path, port: int, tmp_path: Path
 ) -> None:
     beat = tmp_path / "beat"
     options = ("--log", "json", "--heartbeat", str(beat), "--listen", f"127.0.0.1:{port}")
-    with workers.up(city_url, log, *options) as worker:
+    with workers.up(database, log, *options) as worker:
         until(lambda: status(port) == 200, 60, worker)
         assert status(port, "/healthz") == 200
         first = beat.stat().st_mtime_ns
-        city.execute(SUBMIT)
-        until(lambda: is_verified(city, 2), 120, worker)
+        ten.execute(SUBMIT)
+        until(lambda: is_verified(ten, 2), 120, worker)
         until(lambda: figures(port).get(("dbanon_runs", "verified")) == 2, 60, worker)
         shown = figures(port)
         assert (shown["dbanon_connected",], shown["dbanon_workers",], shown["dbanon_runs_waiting",]) == (1, 1, 0)
@@ -96,17 +97,17 @@ def test_log_heartbeat_and_figures_follow_a_run(
     ]
     assert done[1]["state"] == "verified"
     assert said[-1]["event"] == "down"
-    assert "city" not in worker.said()
+    assert "ten" not in worker.said()
 
 
 def test_it_is_not_ready_while_its_connections_are_lost_and_is_again_afterwards(
-    city_url: str, city: psycopg.Connection, log: Path, port: int, tmp_path: Path
+    database: str, ten: psycopg.Connection, log: Path, port: int, tmp_path: Path
 ) -> None:
     beat = tmp_path / "beat"
-    name = server.parse(city_url)["dbname"]
-    elsewhere = server.uri({**server.parse(city_url), "dbname": "postgres"})
+    name = server.parse(database)["dbname"]
+    elsewhere = server.uri({**server.parse(database), "dbname": "postgres"})
     options = ("--log", "json", "--heartbeat", str(beat), "--listen", f"127.0.0.1:{port}")
-    with workers.up(city_url, log, *options) as worker, psycopg.connect(elsewhere, autocommit=True) as other:
+    with workers.up(database, log, *options) as worker, psycopg.connect(elsewhere, autocommit=True) as other:
         until(lambda: status(port) == 200, 60, worker)
         other.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")  # type: ignore[arg-type]
         other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
@@ -122,22 +123,22 @@ def test_it_is_not_ready_while_its_connections_are_lost_and_is_again_afterwards(
 
 
 def test_a_hang_up_in_the_middle_of_a_run_lets_it_end_and_connects_anew(
-    city_url: str, city: psycopg.Connection, log: Path, port: int
+    database: str, ten: psycopg.Connection, log: Path, port: int
 ) -> None:
     options = ("--log", "json", "--listen", f"127.0.0.1:{port}", "--jobs", "2")
-    with workers.up(city_url, log, *options, count=2) as worker:
+    with workers.up(database, log, *options, count=2) as worker:
         before = set(worker.children())
-        with psycopg.connect(city_url) as holder:
-            holder.execute("LOCK TABLE dbanon.cloak IN SHARE MODE")
-            city.execute(SUBMIT)
-            until(lambda: len(waiting(city)) == 1, 120, worker)
+        with psycopg.connect(database) as holder:
+            holder.execute("LOCK TABLE dbanon.trajectory")
+            ten.execute(SUBMIT)
+            until(lambda: len(waiting(ten)) == 1, 120, worker)
             worker.process.send_signal(signal.SIGHUP)
             until(lambda: any(line["event"] == "reload" for line in events(worker)), 60, worker)
             until(lambda: len(set(worker.children()) - before) == 1, 60, worker)  # the other, which had no run
-        until(lambda: is_verified(city, 2), 120, worker)
+        until(lambda: is_verified(ten, 2), 120, worker)
         until(lambda: len(set(worker.children()) - before) == 2, 60, worker)
-        until(lambda: workers.workers(city_url) == 2 and status(port) == 200, 60, worker)
-        assert city.execute("SELECT attempts FROM dbanon.run WHERE run_id = 2").fetchone() == (1,)
+        until(lambda: workers.workers(database) == 2 and status(port) == 200, 60, worker)
+        assert ten.execute("SELECT attempts FROM dbanon.run WHERE run_id = 2").fetchone() == (1,)
         assert workers.stop(worker) == 0
 
 
@@ -145,8 +146,8 @@ def test_a_hang_up_in_the_middle_of_a_run_lets_it_end_and_connects_anew(
     ("option", "value"),
     [("--listen", "taken"), ("--listen", "nosuch.invalid:9464"), ("--heartbeat", "/proc/none/beat")],
 )
-def test_what_it_cannot_listen_at_or_write_to_is_refused_at_the_start(city_url: str, option: str, value: str) -> None:
+def test_what_it_cannot_listen_at_or_write_to_is_refused_at_the_start(database: str, option: str, value: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         given = f"127.0.0.1:{taken.getsockname()[1]}" if value == "taken" else value
-        done: Done = call(city_url, "worker", option, given)
+        done: Done = call(database, "worker", option, given)
     refused(done, 2, option)

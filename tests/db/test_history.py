@@ -2,14 +2,22 @@
 
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+from dbanon import schema
+from dbanon.postgres.programs import find_binaries, installations
+from dbanon.postgres.server import EmbeddedServer, parse, uri
 from dbanon.testing import cloned_database, database_url
 from tests.acceptance.commands import call
+from tests.db.conftest import RUN, VERIFY
 from tests.db.ten_people import CONFIRM
 from tests.facts import names, refusal, refused, words
 
@@ -231,3 +239,66 @@ def test_a_login_without_rights_on_the_schema_hears_nothing_of_it(
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
         analyst.execute("SELECT dbanon_internal.is_forked()")
+
+
+# --- a failover
+
+
+@pytest.fixture
+def primary() -> Iterator[EmbeddedServer]:
+    """A server of the test's own that has published."""
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    directory.chmod(0o711)
+    server = EmbeddedServer(directory / "home", settings={"fsync": "off"})
+    try:
+        schema.upgrade(server.start().url)
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute(RUN)
+            connection.execute(VERIFY, [True])
+            connection.execute("SELECT dbanon.publish(1, 'ten')")
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+
+
+@contextmanager
+def standby(primary: EmbeddedServer) -> Iterator[tuple[str, Callable[[str], None]]]:
+    """Have a standby up: yields its URL, and what gives it a command of pg_ctl."""
+    bindir, data = find_binaries().bindir, primary.home / "standby"
+    words = parse(primary.url)
+    place = ["-h", words["host"], "-p", words["port"], "-U", words["user"]]
+
+    def run(*command: str) -> None:
+        done = primary._run([str(bindir / command[0]), *command[1:]])
+        assert done.returncode == 0, done.stderr
+
+    def pg_ctl(*command: str) -> None:
+        run("pg_ctl", *command, "-w", "-D", str(data), "-l", str(primary.log.parent / "standby.log"))
+
+    primary._make_private(data)
+    run("pg_basebackup", "-R", "-X", "stream", "-c", "fast", "-D", str(data), *place)
+    pg_ctl("start", "-o", f"-c port=5433 -c unix_socket_directories={words['host']} -c listen_addresses=")
+    try:
+        yield uri({**words, "port": "5433"}), pg_ctl
+    finally:
+        pg_ctl("stop", "-m", "immediate")
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(not any(item.postgis for item in installations()), reason="no PostgreSQL programs with PostGIS")
+def test_a_standby_that_was_promoted_asks_at_once_and_its_primary_never(primary: EmbeddedServer) -> None:
+    """Before the first checkpoint of the new timeline, of which the control file does not know yet."""
+    with standby(primary) as (url, pg_ctl):
+        assert call(url, "check").code == 0
+        pg_ctl("promote")
+        with psycopg.connect(url, autocommit=True) as promoted:
+            with refusal("DA020", "timeline 1", "timeline 2"):
+                promoted.execute(AGAIN)
+            refused_check = call(url, "check")
+            assert refused_check.code == 2, refused_check
+            promoted.execute(CONFIRM)
+            assert promoted.execute(AGAIN).fetchone() == (4,)
+    with psycopg.connect(primary.url, autocommit=True) as connection:
+        assert connection.execute(AGAIN).fetchone() == (4,)
+    assert len(re.findall("dbanon: published {", primary.log.read_text())) == 2

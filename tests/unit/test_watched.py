@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dbanon.base.errors import ParameterError, StoreError
 from dbanon.postgres.connection import translate
 from dbanon.worker import watched
-from dbanon.worker.telling import Log
+from dbanon.worker.events import Log
 from dbanon.worker.watched import Watched
 from tests.facts import names
 
