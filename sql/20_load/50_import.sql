@@ -219,8 +219,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_uncut(dbanon_internal.loading) IS
 'Refuses to cut trajectories each of which is a single fix.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_numbers(types jsonb, named text[]) RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.check_numbers(source regclass, types jsonb, named text[]) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -229,11 +229,12 @@ BEGIN
     SELECT n.name INTO other FROM unnest(named) n (name) WHERE dbanon_internal.number_expression('', types ->> n.name) IS NULL LIMIT 1;
     IF other IS NOT NULL THEN
         RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', other, types ->> other
-            USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.', HINT = 'Cast it in a view, and import that.';
+            USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.', HINT = format('Cast it in a view, and import that with %L instead: %s.', other || '_read',
+                      dbanon_internal.view_statement(source, '_read', format('%I::float8', other), other || '_read'));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_numbers(jsonb, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.check_numbers(regclass, jsonb, text[]) IS
 'Refuses columns of coordinates that hold no numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(source regclass, asked dbanon_internal.loading)
@@ -265,7 +266,7 @@ BEGIN
     kind := described.types ->> asked."time";
     called := 'table ' || described.qualified;
     IF asked.geom IS NULL THEN
-        PERFORM dbanon_internal.check_numbers(described.types, ARRAY[asked.x, asked.y]);
+        PERFORM dbanon_internal.check_numbers(source, described.types, ARRAY[asked.x, asked.y]);
     ELSE
         PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
     END IF;

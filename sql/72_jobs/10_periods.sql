@@ -108,7 +108,7 @@ BEGIN
     described := dbanon_internal.describe_source(dbanon_internal.job_source(job.source), array_remove(
         ARRAY[subject, asked."time", asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
     IF asked.geom IS NULL THEN
-        PERFORM dbanon_internal.check_numbers(described.types, ARRAY[asked.x, asked.y]);
+        PERFORM dbanon_internal.check_numbers(described.qualified::regclass, described.types, ARRAY[asked.x, asked.y]);
     ELSE
         PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
     END IF;
