@@ -21,6 +21,15 @@ AS $$
     UNION ALL
     SELECT 'history_forked', 'Whether nothing can be published before dbanon.confirm_history is called.', '{}', f.forked::integer
         FROM dbanon_internal.is_forked() f (forked) WHERE f.forked IS NOT NULL
+    UNION ALL
+    SELECT m.name, m.about, jsonb_build_object('job', j.name), m.value
+        FROM dbanon.jobs j
+        CROSS JOIN LATERAL (VALUES
+            ('job_lag_seconds', 'How long ago the first period ended that is not published.', extract(epoch FROM j.lag)),
+            ('job_last_success_timestamp_seconds', 'When a period was done last.', extract(epoch FROM j.last_success)),
+            ('job_held_periods', 'Periods that are held.', j.held), ('job_tries', 'How often the step to be done has failed.', j.tries),
+            ('job_enabled', 'Whether the job is not paused.', (j.state <> 'paused')::integer)) m (name, about, value)
+        WHERE m.value IS NOT NULL
 $$;
 COMMENT ON FUNCTION dbanon_internal.vitals() IS
 'The figures that a worker with --listen shows at /metrics, a row each, and the only place that makes them.';
@@ -45,4 +54,6 @@ SELECT CASE WHEN f.forked THEN 2 ELSE 3 END, 'history',
     NULL, CASE WHEN f.forked THEN 'Say what was published since; if nothing: SELECT dbanon.confirm_history(''[]'', ''why that is certain'')'
                ELSE 'GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn) TO @admin@' END
 FROM dbanon_internal.is_forked() f (forked)
-WHERE f.forked IS NOT FALSE;
+WHERE f.forked IS NOT FALSE
+UNION ALL
+SELECT j.level, j.about, j.what, j.since, j.remedy FROM dbanon_internal.job_findings() j;

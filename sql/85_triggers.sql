@@ -69,6 +69,9 @@ BEGIN
             ('guard_delete', 'installation', 'BEFORE', 'DELETE', 'guard_key', 'ROW'),
             ('guard_truncate', 'population', 'BEFORE', 'TRUNCATE', 'guard_key', 'STATEMENT'),
             ('guard_truncate', 'installation', 'BEFORE', 'TRUNCATE', 'guard_key', 'STATEMENT'),
+            ('audit_add', 'job', 'AFTER', 'INSERT', 'audit_job', 'ROW'),
+            ('audit_change', 'job', 'AFTER', 'UPDATE', 'audit_job',
+             'ROW WHEN ((OLD.held_by, OLD.looked_at) IS NOT DISTINCT FROM (NEW.held_by, NEW.looked_at))'),
             ('write_cloak', 'cloak', 'INSTEAD OF', 'INSERT OR UPDATE OR DELETE', 'write_cloak', 'ROW'),
             ('guard_rows', 'audit', 'BEFORE', 'UPDATE OR DELETE OR TRUNCATE', 'guard_audit', 'STATEMENT')
         ) w (name, relation, moment, event, calls, firing)

@@ -19,7 +19,8 @@ _SECTIONS = {  # of the help, in the order of the work
     "Data": ("load", "import", "synth", "datasets", "drop-load", "forget", "remember", "forget-before", "drop-dataset"),
     "Runs": ("methods", "plan", "run", "submit", "worker", "runs", "cancel", "verify", "drop"),
     "Releases": ("publish", "unpublish", "releases", "card", "export", "style"),
-    "Server": ("check", "db", "demo"),
+    "Every night": ("job", "check"),
+    "Server": ("db", "demo"),
 }
 
 
@@ -47,8 +48,10 @@ app = _group(
 )
 db_app = _group("The embedded server, and the schema on any server.")
 load_app = _group("Load data files into a dataset.")
+job_app = _group("What is done every night: load what is new, publish it as a part of a release, forget what is old.")
 app.add_typer(db_app, name="db", epilog=GLOBAL)
 app.add_typer(load_app, name="load", epilog=GLOBAL)
+app.add_typer(job_app, name="job", epilog=GLOBAL)
 
 
 @dataclass

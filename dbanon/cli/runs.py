@@ -128,6 +128,9 @@ def worker(
             help="Answer /healthz, /readyz and /metrics over HTTP there, to every client; such as 127.0.0.1:9464.",
         ),
     ] = None,
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="Take the steps of this login's jobs, too, when they are due.")
+    ] = False,
 ) -> None:
     """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM.
 
@@ -138,7 +141,10 @@ def worker(
 
     if lock_dsn is not None:
         os.environ["DBANON_LOCK_DSN"] = lock_dsn
-    serve(everywhere.dsn, jobs=jobs, grace_s=grace_s, scheduler=scheduler, log=log, heartbeat=heartbeat, listen=listen)
+    serve(
+        everywhere.dsn, jobs=jobs, grace_s=grace_s, scheduler=scheduler, log=log, heartbeat=heartbeat, listen=listen,
+        schedule=schedule,
+    )  # fmt: skip
 
 
 @app.command(epilog=GLOBAL)

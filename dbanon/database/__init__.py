@@ -21,12 +21,12 @@ from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.progress import Display, Progress, reports
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
-from dbanon.options import fields, keywords, publishing
+from dbanon.options import fields, keywords, publishing, scheduling
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
 from dbanon.releases.published import Params
-from dbanon.runs import pipeline, queue, stored
+from dbanon.runs import jobs, pipeline, queue, stored
 from dbanon.runs.stored import RunResult
 from dbanon.runs.watch import Watch
 
@@ -277,6 +277,62 @@ class Database(Datasets):
         """List what is wrong: level (1 late or odd, 2 held up, 3 not known), about, what, since, remedy."""
         with errors_translated():
             return stored.list_health(self.connection)
+
+    @keywords(scheduling.AddingJob)
+    def add_job(self, name: str, source: str, method: str, asked: scheduling.AddingJob) -> tuple[int, tuple[str, ...]]:
+        """Say what is to happen every night; returns the job's number and the server's notices.
+
+        What is new in `source` is loaded, the period that has ended is computed and published as a part of the release
+        `name`. Nothing is done before a session of its owner runs it: ``dbanon worker --schedule``, or `run_jobs`.
+
+        Parameters
+        ----------
+        name : str
+            Of the job and of its release.
+        source : str
+            A table or view, as in SQL.
+        method : str
+            See ``dbanon methods``.
+        """
+        with errors_translated():
+            return jobs.add_job(self.connection, name, source, method, asked)
+
+    def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
+        """List the jobs and how they fare; or the periods of one that have come, as ``dbanon.job_runs`` has them."""
+        with errors_translated():
+            return jobs.list_jobs(self.connection, name)
+
+    def plan_job(self, name: str, periods: int = 7) -> list[dict[str, Any]]:
+        """Say what a job would do with its next periods, without writing anything."""
+        with errors_translated():
+            return jobs.plan_job(self.connection, name, periods)
+
+    def run_jobs(
+        self, name: str | None = None, *, wait: bool = True, strict: bool = False
+    ) -> tuple[int, int, tuple[str, ...]]:
+        """Take all steps of this login's jobs, or of one, that are due.
+
+        Returns their number, how many periods are held, and the server's notices; with `strict`, periods that are held
+        are an error. Workers compute the runs; `wait` waits for them.
+        """
+        with errors_translated():
+            return jobs.run_jobs(self.connection, name, wait=wait, strict=strict)
+
+    def steer_job(
+        self, name: str, action: str, *, since: datetime | str | None = None, reason: str | None = None
+    ) -> int:
+        """Pause, resume or remove a job, or retry or skip its periods; returns how many it changed.
+
+        Parameters
+        ----------
+        action : {"pause", "resume", "retry", "skip", "remove"}
+        since : datetime or str, optional
+            The beginning of the period to retry or skip; by default all that are held.
+        reason : str, optional
+            Why one is skipped, in three words or more; recorded.
+        """
+        with errors_translated():
+            return jobs.steer_job(self.connection, name, action, since, reason)
 
     def card(self, name: str) -> dict[str, Any]:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""

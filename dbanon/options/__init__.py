@@ -35,6 +35,7 @@ Asked = TypeVar("Asked")
 First = TypeVar("First")
 Second = TypeVar("Second")
 Third = TypeVar("Third")
+Fourth = TypeVar("Fourth")
 Result = TypeVar("Result")
 
 
@@ -149,6 +150,10 @@ class _Keywords(Generic[P, Asked]):
     def __call__(
         self, verb: Callable[[First, Second, Third, Asked], Result]
     ) -> Callable[Concatenate[First, Second, Third, P], Result]: ...
+    @overload
+    def __call__(
+        self, verb: Callable[[First, Second, Third, Fourth, Asked], Result]
+    ) -> Callable[Concatenate[First, Second, Third, Fourth, P], Result]: ...
     def __call__(self, verb: Callable[..., Result]) -> Callable[..., Result]:
         # The verb's annotations stay as they are: some are names that only type checkers know.
         signature, offered = inspect.signature(verb), fields(self._record)

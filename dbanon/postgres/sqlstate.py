@@ -151,6 +151,11 @@ _COMMANDS = {  # command lines of SQL functions and views
     "runs": "runs",
     "releases": "releases",
     "methods": "methods",
+    "add_job": "job add",
+    "plan_job": "job plan",
+    "run_jobs": "job run",
+    "jobs": "job list",
+    "job_runs": "job list",
 }
 
 
@@ -161,9 +166,12 @@ def for_command_line(text: str) -> str:
     """
 
     def command(found: re.Match[str]) -> str:
+        words = [re.sub(r"^'([^']*)'$", r"\1", word.strip()) for word in _WORD.findall(found[2] or "")]
+        if found[1] == "steer_job":
+            name, action, *since = words
+            return f"`{' '.join(['dbanon job', action, *map(shlex.quote, (name, *since))])}`"
         if found[1] not in _COMMANDS:
             return found[0]
-        words = [re.sub(r"^'([^']*)'$", r"\1", word.strip()) for word in _WORD.findall(found[2] or "")]
         return f"`{' '.join(['dbanon', _COMMANDS[found[1]], *(word for word in words if word not in ('', '...'))])}`"
 
     return _STATEMENT.sub(command, _with_options(text))

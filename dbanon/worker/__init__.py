@@ -1,11 +1,11 @@
 """A worker: takes runs from the queue and finishes them, several at once, until a signal stops it.
 
-The supervisor holds no connection for itself (`dbanon.worker.watched` has one). It starts one process for each run that
-may go at once, and another where one has ended: a process ends with a computation that was interrupted in it, because a
-signal can leave Python's import lock held, and a compiled kernel does not stop at all. Each process holds the locks of
-its runs on a separate connection, so the server decides what becomes of a run, whichever process is killed. It shares
-the tasks of its run among processes of its own (`dbanon.base.tasks`), or a Dask cluster does them
-(`dbanon.worker.cluster`).
+The supervisor holds no connection for itself (`dbanon.worker.watched` and `dbanon.worker.schedule` have one each). It
+starts one process for each run that may go at once, and another where one has ended: a process ends with a computation
+that was interrupted in it, because a signal can leave Python's import lock held, and a compiled kernel does not stop at
+all. Each process holds the locks of its runs on a separate connection, so the server decides what becomes of a run,
+whichever process is killed. It shares the tasks of its run among processes of its own (`dbanon.base.tasks`), or a Dask
+cluster does them (`dbanon.worker.cluster`).
 """
 
 import multiprocessing
@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -30,6 +31,7 @@ from dbanon.postgres.connection import Connection, connect_to_hold, errors_trans
 from dbanon.runs import compiling, queue
 from dbanon.worker.cluster import Cluster
 from dbanon.worker.events import Form, Log
+from dbanon.worker.schedule import Schedule, demand_operator
 from dbanon.worker.watched import Watched
 
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
@@ -74,6 +76,7 @@ def serve(
     log: Form = "text",
     heartbeat: Path | None = None,
     listen: str | None = None,
+    schedule: bool = False,
 ) -> None:
     """Take runs and finish them until a signal comes; call it in the main thread.
 
@@ -93,6 +96,8 @@ def serve(
         How events are written to stderr: ``text`` or ``json``.
     heartbeat, listen : optional
         See `dbanon.worker.watched.Watched`.
+    schedule : bool
+        Whether to take the steps of its login's jobs, too.
 
     Raises
     ------
@@ -112,13 +117,18 @@ def serve(
     if scheduler is not None:
         Cluster(scheduler).check(announce)
     with open_database(dsn, announce=announce) as database, connect_to_hold(database.lock_url):
+        if schedule:
+            demand_operator(database.connection)
         if not queue.may_compute(database.connection):
             raise StoreError(
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
                 "one does not; GRANT it."
             )
     settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler, log=log)
-    with Watched(dsn, events, heartbeat=heartbeat, listen=listen) as watched:
+    with (
+        Schedule(dsn, events, grace_s=grace_s) if schedule else nullcontext(),
+        Watched(dsn, events, heartbeat=heartbeat, listen=listen) as watched,
+    ):
         useless = _supervise(settings, events, watched)
     if useless == _READ_ONLY:
         raise sqlstate.read_only()

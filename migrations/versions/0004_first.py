@@ -500,6 +500,74 @@ CREATE INDEX fix_code_trajectory_idx ON dbanon.fix_code (trajectory_id);
 CREATE INDEX fix_code_code_idx ON dbanon.fix_code (code);
 CREATE INDEX fix_code_dataset_idx ON dbanon.fix_code (dataset_id, person);
 
+-- What is done again and again without being asked: of a source, a period at a time is loaded, computed, and
+-- published as a part of the release
+-- of the job's name. It is run by sessions that have logged in as its owner.
+CREATE TABLE dbanon.job (
+    job_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL,
+    owner text NOT NULL,
+    -- By name: a table that is made anew each night, or brought back by a restore, is found again.
+    source text NOT NULL,
+    load jsonb NOT NULL CHECK (jsonb_typeof(load) = 'object'),
+    further jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(further) = 'array'),
+    dataset text NOT NULL,
+    method text NOT NULL REFERENCES dbanon.method,
+    algorithm text NOT NULL,
+    params jsonb NOT NULL CHECK (jsonb_typeof(params) = 'object'),
+    every interval NOT NULL,
+    tz text NOT NULL,
+    -- The instant from which periods are counted.
+    starts timestamptz NOT NULL CHECK (isfinite(starts)),
+    wait interval NOT NULL,
+    lateness interval NOT NULL,
+    at_least real NOT NULL,
+    limits jsonb NOT NULL CHECK (jsonb_typeof(limits) = 'object'),
+    keep_data interval,
+    keep_parts interval,
+    readers text[] CHECK (cardinality(readers) > 0),
+    retry interval NOT NULL,
+    max_tries integer NOT NULL,
+    on_held text NOT NULL CHECK (on_held IN ('go_on', 'stop')),
+    paused boolean NOT NULL DEFAULT false,
+    held_by dbanon.session,
+    looked_at timestamptz,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    created_by text NOT NULL DEFAULT session_user,
+    removed_at timestamptz
+);
+CREATE UNIQUE INDEX job_name_idx ON dbanon.job (name) WHERE removed_at IS NULL;
+
+-- The periods of jobs that have come: how far each is, and what came of it. The state is the step to be done next,
+-- unless it is an end.
+CREATE TABLE dbanon.job_period (
+    job_id bigint NOT NULL REFERENCES dbanon.job,
+    period tstzrange NOT NULL CHECK (lower_inc(period) AND NOT upper_inc(period)
+        AND isfinite(lower(period)) AND isfinite(upper(period))),
+    state text NOT NULL DEFAULT 'load'
+        CHECK (state IN ('load', 'run', 'compute', 'publish', 'retain', 'done', 'skipped', 'held')),
+    skipped_as text CHECK (skipped_as IN ('empty', 'infeasible', 'asked')),
+    -- Whether an operator has said that the period is to be taken as it is, however few rows the source has.
+    forced boolean NOT NULL DEFAULT false,
+    tries integer NOT NULL DEFAULT 0,
+    next_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    at_source bigint,
+    load_ids bigint[] NOT NULL DEFAULT '{}',
+    rows_new bigint,
+    known bigint,
+    late bigint,
+    forgotten bigint,
+    run_id bigint,
+    release_id bigint,
+    sqlstate text,
+    error text,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    finished_at timestamptz,
+    PRIMARY KEY (job_id, period),
+    CONSTRAINT job_period_skipped_check CHECK ((state = 'skipped') = (skipped_as IS NOT NULL))
+);
+
 -- Who did what; holds no subject and no coordinate.
 CREATE TABLE dbanon.audit (
     audit_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

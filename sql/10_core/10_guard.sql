@@ -23,6 +23,7 @@
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
 --   DA018 not an error: a notice of what is being done
+--   DA019 periods of jobs are held
 --   DA020 the database was restored, copied or failed over, and what was published since is not known
 
 CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]

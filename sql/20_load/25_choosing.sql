@@ -154,9 +154,10 @@ CREATE OR REPLACE FUNCTION dbanon_internal.published_periods(dataset_id bigint) 
 LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 100
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT DISTINCT l.span
+    -- All of the time that a part is about, also where it has no row.
+    SELECT DISTINCT coalesce(l.bounds, l.span)
     FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-    WHERE r.dataset_id = published_periods.dataset_id AND NOT isempty(l.span)
+    WHERE r.dataset_id = published_periods.dataset_id AND NOT isempty(coalesce(l.bounds, l.span))
 $$;
 COMMENT ON FUNCTION dbanon_internal.published_periods(bigint) IS
 'The times of which releases of a dataset speak, live or withdrawn, one by one.';

@@ -47,6 +47,7 @@ TOPICS = {
         "fold_release",
         "clear_withdrawn",
     ),
+    "Every night": ("add_job", "plan_job", "run_jobs", "steer_job"),
     "Ask a release": (
         "about",
         "count_inside",

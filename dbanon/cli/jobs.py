@@ -1,0 +1,122 @@
+"""Commands about jobs: what is done every night."""
+
+from typing import Annotated, Any
+
+import typer
+
+from dbanon.base.errors import counted
+from dbanon.cli._options import taking
+from dbanon.cli._shared import GLOBAL, job_app, open_database, say, show
+from dbanon.options import scheduling
+
+Name = Annotated[str, typer.Argument(help="Name of the job, and of its release.")]
+Since = Annotated[
+    str | None, typer.Argument(metavar="SINCE", help="Beginning of the period, as 'dbanon job list NAME' has it.")
+]
+
+
+@job_app.command("add", epilog=GLOBAL)
+@taking(scheduling.AddingJob)
+def add_job(
+    name: Name,
+    source: Annotated[str, typer.Argument(help="Table or view of the same database, one fix a row.")],
+    method: Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")],
+    **asked: Any,
+) -> None:
+    """Say what is to happen every night; nothing is done before 'dbanon worker --schedule' or 'dbanon job run'."""
+    with open_database() as database:
+        job_id, notices = database.add_job(name, source, method, **asked)
+    value = {"job_id": job_id, "name": name, "notices": list(notices)}
+    show(lambda: f"Job {name} is there; see what it would do: dbanon job plan {name}", lambda: value)
+    say(notices)
+
+
+@job_app.command("list", epilog=GLOBAL)
+def list_jobs(
+    name: Annotated[str | None, typer.Argument(help="Show the periods of this job that have come.")] = None,
+) -> None:
+    """List the jobs and how they fare, or the periods of one."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        rows = database.jobs(name)
+    header = ["name", "owner", "state", "published_until", "next_at", "tries", "held", "late", "last_error"]
+    if name is not None:
+        header = ["since", "until", "state", "skipped_as", "tries", "at_source", "rows_new", "late", "run_id", "error"]
+    key = "jobs" if name is None else "periods"
+    show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {key: rows})
+
+
+@job_app.command("plan", epilog=GLOBAL)
+def plan_job(
+    name: Name, periods: Annotated[int, typer.Option(min=1, max=1000, metavar="<int>", help="How many.")] = 7
+) -> None:
+    """Say what a job would do with its next periods; writes nothing."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        rows = database.plan_job(name, periods)
+    header = ["since", "until", "at_source", "due_at", "note"]
+    show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"periods": rows})
+
+
+@job_app.command("run", epilog=GLOBAL)
+def run_jobs(
+    name: Annotated[str | None, typer.Argument(help="This job alone, instead of all of this login.")] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait for workers to compute runs.")] = True,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail at the end if a period is held.")] = False,
+) -> None:
+    """Take the steps that are due, once; a timer calls it again."""
+    with open_database() as database:
+        advanced, held, notices = database.run_jobs(name, wait=wait, strict=strict)
+    value = {"advanced": advanced, "held": held, "notices": list(notices)}
+    text = f"{counted(advanced, 'step was', 'steps were')} taken; {counted(held, 'period is', 'periods are')} held."
+    show(lambda: text, lambda: value)
+    say(notices)
+
+
+def _steer(name: str, action: str, since: str | None = None, reason: str | None = None) -> None:
+    with open_database() as database:
+        changed = database.steer_job(name, action, since=since, reason=reason)
+    value = {"name": name, "action": action, "changed": changed}
+    done = {"pause": "is paused", "resume": "is not paused", "remove": "is removed"}
+    said = (
+        f"Job {name} {done[action]}."
+        if action in done
+        else f"{counted(changed, 'period was', 'periods were')} changed."
+    )
+    show(lambda: said, lambda: value)
+
+
+@job_app.command("pause", epilog=GLOBAL)
+def pause_job(name: Name) -> None:
+    """Begin no new step of a job."""
+    _steer(name, "pause")
+
+
+@job_app.command("resume", epilog=GLOBAL)
+def resume_job(name: Name) -> None:
+    """Go on with a job that was paused."""
+    _steer(name, "resume")
+
+
+@job_app.command("retry", epilog=GLOBAL)
+def retry_period(name: Name, since: Since = None) -> None:
+    """Load and compute a period again, as it is; without SINCE all that are held."""
+    _steer(name, "retry", since)
+
+
+@job_app.command("skip", epilog=GLOBAL)
+def skip_period(
+    name: Name,
+    since: Since = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; recorded.")] = None,
+) -> None:
+    """Leave a period unpublished; without SINCE all that are held."""
+    _steer(name, "skip", since, reason)
+
+
+@job_app.command("remove", epilog=GLOBAL)
+def remove_job(name: Name) -> None:
+    """End a job; its data and its release stay."""
+    _steer(name, "remove")

@@ -1,0 +1,74 @@
+"""Jobs, as the database has them: added, listed, planned, run and steered by its functions."""
+
+from datetime import datetime
+from typing import Any, cast
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from dbanon.base.errors import ParameterError
+from dbanon.options.scheduling import AddingJob
+from dbanon.postgres.connection import Connection, jsonb, one, server_notices
+
+_ADD = (
+    "SELECT dbanon.add_job(%s, %s::regclass, load => %s, method => %s, params => %s, algorithm => %s, dataset => %s, "
+    "further => %s, every => %s::interval, tz => %s, starts => %s, wait => %s::interval, lateness => %s::interval, "
+    "at_least => %s::real, limits => %s, keep_data => %s::interval, keep_parts => %s::interval, readers => %s, "
+    "retry => %s::interval, max_tries => %s, on_held => %s, owner => %s, replace => %s)"
+)
+
+
+def add_job(
+    connection: Connection, name: str, source: str, method: str, asked: AddingJob
+) -> tuple[int, tuple[str, ...]]:
+    """Add a job; returns its number and the server's notices."""
+    given = [
+        name, source, jsonb(asked.load()), method, jsonb(asked.params or {}), asked.algorithm, asked.dataset,
+        Jsonb(list(asked.further or [])), asked.every, asked.tz, asked.starts, asked.wait, asked.lateness,
+        asked.at_least, jsonb(asked.limits or {}), asked.keep_data, asked.keep_parts,
+        None if asked.readers is None else list(asked.readers), asked.retry, asked.max_tries, asked.on_held,
+        asked.owner, asked.replace,
+    ]  # fmt: skip
+    try:
+        with server_notices(connection) as notices:
+            made = one(connection, _ADD, given)
+    except (psycopg.errors.InvalidDatetimeFormat, psycopg.errors.DatetimeFieldOverflow):
+        raise ParameterError(
+            "An interval of a job must be such as '1 day' or '6 hours'. Got something else; correct it."
+        ) from None
+    return cast("int", made), tuple(notices)
+
+
+def list_jobs(connection: Connection, name: str | None = None) -> list[dict[str, Any]]:
+    """List the jobs; or the periods of one that have come."""
+    query = (
+        "SELECT * FROM dbanon.jobs ORDER BY name" if name is None else "SELECT * FROM dbanon.job_runs WHERE name = %s"
+    )
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(query, None if name is None else [name]).fetchall()
+
+
+def plan_job(connection: Connection, name: str, periods: int) -> list[dict[str, Any]]:
+    """Say what a job would do with its next periods."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute("SELECT * FROM dbanon.plan_job(%s, %s)", [name, periods]).fetchall()
+
+
+def run_jobs(connection: Connection, name: str | None, *, wait: bool, strict: bool) -> tuple[int, int, tuple[str, ...]]:
+    """Take the steps that are due; returns their number, how many periods are held, and the server's notices."""
+    with server_notices(connection) as notices:
+        row = connection.execute("CALL dbanon.run_jobs(%s, %s, %s)", [name, wait, strict]).fetchone()
+    advanced, held = row or (0, 0)
+    return advanced, held, tuple(notices)
+
+
+def steer_job(connection: Connection, name: str, action: str, since: datetime | str | None, reason: str | None) -> int:
+    """Pause, resume, remove a job; retry or skip periods; returns how many jobs or periods were changed."""
+    try:
+        given = [name, action, since, reason]
+        return cast("int", one(connection, "SELECT dbanon.steer_job(%s, %s, %s::timestamptz, %s)", given))
+    except (psycopg.errors.InvalidDatetimeFormat, psycopg.errors.DatetimeFieldOverflow):
+        raise ParameterError(
+            "A period must be named by its beginning, such as 2026-11-20T00:00Z. Got something else; see its list."
+        ) from None

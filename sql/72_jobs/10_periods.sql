@@ -1,0 +1,135 @@
+-- Jobs: which periods they have, and what their sources hold of a period.
+--
+-- A source is read with the rights of the session, which has logged in as the job's owner, by the functions by which imports read it.
+
+-- ---- periods
+
+CREATE OR REPLACE FUNCTION dbanon_internal.period_bound(starts timestamptz, every interval, tz text, n bigint) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- From the anchor each time, not from bound to bound: after a midnight that does not exist, that would never find midnight again. Nor does
+    -- an anchor at such a midnight, which the clock of the zone calls one o'clock.
+    SELECT CASE WHEN extract(month FROM every) = 0 AND extract(year FROM every) = 0 AND extract(day FROM every) = 0 THEN starts + every * n
+                WHEN m.midnight AT TIME ZONE tz = starts THEN (m.midnight + every * n) AT TIME ZONE tz
+                ELSE ((starts AT TIME ZONE tz) + every * n) AT TIME ZONE tz END
+    FROM (SELECT date_trunc('day', starts AT TIME ZONE tz) AS midnight) m
+$$;
+COMMENT ON FUNCTION dbanon_internal.period_bound(timestamptz, interval, text, bigint) IS
+'The n-th bound of periods that are counted from an instant: days and more by the clock of a time zone, hours and less as they pass.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.period_from(starts timestamptz, every interval, tz text, since timestamptz) RETURNS tstzrange
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Months are of unequal lengths, so the number of the bound is guessed, and looked for around that.
+    SELECT tstzrange(since, min(dbanon_internal.period_bound(starts, every, tz, n)))
+    FROM (SELECT floor(extract(epoch FROM since - starts) / extract(epoch FROM every))::bigint AS guess) g
+    CROSS JOIN LATERAL generate_series(g.guess - 2 - abs(g.guess) / 20, g.guess + 3 + abs(g.guess) / 20) n
+    WHERE dbanon_internal.period_bound(starts, every, tz, n) > since
+$$;
+COMMENT ON FUNCTION dbanon_internal.period_from(timestamptz, interval, text, timestamptz) IS
+'The period from an instant to the next bound after it.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.next_period(job dbanon.job) RETURNS tstzrange
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT dbanon_internal.period_from(job.starts, job.every, job.tz, greatest(job.starts, (
+        SELECT max(upper(p.period)) FROM dbanon.job_period p WHERE p.job_id = job.job_id)))
+$$;
+COMMENT ON FUNCTION dbanon_internal.next_period(dbanon.job) IS
+'The first period of a job that has not come yet.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.job_history(job dbanon.job) RETURNS interval
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- What was said before a period and still counts in it; and what exact rows reach back to.
+    SELECT make_interval(secs => greatest(
+        coalesce((job.params ->> 'max_gap_s')::double precision, (
+            SELECT (p.value ->> 'default')::double precision FROM jsonb_array_elements(m.parameters) p WHERE p.value ->> 'name' = 'max_gap_s'), 0),
+        (SELECT dbanon_internal.settle_s(d.population_id) FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL)))
+    FROM dbanon.method m WHERE m.name = job.method
+$$;
+COMMENT ON FUNCTION dbanon_internal.job_history(dbanon.job) IS
+'How long before a period data are needed to compute it.';
+
+-- ---- sources
+
+CREATE OR REPLACE FUNCTION dbanon_internal.job_loading(job dbanon.job, since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL)
+RETURNS dbanon_internal.loading
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- As dbanon.import_trajectories has it where nothing is said; but times that name no zone are of the job's.
+    SELECT jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(
+            'subject', 'subject', 'time', 'time', 'grid_m', 1, 'grid_s', 1, 'drop_outliers', false, 'subject_per_day', false, 'tz', job.tz,
+            'geom', CASE WHEN job.load ?| ARRAY['x', 'y'] THEN NULL ELSE 'geom' END)
+        || job.load || jsonb_build_object('dataset', job.dataset, 'mode', 'new', 'since', since, 'until', until))
+$$;
+COMMENT ON FUNCTION dbanon_internal.job_loading(dbanon.job, timestamptz, timestamptz) IS
+'What a job asks a load of fixes for.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.job_source(named text) RETURNS regclass
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF to_regclass(named) IS NULL THEN
+        RAISE EXCEPTION 'The source of a job must exist. There is no %.', coalesce(dbanon_internal.quoted(named), 'NULL')
+            USING ERRCODE = 'DA012', DETAIL = 'Jobs find their sources by name.',
+                  HINT = 'Make it again, or name another: SELECT dbanon.add_job(..., replace => true).';
+    END IF;
+    RETURN to_regclass(named);
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION 'The login must be allowed to use the schema of the source. It may not.'
+        USING ERRCODE = 'DA014', DETAIL = 'It is the owner of the job, or who adds it.', HINT = 'GRANT USAGE ON SCHEMA ... TO ...;';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.job_source(text) IS
+'Looks up a source by its name.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.ask_times(job dbanon.job, question text, since timestamptz, until timestamptz) RETURNS double precision
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+DECLARE
+    asked CONSTANT dbanon_internal.loading := dbanon_internal.job_loading(job, since, until);
+    subject CONSTANT text := nullif(asked.subject, '-');
+    described record;
+    kind text;
+    units_per_s double precision;
+BEGIN
+    PERFORM dbanon_internal.check_columns(asked);
+    PERFORM dbanon_internal.check_zone(asked.tz);
+    PERFORM dbanon_internal.check_window(asked);
+    described := dbanon_internal.describe_source(dbanon_internal.job_source(job.source), array_remove(
+        ARRAY[subject, asked."time", asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
+    IF asked.geom IS NULL THEN
+        PERFORM dbanon_internal.check_numbers(described.qualified::regclass, described.types, ARRAY[asked.x, asked.y]);
+    ELSE
+        PERFORM dbanon_internal.check_geometry(described.types, asked.geom);
+    END IF;
+    PERFORM dbanon_internal.check_filter(described.qualified, asked.filter);
+    kind := described.types ->> asked."time";
+    units_per_s := coalesce(
+        dbanon_internal.known_units((SELECT d.dataset_id FROM dbanon.dataset d WHERE d.name = asked.dataset AND d.dropped_at IS NULL),
+                                    'trajectories', 'table ' || described.qualified),
+        dbanon_internal.find_units(dbanon_internal.chosen_rows(described.qualified, NULL, NULL, dbanon_internal.job_loading(job)),
+                                   described.qualified, kind, asked."time"));
+    -- The condition in the source is on the column as it is, for its index; local times are judged again as instants.
+    RETURN dbanon_internal.ask_source(format(
+        'SELECT %s::float8 FROM (SELECT t FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s) r) s WHERE t > -1e11 AND t < 1e11%s%s%s) a',
+        CASE question WHEN 'first' THEN 'min(t)' ELSE 'count(*)' END,
+        dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz, units_per_s), asked."time",
+        dbanon_internal.chosen_rows(described.qualified, kind, units_per_s, asked),
+        CASE WHEN since IS NOT NULL THEN format(' AND t >= %L::float8', extract(epoch FROM since)) END,
+        CASE WHEN until IS NOT NULL THEN format(' AND t < %L::float8', extract(epoch FROM until)) END,
+        CASE question WHEN 'any' THEN ' LIMIT 1' END), described.qualified);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.ask_times(dbanon.job, text, timestamptz, timestamptz) IS
+'Asks a job''s source how many rows it has of a span of time (count), whether it has any (any, as 1 or 0), or for the first time in unix
+seconds (first); refuses a source that the job could not load.';

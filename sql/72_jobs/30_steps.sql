@@ -1,0 +1,390 @@
+-- Jobs: the steps of a period. One transaction a step: what it does and the state after it are committed together, so that a session that is
+-- killed at any moment leaves a period that another goes on with. Each step returns what becomes of the period's row.
+--
+--   load -> run -> compute -> publish -> retain -> done        or skipped (nothing there, too few people, asked for), or held
+
+-- ---- rows of periods
+
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_owner(job_id bigint) RETURNS dbanon.job
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    job dbanon.job;
+BEGIN
+    SELECT j.* INTO job FROM dbanon.job j WHERE j.job_id = demand_owner.job_id AND j.owner = session_user;
+    IF job.job_id IS NULL THEN
+        RAISE EXCEPTION 'A job must be run by a session that has logged in as its owner. This one has logged in as another.'
+            USING ERRCODE = 'DA014', DETAIL = 'What the source calls runs with the rights of the session.', HINT = 'Connect as the owner, which dbanon.jobs names.';
+    END IF;
+    RETURN job;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_owner(bigint) IS
+'The job of a number, for its owner alone.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.claim_job(job_id bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    job CONSTANT dbanon.job := dbanon_internal.demand_owner(claim_job.job_id);
+    taken dbanon.job;
+    old dbanon.session;
+BEGIN
+    SELECT j.* INTO taken FROM dbanon.job j WHERE j.job_id = job.job_id AND j.removed_at IS NULL AND NOT j.paused FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    old := taken.held_by;
+    IF old.pid = pg_backend_pid() THEN  -- of a call that was interrupted
+        PERFORM pg_advisory_unlock(old.lock_key) FROM pg_locks l
+            WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory' AND (l.classid::bigint << 32) | l.objid::bigint = old.lock_key;
+    ELSIF dbanon_internal.is_held(old) THEN
+        RETURN false;
+    END IF;
+    UPDATE dbanon.job j SET held_by = dbanon_internal.hold_lock(), looked_at = clock_timestamp() WHERE j.job_id = job.job_id;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.claim_job(bigint) IS
+'Takes a job for the calling session, which holds an advisory lock on it until it gives it back or ends; false where another has it, or it rests.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_job(job_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    job CONSTANT dbanon.job := dbanon_internal.demand_owner(leave_job.job_id);
+BEGIN
+    IF (job.held_by).pid = pg_backend_pid() THEN
+        PERFORM pg_advisory_unlock((job.held_by).lock_key);
+        UPDATE dbanon.job j SET held_by = NULL WHERE j.job_id = job.job_id;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.leave_job(bigint) IS
+'Gives a job back that the calling session has taken.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.open_period(job_id bigint) RETURNS dbanon.job_period
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    job CONSTANT dbanon.job := dbanon_internal.demand_owner(open_period.job_id);
+    open dbanon.job_period;
+    bounds tstzrange;
+BEGIN
+    -- Locked, so that nobody steers the period meanwhile.
+    SELECT p.* INTO open FROM dbanon.job_period p
+        WHERE p.job_id = job.job_id AND p.state NOT IN ('done', 'skipped') AND (job.on_held = 'stop' OR p.state <> 'held')
+        ORDER BY p.period LIMIT 1 FOR UPDATE;
+    IF job.paused OR job.removed_at IS NOT NULL OR open.state = 'held' THEN
+        RETURN NULL;
+    ELSIF open.job_id IS NULL THEN
+        bounds := dbanon_internal.next_period(job);
+        INSERT INTO dbanon.job_period (job_id, period) SELECT job.job_id, bounds WHERE upper(bounds) + job.wait <= clock_timestamp()
+            RETURNING * INTO open;
+    END IF;
+    RETURN open;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.open_period(bigint) IS
+'The period of a job that is to be worked on: the first that has not ended, otherwise the next one if it is due.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.set_period(job_id bigint, period tstzrange, changes jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
+BEGIN
+    UPDATE dbanon.job_period p
+        SET (state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, forgotten, run_id, release_id, sqlstate, error,
+             changed_at, finished_at)
+            = (SELECT n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.forgotten, n.run_id,
+                   n.release_id, n.sqlstate, n.error, clock_timestamp(),
+                   CASE WHEN n.state IN ('done', 'skipped', 'held') THEN coalesce(p.finished_at, clock_timestamp()) END
+               FROM jsonb_populate_record(p, changes) n)
+        WHERE p.job_id = job.job_id AND p.period = set_period.period;
+    IF changes ->> 'state' = 'held' THEN
+        INSERT INTO dbanon.audit (action, dataset, release, detail)
+            VALUES ('hold_period', job.dataset, job.name, jsonb_build_object(
+                'job_id', job.job_id, 'since', lower(period), 'until', upper(period), 'sqlstate', changes ->> 'sqlstate'));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.set_period(bigint, tstzrange, jsonb) IS
+'Writes what has become of a period, for the owner of the job.';
+
+-- ---- what goes wrong
+
+CREATE OR REPLACE FUNCTION dbanon_internal.failed_step(
+    job dbanon.job, step dbanon.job_period, state text, message text, hint text, again text DEFAULT NULL) RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Promises are not made again by waiting; what is in use is free one day, and a restored database waits for its administrator.
+    SELECT jsonb_build_object('state', CASE WHEN f.held THEN 'held' ELSE coalesce(again, CASE state WHEN 'DA005' THEN 'run' END, step.state) END,
+        'tries', f.tries, 'sqlstate', state,
+        -- The server's own sentences may quote data.
+        'error', CASE WHEN state LIKE 'DA%' THEN left(concat_ws(' ', message, nullif(hint, '')), 1000)
+                      ELSE format('The server refused the step %s (SQLSTATE %s); its log says why.', step.state, state) END,
+        -- No two jobs that failed together try again together.
+        'next_at', clock_timestamp() + least(job.retry * power(2, least(step.tries, 20)), job.every / 4) * (0.87 + 0.26 * random()))
+    FROM (SELECT step.tries + c.counts AS tries, state IN ('DA004', 'DA010') OR step.tries + c.counts >= job.max_tries AS held
+          FROM (SELECT (state NOT IN ('DA013', 'DA020', '40001', '40P01', '55P03'))::integer AS counts) c) f
+$$;
+COMMENT ON FUNCTION dbanon_internal.failed_step(dbanon.job, dbanon.job_period, text, text, text, text) IS
+'What becomes of a period whose step failed: it is tried again later, or held.';
+
+-- ---- the steps
+
+CREATE OR REPLACE FUNCTION dbanon_internal.load_further(job dbanon.job, since timestamptz, until timestamptz) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    one jsonb;
+    made bigint;
+    ids bigint[] := '{}';
+BEGIN
+    FOR one IN SELECT f.value FROM jsonb_array_elements(job.further) WITH ORDINALITY f (value, ord) ORDER BY f.ord LOOP
+        IF one ->> 'kind' = 'requests' THEN
+            made := (SELECT i.load_id FROM dbanon.import_requests(
+                dbanon_internal.job_source(one ->> 'source'), job.dataset, ARRAY(SELECT jsonb_array_elements_text(one -> 'columns')),
+                subject => coalesce(one ->> 'subject', 'subject'), "time" => coalesce(one ->> 'time', 'time'), tz => coalesce(one ->> 'tz', job.tz),
+                mode => 'new', filter => one ->> 'filter', since => load_further.since, until => load_further.until) i);
+        ELSE
+            made := (SELECT i.load_id FROM dbanon.import_quasi_identifiers(
+                dbanon_internal.job_source(one ->> 'source'), job.dataset, subject => coalesce(one ->> 'subject', 'subject'),
+                "time" => coalesce(one ->> 'time', 'time'), tz => coalesce(one ->> 'tz', job.tz), set_name => coalesce(one ->> 'set_name', 'default'),
+                mode => 'new', filter => one ->> 'filter', since => load_further.since, until => load_further.until) i);
+        END IF;
+        ids := ids || made;
+    END LOOP;
+    RETURN ids;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.load_further(dbanon.job, timestamptz, timestamptz) IS
+'Loads requests and quasi-identifiers of a span of time for a job.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.load_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    since CONSTANT timestamptz := greatest(lower(step.period) - greatest(job.lateness, dbanon_internal.job_history(job)), (
+        SELECT d.kept_since FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL));
+    counted bigint;
+    usual double precision;
+    loaded record;
+    further bigint[];
+    open dbanon.job_period;
+BEGIN
+    -- A server's clock that is ahead makes nothing due: the source must have gone on after the period.
+    IF NOT step.forced AND dbanon_internal.ask_times(job, 'any', upper(step.period), NULL) = 0 THEN
+        RETURN jsonb_build_object('error', 'The source has no row from after the period yet.', 'sqlstate', NULL,
+                                  'next_at', clock_timestamp() + least(job.retry, job.every / 4));
+    END IF;
+    counted := dbanon_internal.ask_times(job, 'count', lower(step.period), upper(step.period));
+    IF counted = 0 THEN
+        RETURN '{"state": "skipped", "skipped_as": "empty", "at_source": 0, "error": null, "sqlstate": null}';
+    END IF;
+    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY l.at_source) INTO usual
+        FROM (SELECT p.at_source FROM dbanon.job_period p WHERE p.job_id = job.job_id AND p.state = 'done' AND p.period < step.period
+              ORDER BY p.period DESC LIMIT 7) l;
+    IF NOT step.forced AND counted < job.at_least * usual THEN
+        RAISE EXCEPTION 'A period must have at least % times as many rows as those before it, or it is thin and waits. It has %, they had %.',
+                job.at_least, dbanon_internal.format_count(counted), dbanon_internal.format_count(usual::bigint)
+            USING ERRCODE = 'DA012', HINT = format('Look after the source, or take it as it is: SELECT dbanon.steer_job(%L, ''retry'', %L).', job.name, lower(step.period));
+    END IF;
+    SELECT f.load_id, f.rows_kept, n.* INTO loaded
+        FROM dbanon_internal.import_fixes(dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, since, upper(step.period))) f
+        CROSS JOIN dbanon_internal.main_counts(f.left_out) n;
+    further := dbanon_internal.load_further(job, since, upper(step.period));
+    -- Rows that came after their period was skipped for want of them are loaded now: it is opened again, and is the first to be done.
+    FOR open IN
+        SELECT p.* FROM dbanon.job_period p
+        WHERE p.job_id = job.job_id AND p.state = 'skipped' AND p.skipped_as <> 'asked' AND lower(p.period) >= since AND p.period < step.period
+    LOOP
+        IF dbanon_internal.ask_times(job, 'count', lower(open.period), upper(open.period)) > coalesce(open.at_source, 0) THEN
+            PERFORM dbanon_internal.set_period(job.job_id, open.period, '{"state": "load", "skipped_as": null, "tries": 0}');
+        END IF;
+    END LOOP;
+    RETURN jsonb_build_object('state', 'run', 'tries', 0, 'error', NULL, 'sqlstate', NULL, 'at_source', counted, 'rows_new', loaded.rows_kept,
+        'known', loaded.known, 'late', loaded.late, 'forgotten', loaded.forgotten, 'load_ids', step.load_ids || loaded.load_id || further);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.load_period(dbanon.job, dbanon.job_period) IS
+'Loads what is new of a period, and of the time before it that rows may be late from or the run looks back to.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT jsonb_build_object('state', 'compute', 'run_id', dbanon.submit_run(
+        job.dataset, job.method, dbanon_internal.period_params(job, step.period), job.algorithm))
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_period(dbanon.job, dbanon.job_period) IS
+'Queues the run of a period.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    run dbanon.run;
+BEGIN
+    PERFORM dbanon_internal.reap_runs();
+    SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = step.run_id;
+    IF run.status IN ('queued', 'running', 'computed') THEN
+        RETURN NULL;
+    ELSIF run.status = 'verified' THEN
+        RETURN '{"state": "publish", "tries": 0, "error": null, "sqlstate": null}';
+    ELSIF run.error_kind = 'infeasible' THEN
+        RETURN '{"state": "skipped", "skipped_as": "infeasible", "error": null, "sqlstate": null}';
+    ELSIF run.status = 'refused' THEN
+        RETURN dbanon_internal.failed_step(job, step, 'DA004', format('The attack refused run %s.', run.run_id),
+                                           format('See it: SELECT * FROM dbanon.runs WHERE run_id = %s.', run.run_id));
+    END IF;
+    -- Failed, cancelled, or dropped when a subject was forgotten.
+    RETURN dbanon_internal.failed_step(job, step, 'DA016', coalesce(run.error, format('Run %s is not there any more.', step.run_id)), NULL, 'run');
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.compute_period(dbanon.job, dbanon.job_period) IS
+'Looks how far the run of a period is; NULL while it goes on.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_limits(job dbanon.job, run_id bigint, release_id bigint) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    over record;
+BEGIN
+    SELECT l.key, l.value AS most, f.figures ->> l.key AS got INTO over
+        FROM jsonb_each_text(job.limits) l
+        CROSS JOIN (SELECT r.metrics || coalesce((SELECT v.figures FROM dbanon.verification v WHERE v.run_id = r.run_id
+                                                  ORDER BY v.verification_id DESC LIMIT 1), '{}')
+                        || coalesce((SELECT o.overlap FROM dbanon.release o WHERE o.release_id = check_limits.release_id), '{}') AS figures
+                    FROM dbanon.run r WHERE r.run_id = check_limits.run_id) f
+        WHERE (CASE WHEN dbanon_internal.is_number(f.figures ->> l.key) THEN (f.figures ->> l.key)::numeric <= l.value::numeric END) IS NOT TRUE
+        ORDER BY l.key LIMIT 1;
+    IF over.key IS NOT NULL THEN
+        RAISE EXCEPTION 'The figure % of a run of this job must be at most %. That of run % is %.', over.key, over.most, run_id, coalesce(over.got, 'not known')
+            USING ERRCODE = 'DA004', HINT = format('See it: SELECT * FROM dbanon.verification WHERE run_id = %s.', run_id);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_limits(dbanon.job, bigint, bigint) IS
+'Refuses a part of which a figure, of its run, its attack or of all parts together, is above a job''s limit for it, or not known.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.publish_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    tried record;
+    part bigint := (SELECT l.release_id FROM dbanon.release l
+                    WHERE l.name = job.name AND l.series_id IS NOT NULL AND l.withdrawn_at IS NULL AND l.bounds <@ step.period ORDER BY 1 LIMIT 1);
+BEGIN
+    -- It may have been published by hand, or by a job of this name that was removed.
+    IF part IS NULL THEN
+        tried := dbanon_internal.try_publish(step.run_id, job.name, false, false, NULL, false, job.readers, true);
+        IF tried.state = '57014' THEN
+            PERFORM dbanon_internal.raise_refusal(tried.state, tried.message, tried.detail, tried.hint);
+        ELSIF tried.state IS NOT NULL THEN
+            RETURN dbanon_internal.failed_step(job, step, tried.state, tried.message, tried.hint);
+        END IF;
+        part := (SELECT max(l.release_id) FROM dbanon.release l WHERE l.run_id = step.run_id);
+        -- Some figures are known only beside the other parts. An error undoes the publication, which nobody has seen yet.
+        PERFORM dbanon_internal.check_limits(job, step.run_id, part);
+    END IF;
+    RETURN jsonb_build_object('state', 'retain', 'tries', 0, 'error', NULL, 'sqlstate', NULL, 'release_id', part);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.publish_period(dbanon.job, dbanon.job_period) IS
+'Publishes the run of a period as a part of the job''s release, unless the period has one.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.retain_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    history CONSTANT interval := dbanon_internal.job_history(job);
+    month CONSTANT timestamptz := date_trunc('month', lower(step.period) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
+    task text;
+    before timestamptz;
+    warned text;
+    state text;
+    sentence text;
+BEGIN
+    -- Never what a period needs that has not been published: the next, and all that wait, are held, or were left out and may be opened again.
+    before := least(upper(step.period) - greatest(job.keep_data, history), (
+        SELECT min(lower(p.period)) - history FROM dbanon.job_period p
+        WHERE p.job_id = job.job_id AND p.state NOT IN ('done', 'retain', 'skipped')));
+    FOREACH task IN ARRAY ARRAY['parts', 'data', 'months'] LOOP
+        -- Each by itself: what fails today is done tomorrow.
+        BEGIN
+            IF task = 'parts' THEN
+                PERFORM dbanon.unpublish_part(l.name, lower(l.bounds)) FROM (
+                    SELECT r.* FROM dbanon.release r WHERE r.name = job.name AND r.series_id IS NOT NULL AND r.withdrawn_at IS NULL
+                        AND upper(r.bounds) < clock_timestamp() - job.keep_parts ORDER BY r.bounds) l;
+            ELSIF task = 'data' AND job.keep_data IS NOT NULL THEN
+                PERFORM f.* FROM dbanon.forget_before(job.dataset, before) f;
+            ELSIF task = 'months' AND EXISTS (
+                    SELECT FROM (SELECT t.bounds, lag(t.bounds) OVER (ORDER BY lower(t.bounds)) AS former
+                                 FROM dbanon.series s CROSS JOIN LATERAL dbanon_internal.series_tables(s.series_id) t
+                                 WHERE s.name = job.name AND s.withdrawn_at IS NULL) n
+                    WHERE upper(n.former) = lower(n.bounds) AND upper(n.bounds) <= month
+                        AND date_trunc('month', lower(n.former) AT TIME ZONE 'UTC') = date_trunc('month', lower(n.bounds) AT TIME ZONE 'UTC')) THEN
+                PERFORM dbanon.fold_release(job.name, month);
+            END IF;
+        EXCEPTION WHEN others THEN
+            GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, sentence = MESSAGE_TEXT;
+            warned := concat_ws(' ', warned, CASE WHEN state LIKE 'DA%' THEN sentence
+                ELSE format('The server refused to tidy up %s (SQLSTATE %s); its log says why.', task, state) END);
+        END;
+    END LOOP;
+    RETURN jsonb_build_object('state', 'done', 'error', left(warned, 1000), 'sqlstate', state);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
+'Withdraws parts and forgets data that are older than they are to be, and folds the months before; what could not be done is noted and tried again after the next period.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    job CONSTANT dbanon.job := dbanon_internal.demand_owner(advance_job.job_id);
+    step CONSTANT dbanon.job_period := dbanon_internal.open_period(job.job_id);
+    made jsonb;
+    state text;
+    message text;
+    hint text;
+BEGIN
+    PERFORM dbanon_internal.demand_own_login();
+    IF step.job_id IS NULL OR step.next_at > clock_timestamp() THEN
+        RETURN 'idle';
+    END IF;
+    BEGIN
+        made := CASE step.state
+            WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN dbanon_internal.run_period(job, step)
+            WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
+            ELSE dbanon_internal.retain_period(job, step) END;
+    EXCEPTION WHEN others THEN
+        -- What it did is undone; the period says what was wrong, and other jobs go on.
+        GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+        made := dbanon_internal.failed_step(job, step, state, message, hint);
+    END;
+    IF made IS NULL THEN
+        RETURN 'waiting';
+    END IF;
+    PERFORM dbanon_internal.set_period(job.job_id, step.period, made);
+    RETURN format('%s, %s: %s', lower(step.period), step.state, coalesce(made ->> 'error', made ->> 'state', 'as before'));
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.advance_job(bigint) IS
+'Takes the next step of a job, and returns what came of it; waiting: for a run; idle: nothing is to be done now.';

@@ -1,0 +1,212 @@
+-- Jobs: running what is due, and saying beforehand what would be.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_own_login() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- With SET ROLE, or SET SESSION AUTHORIZATION of a superuser, a function that a source calls could go back to the rights of the login.
+    IF current_user <> session_user
+        OR (SELECT a.usesysid FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()) <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = session_user) THEN
+        RAISE EXCEPTION 'Jobs must be run by a session with the rights it has logged in with. This one has taken those of %.', current_user
+            USING ERRCODE = 'DA014', DETAIL = 'What a source calls could take back the rights of the login.', HINT = 'Connect as the owner of the jobs.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.demand_own_login() IS
+'Refuses a session that has taken a role since it logged in.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.begin_jobs(only_job text, within boolean) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    job dbanon.job;
+BEGIN
+    IF within THEN
+        RAISE EXCEPTION 'dbanon.run_jobs must be called outside a transaction block. It was called inside one.'
+            USING ERRCODE = 'DA015', DETAIL = 'Each step is a transaction.',
+                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on), and call it neither in a block with EXCEPTION nor in a '
+                         'procedure with SET.';
+    END IF;
+    PERFORM dbanon_internal.demand_own_login();
+    IF only_job IS NOT NULL THEN
+        job := dbanon_internal.known_job(only_job);
+        RETURN ARRAY[(dbanon_internal.demand_owner(job.job_id)).job_id];
+    END IF;
+    RETURN ARRAY(SELECT j.job_id FROM dbanon.job j WHERE j.owner = session_user AND j.removed_at IS NULL ORDER BY j.job_id);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.begin_jobs(text, boolean) IS
+'The jobs that dbanon.run_jobs is to look at.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_held(held integer) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'Of the jobs of %, % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
+        USING ERRCODE = 'DA019', DETAIL = 'All that could be done was done, and is committed.',
+              HINT = 'See why: SELECT * FROM dbanon.job_runs. Then retry or skip them: SELECT dbanon.steer_job(name, ''retry'').';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.refuse_held(integer) IS
+'Says that periods are held, so that the caller, such as pg_cron, shows an error.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.held_periods(job_ids bigint[]) RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT count(*)::integer FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held'
+$$;
+COMMENT ON FUNCTION dbanon_internal.held_periods(bigint[]) IS
+'How many periods of some jobs are held.';
+
+-- The procedure has no settings (with them it could not commit), so it looks up nothing by an unqualified name.
+CREATE OR REPLACE PROCEDURE dbanon.run_jobs(
+    only_job text DEFAULT NULL, wait boolean DEFAULT true, strict boolean DEFAULT false, INOUT advanced integer DEFAULT NULL, INOUT held integer DEFAULT NULL)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    within boolean;
+    ids bigint[];
+    id bigint;
+    came text;
+    taken boolean;
+BEGIN
+    -- As in dbanon.anonymize.
+    BEGIN
+        COMMIT;
+    EXCEPTION WHEN invalid_transaction_termination THEN
+        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.refused_commit();
+    END;
+    IF NOT within THEN
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    END IF;
+    ids := dbanon_internal.begin_jobs(only_job, within);
+    advanced := 0;
+    FOREACH id IN ARRAY ids LOOP
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        taken := dbanon_internal.claim_job(id);
+        WHILE taken LOOP
+            COMMIT;
+            SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+            came := dbanon_internal.advance_job(id);
+            COMMIT;
+            SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+            EXIT WHEN came OPERATOR(pg_catalog.=) 'idle';
+            IF came OPERATOR(pg_catalog.=) 'waiting' THEN
+                EXIT WHEN NOT wait OR NOT EXISTS (SELECT FROM dbanon.workers);
+                PERFORM pg_catalog.pg_sleep(0.2);
+            ELSE
+                advanced := advanced OPERATOR(pg_catalog.+) 1;
+                RAISE NOTICE 'Job %: %', (SELECT j.name FROM dbanon.job j WHERE j.job_id OPERATOR(pg_catalog.=) id), came;
+            END IF;
+        END LOOP;
+        IF taken THEN
+            PERFORM dbanon_internal.leave_job(id);
+        END IF;
+    END LOOP;
+    COMMIT;
+    held := dbanon_internal.held_periods(ids);
+    IF strict AND held OPERATOR(pg_catalog.>) 0 THEN
+        PERFORM dbanon_internal.refuse_held(held);
+    END IF;
+END
+$$;
+COMMENT ON PROCEDURE dbanon.run_jobs(text, boolean, boolean, integer, integer) IS
+'Takes all steps of this login''s jobs that are due, each in a transaction of its own: call it each minute. Any number of sessions may; each job is done by one
+of them at a time. Killed at any moment, it loses nothing. A worker must be up to compute the runs. Takes: only_job, the name of a job, otherwise all whose owner this login is;
+wait: wait for runs, otherwise a later call goes on; strict: raise an error at the end if a period is held. Returns: how many steps it took, and how many periods of these
+jobs are held. Raises: DA001; DA014 in a session with another role than it has logged in with; DA015 inside a transaction block; DA019 with strict. What is wrong with a job is in dbanon.job_runs instead, and stops no
+other. Example: CALL dbanon.run_jobs().';
+
+CREATE OR REPLACE FUNCTION dbanon.plan_job(name text, periods integer DEFAULT 7) RETURNS TABLE (
+    since timestamptz, until timestamptz, at_source bigint, due_at timestamptz, note text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    job CONSTANT dbanon.job := dbanon_internal.known_job(plan_job.name);
+    bounds tstzrange := dbanon_internal.next_period(job);
+    history CONSTANT interval := dbanon_internal.job_history(job);
+BEGIN
+    IF (periods BETWEEN 1 AND 1000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'The number of periods to plan must be from 1 to 1,000. Got %.', coalesce(periods::text, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'The source is asked about each.', HINT = 'Give a smaller one.';
+    END IF;
+    FOR number IN 1 .. periods LOOP
+        since := lower(bounds);
+        until := upper(bounds);
+        due_at := until + job.wait;
+        at_source := dbanon_internal.ask_times(job, 'count', since, until);
+        note := CASE WHEN due_at > now() THEN 'not due yet'
+            WHEN dbanon_internal.ask_times(job, 'any', until, NULL) = 0 THEN 'waits until the source has a row from after it'
+            WHEN at_source = 0 THEN 'skipped: the source has no row of it'
+            WHEN history = '0' OR dbanon_internal.ask_times(job, 'any', since - history, since) = 1 THEN ''
+            ELSE format('the source has nothing from the %s before it, so few people are known at its beginning', history) END;
+        RETURN NEXT;
+        bounds := dbanon_internal.period_from(job.starts, job.every, job.tz, until);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon.plan_job(text, integer) IS
+'Says what a job would do next, without writing anything; it reads the source with the rights of the caller. Takes: name; periods, how many. Returns: since and until of each, at_source, the rows that the source
+has of it; due_at; note, what would become of it. Raises: DA001; DA011; DA012 and DA014 as the load would. Example: SELECT * FROM dbanon.plan_job(''taxi'').';
+
+-- ---- what can be seen
+
+CREATE OR REPLACE VIEW dbanon.jobs AS
+SELECT j.name, j.owner,
+    CASE WHEN j.paused THEN 'paused' WHEN o.oid IS NULL THEN 'orphaned' WHEN n.held > 0 THEN 'held' WHEN s.running THEN 'working'
+         WHEN n.tries > 0 THEN 'retrying' WHEN n.open THEN 'under way' ELSE 'idle' END AS state,
+    n.published_until, now() - n.published_until AS lag, n.last_success,
+    coalesce(n.next_at, upper(dbanon_internal.next_period(j)) + j.wait) AS next_at, coalesce(n.tries, 0) AS tries, n.held, n.late, n.last_error,
+    CASE WHEN s.running THEN (j.held_by).pid END AS runner, j.looked_at, j.dataset, j.method, j.every, j.wait
+FROM dbanon.job j
+LEFT JOIN pg_roles o ON o.rolname = j.owner
+CROSS JOIN LATERAL (SELECT j.held_by IS NOT NULL AND dbanon_internal.is_held(j.held_by) AS running) s
+CROSS JOIN LATERAL (
+    SELECT coalesce(min(lower(p.period)) FILTER (WHERE p.state NOT IN ('done', 'retain', 'skipped')), max(upper(p.period)), j.starts) AS published_until,
+        max(p.finished_at) FILTER (WHERE p.state = 'done') AS last_success, count(*) FILTER (WHERE p.state = 'held') AS held,
+        max(p.late) FILTER (WHERE p.period = l.last) AS late,
+        bool_or(p.state NOT IN ('done', 'skipped', 'held')) AS open, max(p.tries) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS tries,
+        min(p.next_at) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS next_at,
+        (array_agg(p.error ORDER BY p.changed_at DESC) FILTER (WHERE p.error IS NOT NULL AND (p.state <> 'done' OR p.period = l.last)))[1] AS last_error
+    FROM dbanon.job_period p CROSS JOIN (SELECT m.period AS last FROM dbanon.job_period m WHERE m.job_id = j.job_id ORDER BY m.period DESC LIMIT 1) l
+    WHERE p.job_id = j.job_id) n
+WHERE j.removed_at IS NULL;
+
+CREATE OR REPLACE VIEW dbanon.job_runs AS
+SELECT j.name, lower(p.period) AS since, upper(p.period) AS until, p.state, p.skipped_as, p.tries, p.next_at, p.at_source, p.rows_new, p.known, p.late,
+    p.forgotten, p.load_ids, p.run_id, p.release_id, p.sqlstate, p.error, p.started_at, p.changed_at, p.finished_at
+FROM dbanon.job_period p JOIN dbanon.job j ON j.job_id = p.job_id
+ORDER BY j.name, p.job_id, p.period;
+
+CREATE OR REPLACE FUNCTION dbanon_internal.job_findings() RETURNS TABLE (level integer, about text, what text, since timestamptz, remedy text)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT f.level, 'job ' || j.name, f.what, f.since, f.remedy
+    FROM dbanon.jobs j
+    CROSS JOIN LATERAL (VALUES
+        (2, j.state = 'orphaned', format('Job %s has no owner: there is no role %s.', j.name, j.owner), NULL,
+         'Give it another: SELECT dbanon.add_job(..., owner => ..., replace => true)'),
+        (2, j.held > 0, format('Job %s: %s held.', j.name, dbanon_internal.counted(j.held, 'period is', 'periods are')),
+         (SELECT min(r.finished_at) FROM dbanon.job_runs r WHERE r.name = j.name AND r.state = 'held'),
+         format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', j.name)),
+        (2, j.state NOT IN ('orphaned', 'paused') AND j.runner IS NULL AND coalesce(j.looked_at, '-infinity') < now() - interval '5 minutes'
+            AND j.next_at < now() - interval '5 minutes',
+         format('Job %s is due, and no session runs it.', j.name), j.next_at, format('Start a worker as %s: dbanon worker --schedule', j.owner)),
+        (1, j.state <> 'paused' AND j.held = 0 AND j.lag > j.every + j.wait + interval '1 hour',
+         format('Job %s is late.', j.name), j.published_until, 'See dbanon.job_runs'),
+        (1, j.tries > 0, format('Job %s has failed and tries again.', j.name), NULL, 'See dbanon.job_runs'),
+        (1, j.late > 0, format('Job %s left rows out that came after their period was published.', j.name), NULL, 'Give it a longer wait'),
+        (1, j.tries = 0 AND j.held = 0 AND j.last_error IS NOT NULL, format('Job %s: %s', j.name, j.last_error), NULL, NULL)
+    ) f (level, holds, what, since, remedy)
+    WHERE f.holds
+$$;
+COMMENT ON FUNCTION dbanon_internal.job_findings() IS
+'What is wrong with jobs, for dbanon.health.';

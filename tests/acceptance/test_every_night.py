@@ -1,0 +1,79 @@
+"""The page on what is done every night, done as it says: from the table to the analyst's query in the morning."""
+
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon.testing import database_url
+from tests import pages
+from tests.acceptance import workers
+from tests.acceptance.commands import call
+
+pytestmark = pytest.mark.db
+PAGE = "docs/howto/every-night.md"
+ROWS = """
+INSERT INTO public.gps
+SELECT 'c' || i, t, 8.2 + 0.0005 * i + 0.001 * sin(extract(epoch FROM t) / 3000 + i), 53.1 + 0.0005 * i
+FROM (SELECT date_trunc('day', now() AT TIME ZONE 'Europe/Berlin') AT TIME ZONE 'Europe/Berlin' AS midnight) m
+CROSS JOIN generate_series(1, 8) i
+CROSS JOIN LATERAL generate_series(midnight - interval '50 hours', now(), '4 minutes') t
+"""
+SECTIONS = {text: kind for kind, text in pages.blocks(PAGE, "sql dba", "sql nina", "sql anna", "sql cron")}
+
+
+@pytest.fixture
+def names(database: str) -> Iterator[dict[str, str]]:
+    """Roles belong to the whole server: names of this test's own."""
+    made = {name: f"dbanon_{name}_{secrets.token_hex(3)}" for name in ("nina", "anna")}
+    yield made
+    with psycopg.connect(database, autocommit=True) as connection:
+        for role in made.values():
+            with suppress(psycopg.errors.UndefinedObject):
+                connection.execute(f"DROP OWNED BY {role} CASCADE")
+                connection.execute(f"DROP ROLE {role}")
+
+
+def statements(kind: str, names: dict[str, str]) -> list[str]:
+    text = "\n".join(block for block, of in SECTIONS.items() if of == f"sql {kind}")
+    for name, own in names.items():
+        text = re.sub(rf"\b{name}\b", own, text)
+    return [statement for statement in re.split(r";\n", text) if statement.strip()]
+
+
+def test_the_page_has_fewer_than_600_words() -> None:
+    assert len((pages.ROOT / PAGE).read_text().split()) < 600
+
+
+def test_a_table_is_published_every_night_as_the_page_says(
+    database: str, names: dict[str, str], tmp_path: Path
+) -> None:
+    with psycopg.connect(database, autocommit=True) as dba:
+        for statement in statements("dba", names):
+            dba.execute(statement)  # type: ignore[arg-type]
+        dba.execute(ROWS)
+        dba.execute(f"CREATE ROLE {names['anna']} LOGIN IN ROLE dbanon_analyst PASSWORD 'choose-another'")  # type: ignore[arg-type]
+        nina = database_url(database, user=names["nina"], password="choose-another")
+        with psycopg.connect(nina, autocommit=True) as owner:
+            *_, plan = [owner.execute(statement) for statement in statements("nina", names)]  # type: ignore[arg-type]
+            assert plan.rowcount == 3
+        with workers.up(nina, tmp_path / "log", "--schedule"):
+
+            def is_done() -> bool:
+                return dba.execute("SELECT FROM dbanon.jobs WHERE state = 'idle' AND next_at > now()").rowcount == 1
+
+            workers.until(is_done, 240)
+            assert call(nina, "check").code == 0
+        # What pg_cron and the timer call finds nothing left to do, and no error.
+        [statement] = re.findall(r"'(CALL [^']*)'", statements("cron", names)[0])
+        with psycopg.connect(nina, autocommit=True) as owner:
+            assert owner.execute(statement).fetchone() == (0, 0)
+    anna = database_url(database, user=names["anna"], password="choose-another")
+    with psycopg.connect(anna) as analyst:
+        parts, minutes = [analyst.execute(statement).fetchall() for statement in statements("anna", names)]  # type: ignore[arg-type]
+    assert len(parts) in (1, 2)  # in the first hour after midnight the day before is not due yet
+    assert len(minutes) == 5

@@ -1,0 +1,86 @@
+"""The commands about jobs, and the verbs of Python that they call."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon.base.errors import ParameterError
+from dbanon.database import open_database
+from tests.acceptance.commands import call, json_of
+from tests.db.nights import source
+from tests.facts import refused
+
+pytestmark = pytest.mark.db
+ADD = "job add taxi public.gps tp-aware --subject cab --time ts --x lon --y lat -p k=3 --starts 2008-06-01T00:00:00Z"
+FIRST = "2008-06-01T00:00Z"
+
+
+@pytest.fixture
+def gps(database: str) -> str:
+    """URL of a database with a source of three days."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        source(connection)
+    return database
+
+
+def test_a_job_is_added_planned_run_and_listed(gps: str) -> None:
+    assert json_of(call(gps, "--json", *ADD.split()))["name"] == "taxi"
+    plan = json_of(call(gps, "--json", "job", "plan", "taxi", "--periods", "2"))["periods"]
+    assert [row["at_source"] for row in plan] == [144, 144]  # type: ignore[attr-defined]
+    assert json_of(call(gps, "--json", "job", "run", "--no-wait"))["advanced"] == 2
+    [period] = json_of(call(gps, "--json", "job", "list", "taxi"))["periods"]  # type: ignore[misc]
+    assert period["state"] == "compute"
+    [job] = json_of(call(gps, "--json", "job", "list"))["jobs"]  # type: ignore[misc]
+    assert (job["name"], job["method"], job["held"]) == ("taxi", "tp-aware", 0)
+
+
+def test_a_job_is_paused_resumed_decided_about_and_removed(gps: str) -> None:
+    call(gps, *ADD.split())
+    for words in (
+        ("pause", "taxi"),
+        ("resume", "taxi"),
+        ("skip", "taxi", FIRST, "--reason", "the receivers were broken"),
+        ("retry", "taxi", FIRST),
+        ("remove", "taxi"),
+    ):
+        done = call(gps, "--json", "job", *words)
+        assert json_of(done)["changed"] == 1, words
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        ([*ADD.split(), "--every", "soon"], ["interval"]),
+        ([*ADD.split(), "--every", "0"], ["every"]),
+        ([*ADD.split(), "--tz", "Mars/Olympus"], ["zone"]),
+        ([*ADD.split(), "--further", "{"], ["JSON"]),
+        ([*ADD.split(), "--limit", "seen=few"], ["number"]),
+        ([*ADD.split(), "--max-tries", "0"], ["max-tries"]),
+        (["job", "skip", "none", "--reason", "there is no such job"], ["none"]),
+        (["job", "retry", "none", "yesterday night"], ["period"]),
+    ],
+)
+def test_what_cannot_be_asked_of_a_job_is_one_sentence(gps: str, words: list[str], facts: list[str]) -> None:
+    refused(call(gps, *words), 2, *facts)
+
+
+def test_python_has_the_same_verbs(gps: str) -> None:
+    with open_database(gps) as database:
+        job_id, notices = database.add_job(
+            "taxi", "public.gps", "tp-aware", subject="cab", time="ts", x="lon", y="lat", params={"k": 3},
+            limits={"requests_of_few_over_parts": 5},
+        )  # fmt: skip
+        assert job_id == 1
+        assert notices
+        assert len(database.plan_job("taxi", 3)) == 3
+        assert database.run_jobs(wait=False)[:2] == (2, 0)
+        assert database.steer_job("taxi", "pause") == 1
+        assert [row["state"] for row in database.jobs()] == ["paused"]
+        with pytest.raises(ParameterError):
+            database.steer_job("taxi", "dance")
+
+
+def test_a_worker_with_a_schedule_needs_an_operators_login(gps: str, login: object, tmp_path: Path) -> None:
+    done = call(login("dbanon_worker"), "worker", "--schedule")  # type: ignore[operator]
+    refused(done, 1, "dbanon_operator")

@@ -1,0 +1,163 @@
+"""Fourteen nights of a job while runner, worker and server are killed at random: nothing is lost or done twice."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon.postgres import programs
+from dbanon.postgres.server import EmbeddedServer
+from tests import wholeness
+from tests.acceptance import workers
+
+pytestmark = pytest.mark.stress
+NIGHTS, KILLS, PATIENCE_S = 14, 12, 240
+SOURCE = """
+CREATE TABLE public.gps AS
+SELECT 'c' || i AS cab, t AS ts, 8.2 + 0.0005 * i + 0.001 * sin(extract(epoch FROM t) / 3000 + i) AS lon, 53.1 AS lat
+FROM generate_series(1, 8) i, generate_series(timestamptz '2008-05-31Z', '2008-06-15 06:00Z', '10 minutes') t;
+CREATE INDEX ON public.gps (ts);
+SELECT dbanon.add_job('taxi', 'public.gps', load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}',
+    method => 'tp-aware', params => '{"k": 3, "step_s": 600, "max_gap_s": 900}', starts => '2008-06-01Z',
+    retry => '1 second', max_tries => 1000)
+"""
+STATES = "SELECT state, count(*) FROM dbanon.job_runs GROUP BY state ORDER BY state"
+MISSING = """
+SELECT count(*) FROM (SELECT cab, ts FROM public.gps WHERE ts < '2008-06-15Z') g
+FULL JOIN (SELECT subject, t, count(*) AS n FROM dbanon.fix GROUP BY 1, 2) f ON f.subject = g.cab AND f.t = g.ts
+WHERE f.n IS DISTINCT FROM 1 OR g.cab IS NULL
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedServer]:
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-nights-"))
+    directory.chmod(0o711)
+    server = EmbeddedServer(directory / "home")
+    try:
+        server.start()
+        from dbanon import schema
+
+        schema.upgrade(server.target.url)
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class Nights:
+    """A job with a worker, and what is done to them.
+
+    Parameters
+    ----------
+    options : str
+        Of the worker.
+    calls : bool
+        Whether psql calls ``dbanon.run_jobs`` again and again, as pg_cron does each minute.
+    """
+
+    def __init__(self, server: EmbeddedServer, log: Path, *options: str, calls: bool) -> None:
+        self.server, self.log, self.options, self.calls = server, log, options, calls
+        self.url = server.target.url
+        self.random = random.Random(int(os.environ["DBANON_TEST_SEED"]))
+        self.runners: list[subprocess.Popen[bytes]] = []
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(SOURCE)
+        self.worker = workers.start(self.url, log, "--grace-s", "1", *options)
+
+    def play(self) -> None:
+        kills: list[Callable[[], None]] = [self._kill_worker, self._kill_server, self._kill_runner]
+        try:
+            for number in range(KILLS):
+                until = time.monotonic() + self.random.uniform(0.2, 4)
+                while time.monotonic() < until:
+                    self._go_on()
+                    time.sleep(0.2)
+                kills[number % len(kills)]()
+            workers.until(self._done, PATIENCE_S, explain=self._state)
+        finally:
+            workers.stop(self.worker) if self.worker.process.poll() is None else None
+            for runner in self.runners:
+                runner.wait(60)
+
+    def _go_on(self) -> None:
+        """Start again what was killed, as init systems and timers do."""
+        if self.worker.process.poll() is not None:
+            self.worker = workers.start(self.url, self.log, "--grace-s", "1", *self.options)
+        self.runners = [runner for runner in self.runners if runner.poll() is None]
+        if self.calls and len(self.runners) < 3:
+            psql = programs.find_binaries().bindir / "psql"
+            call = "CALL dbanon.run_jobs(strict => true)"
+            with self.log.open("ab") as log:
+                made = subprocess.Popen([psql, "-X", "-q", "-d", self.url, "-c", call], stdout=log, stderr=log)
+            self.runners.append(made)
+
+    def _kill_worker(self) -> None:
+        workers.kill(self.worker)
+
+    def _kill_runner(self) -> None:
+        """Kill the server process that takes steps, as the server itself sees it, or the client that called it."""
+        if self.runners and self.random.random() < 0.5:
+            self.random.choice(self.runners).kill()
+            return
+        with suppress(psycopg.OperationalError), psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend((held_by).pid) FROM dbanon.job WHERE held_by IS NOT NULL")
+
+    def _kill_server(self) -> None:
+        pid = self.server._postmaster()
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(0.5)  # for its processes to notice
+        self.server.start()
+
+    def _done(self) -> bool:
+        self._go_on()
+        with suppress(psycopg.OperationalError), psycopg.connect(self.url, autocommit=True) as connection:
+            return dict(connection.execute(STATES).fetchall()).get("done") == NIGHTS
+        return False
+
+    def _state(self) -> str:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            rows = connection.execute("SELECT r::text FROM dbanon.job_runs r").fetchall()
+        return "\n".join([*(row[0] for row in rows), self.log.read_text()[-3000:]])
+
+
+def test_fourteen_nights_with_kills_leave_fourteen_of_each(server: EmbeddedServer, tmp_path: Path) -> None:
+    Nights(server, tmp_path / "log", "--schedule", calls=False).play()
+    check(server.target.url)
+
+
+def test_fourteen_nights_that_psql_calls_each_minute_leave_fourteen_of_each(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    Nights(server, tmp_path / "log", calls=True).play()
+    check(server.target.url)
+
+
+def check(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        wholeness.wait_until_alone(connection, 60)
+        connection.execute("SELECT dbanon_internal.reap_runs()")
+        assert wholeness.broken(connection) == []
+
+        def count(what: str) -> int:
+            row = connection.execute(f"SELECT count(*) FROM {what}").fetchone()  # type: ignore[arg-type]
+            return int(row[0]) if row else -1
+
+        assert count("dbanon.job_runs WHERE state = 'done' AND cardinality(load_ids) = 1") == NIGHTS
+        assert count("dbanon.job_runs") == NIGHTS + 1  # the next one waits for rows from after it
+        assert count("dbanon.load") == NIGHTS
+        assert count("published.parts WHERE name = 'taxi'") == NIGHTS
+        assert count("dbanon.release") == NIGHTS
+        assert count("(SELECT DISTINCT date_trunc('day', since) FROM published.parts) d") == NIGHTS
+        row = connection.execute(MISSING).fetchone()
+        assert row == (0,)

@@ -1,0 +1,203 @@
+"""Jobs and rights: only a session that has logged in as the owner runs one, with that login's rights and no others."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.db.nights import add, compute, day, periods, source, step, value
+from tests.facts import refusal
+
+Login = Callable[[str], str]
+RUN = "CALL dbanon.run_jobs(wait => false)"
+# A view whose function takes back, while it is read, what role the session has taken, and notes what it can do then.
+TRAP = """
+CREATE TABLE public.caught (who text, super boolean);
+GRANT INSERT ON public.caught TO PUBLIC;
+CREATE FUNCTION public.escape(lat float8) RETURNS float8 LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    BEGIN
+        {};
+    EXCEPTION WHEN others THEN
+        NULL;
+    END;
+    INSERT INTO public.caught SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user;
+    RETURN lat;
+END $$;
+CREATE VIEW public.trap AS SELECT cab, ts, lon, public.escape(lat) AS lat FROM public.gps;
+GRANT SELECT ON public.trap TO PUBLIC;
+"""
+
+
+@pytest.fixture
+def own(connection: psycopg.Connection) -> psycopg.Connection:
+    source(connection)
+    return connection
+
+
+@pytest.fixture
+def nina(own: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]:
+    """An operator who owns a job."""
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def other(own: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]:
+    """Another operator."""
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
+        yield opened
+
+
+def name_of(connection: psycopg.Connection[Any]) -> str:
+    return str(value(connection, "SELECT session_user"))
+
+
+def test_an_operator_runs_jobs_of_its_own_through_to_a_part(own, nina):
+    add(nina)
+    assert nina.execute(RUN).fetchone() == (2, 0)
+    compute(own)
+    assert nina.execute(RUN).fetchone() == (5, 0)
+    assert value(own, "SELECT published_by FROM dbanon.release") == name_of(nina)
+    assert value(own, "SELECT loaded_by FROM dbanon.load LIMIT 1") == name_of(nina)
+
+
+def test_jobs_of_others_are_left_alone(own, nina, other):
+    add(nina)
+    assert other.execute(RUN).fetchone() == (0, 0)
+    assert own.execute(RUN).fetchone() == (0, 0)
+    assert periods(own) == []
+    with refusal("DA014"):
+        other.execute("CALL dbanon.run_jobs('taxi')")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "SELECT dbanon_internal.advance_job(1)",
+        "SELECT dbanon_internal.claim_job(1)",
+        "SELECT dbanon_internal.leave_job(1)",
+        "SELECT dbanon_internal.open_period(1)",
+        "SELECT dbanon_internal.set_period(1, '[2008-06-01Z,2008-06-02Z)', '{\"state\": \"done\"}')",
+    ],
+)
+def test_no_step_of_a_job_can_be_taken_by_another_login(own, nina, other, call):
+    add(nina)
+    assert value(own, "SELECT job_id FROM dbanon.job") == 1
+    step(nina)
+    before = periods(own, "state, changed_at")
+    with refusal("DA014"):
+        other.execute(call)
+    assert periods(own, "state, changed_at") == before
+
+
+def test_another_operator_pauses_and_decides_but_neither_changes_nor_removes(own, nina, other):
+    add(nina)
+    with refusal("DA014"):
+        add(other, ", replace => true")
+    with refusal("DA014"):
+        other.execute("SELECT dbanon.steer_job('taxi', 'remove')")
+    with refusal("DA014"):
+        add(other, f", owner => '{name_of(nina)}'", name="hers")
+    other.execute("SELECT dbanon.steer_job('taxi', 'pause'), dbanon.steer_job('taxi', 'resume')")
+    other.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the receivers were broken')", [day(0)])
+    assert value(own, "SELECT owner FROM dbanon.jobs") == name_of(nina)
+
+
+def test_a_job_is_added_for_a_role_that_the_login_may_become(own, nina, other):
+    own.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(name_of(nina)), sql.Identifier(name_of(other))))
+    add(other, f", owner => '{name_of(nina)}'")
+    assert nina.execute(RUN).fetchone() == (2, 0)
+
+
+def test_nobody_writes_the_tables_of_jobs(own, nina):
+    add(nina)
+    for statement in (
+        "UPDATE dbanon.job SET source = 'public.trap'",
+        "UPDATE dbanon.job_period SET state = 'done'",
+        "DELETE FROM dbanon.job",
+        "INSERT INTO dbanon.job_period (job_id, period) VALUES (1, '[2008-06-01Z,2008-06-02Z)')",
+    ):
+        with refusal("42501"):
+            nina.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "escape", ["RESET ROLE", "SET ROLE NONE", "RESET SESSION AUTHORIZATION", "SET ROLE dbanon_admin"]
+)
+def test_a_source_that_takes_back_the_role_of_the_session_gains_nothing(own, nina, escape):
+    own.execute(TRAP.format(escape))
+    add(nina, source="public.trap")
+    nina.execute(RUN)
+    found = own.execute("SELECT DISTINCT who, super FROM public.caught").fetchall()
+    assert found in ([(name_of(nina), False)], [])
+
+
+@pytest.mark.parametrize("become", ["SET ROLE {}", "SET SESSION AUTHORIZATION {}"])
+def test_a_session_that_has_become_the_owner_runs_no_job(own, nina, become):
+    own.execute(TRAP.format("RESET SESSION AUTHORIZATION"))
+    add(nina, source="public.trap")
+    own.execute("TRUNCATE public.caught")
+    own.execute(sql.SQL(become).format(sql.Identifier(name_of(nina))))  # type: ignore[arg-type]
+    with refusal("DA014"):
+        own.execute(RUN)
+    own.execute("RESET SESSION AUTHORIZATION")
+    own.execute("RESET ROLE")
+    assert value(own, "SELECT count(*) FROM public.caught") == 0
+
+
+def test_a_job_of_a_superuser_is_pointed_out(own):
+    said: list[str] = []
+    own.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    add(own)
+    assert any("superuser" in line for line in said)
+
+
+def test_a_source_that_may_not_be_read_is_refused_and_stops_no_other_job(own, nina):
+    own.execute("CREATE TABLE public.other AS SELECT 'o' || cab AS cab, ts, lon, lat FROM public.gps")
+    with refusal("DA014"):
+        add(nina, name="other", source="public.other")
+    own.execute("GRANT SELECT ON public.other TO PUBLIC")
+    add(nina, name="other", source="public.other")
+    add(nina)
+    own.execute("REVOKE SELECT ON public.other FROM PUBLIC")
+    nina.execute(RUN)
+    assert periods(own, "state, sqlstate", "other") == [("load", "DA014")]
+    assert periods(own, "state") == ["compute"]
+
+
+def test_a_job_whose_owner_is_gone_is_orphaned_and_stops_no_other(own, nina):
+    own.execute("CREATE ROLE gone_soon LOGIN IN ROLE dbanon_operator")
+    add(own, ", owner => 'gone_soon'", name="behind")
+    own.execute("DROP ROLE gone_soon")
+    add(nina)
+    nina.execute(RUN)
+    assert periods(own, "state") == ["compute"]
+    assert value(own, "SELECT state FROM dbanon.jobs WHERE name = 'behind'") == "orphaned"
+    assert value(own, "SELECT level FROM dbanon.health WHERE about = 'job behind' AND what LIKE '%%owner%%'") == 2
+    # Who takes it over reads its source from then on.
+    add(nina, ", replace => true", name="behind")
+    assert value(own, "SELECT owner FROM dbanon.jobs WHERE name = 'behind'") == name_of(nina)
+
+
+def test_neither_a_filter_nor_a_source_is_in_the_audit_or_in_what_workers_see(own, nina, login):
+    nina.execute(
+        "SELECT dbanon.add_job('taxi', 'public.gps', load => %s, method => 'tp-aware', params => '{\"k\": 3}')",
+        ['{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "filter": "cab <> \'c4\'"}'],
+    )
+    with psycopg.connect(login("dbanon_worker"), autocommit=True) as worker:
+        seen = str(
+            worker.execute(
+                "SELECT j::text FROM dbanon.jobs j UNION ALL SELECT r::text FROM dbanon.job_runs r"
+            ).fetchall()
+        )
+        seen += str(worker.execute("SELECT h::text FROM dbanon.health h").fetchall())
+        seen += str(worker.execute("SELECT v::text FROM dbanon_internal.vitals() v").fetchall())
+        with refusal("42501"):
+            worker.execute("SELECT * FROM dbanon.job")
+    seen += str(own.execute("SELECT a::text FROM dbanon.audit a").fetchall())
+    assert "job_lag_seconds" in seen
+    assert "c4" not in seen
+    assert "gps" not in seen

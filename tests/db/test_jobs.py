@@ -1,0 +1,496 @@
+"""Jobs: what becomes of a period, step by step; what is tried again, held, skipped; what is kept."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.acceptance.workers import until
+from tests.db.nights import add, again, compute, day, night, periods, rows, source, step, value
+from tests.facts import refusal
+
+RUN = "CALL dbanon.run_jobs(wait => false)"
+
+
+@pytest.fixture
+def own(connection: psycopg.Connection) -> psycopg.Connection:
+    """Connection to a database with a source of three days and the day before them."""
+    source(connection)
+    return connection
+
+
+@pytest.fixture
+def job(own: psycopg.Connection) -> psycopg.Connection:
+    """Connection to a database with that source and a job for it."""
+    add(own)
+    return own
+
+
+def held(connection: psycopg.Connection[Any]) -> list[Any]:
+    return periods(connection, "sqlstate", "taxi")
+
+
+def test_a_period_is_loaded_computed_and_published_as_a_part(job):
+    assert [step(job) for _ in range(3)] == ["run", "compute", "waiting"]
+    compute(job)
+    assert [step(job) for _ in range(3)] == ["publish", "retain", "done"]
+    assert job.execute("SELECT name, lower(bounds), upper(bounds) FROM dbanon.releases").fetchall() == [
+        ("taxi", day(0), day(1))
+    ]
+    assert periods(job, "at_source, rows_new, known, late, forgotten, error") == [(144, 288, 0, 0, 0, None)]
+
+
+def test_periods_that_have_passed_are_caught_up_in_order(job):
+    assert [night(job) for _ in range(3)] == ["done", "done", "idle"]
+    assert periods(job) == [(day(0), "done"), (day(1), "done"), (day(2), "load")]
+    assert value(job, "SELECT count(*) FROM published.parts WHERE name = 'taxi'") == 2
+
+
+def test_a_period_waits_until_the_source_has_a_row_from_after_it(job):
+    assert [night(job), night(job)] == ["done", "done"]
+    assert step(job) == "load"
+    assert periods(job, "error IS NULL, sqlstate, tries")[2] == (False, None, 0)
+    rows(job, 3, 3.1)
+    again(job)
+    assert night(job) == "done"
+
+
+def test_a_period_is_due_only_when_its_wait_is_over(own):
+    today = value(own, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'")
+    add(own, f", starts => '{today - timedelta(days=1)}', wait => '30 days'")
+    assert step(own) == "idle"
+    assert periods(own) == []
+
+
+def test_a_period_without_rows_is_skipped_and_opened_again_when_rows_come(own):
+    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [day(1), day(2)])
+    rows(own, 3, 4)
+    add(own)
+    assert [night(own), night(own)] == ["done", "skipped"]
+    rows(own, 1, 2)
+    assert step(own) == "run"
+    assert periods(own) == [(day(0), "done"), (day(1), "load"), (day(2), "run")]
+    assert [night(own), night(own)] == ["done", "done"]
+    assert periods(own, "state") == ["done"] * 3
+
+
+def test_rows_that_come_after_publication_are_left_out_and_counted(job):
+    assert night(job) == "done"
+    job.execute("INSERT INTO public.gps VALUES ('late', %s, 8.2, 53.1)", [day(0.5)])
+    assert night(job) == "done"
+    assert periods(job, "late") == [0, 1]
+    assert "left rows out" in value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
+
+
+def test_a_period_of_too_few_people_is_skipped(job):
+    assert [step(job), step(job)] == ["run", "compute"]
+    compute(job, "failed", "Too few.", "infeasible")
+    assert step(job) == "skipped"
+    assert periods(job, "skipped_as") == ["infeasible"]
+    assert night(job) == "done"
+
+
+def test_a_thin_period_waits_then_is_held_and_is_taken_as_it_is_when_asked(own):
+    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s AND cab <> 'c1'", [day(1), day(2)])
+    add(own, ", max_tries => 2")
+    assert night(own) == "done"
+    assert step(own) == "load"
+    assert periods(own, "sqlstate, tries, rows_new")[1] == ("DA012", 1, None)
+    again(own)
+    assert step(own) == "held"
+    assert value(own, "SELECT dbanon.steer_job('taxi', 'retry')") == 1
+    assert step(own) == "run"
+
+
+def test_a_run_that_the_attack_refuses_is_held_and_the_next_period_goes_on(job):
+    assert [step(job), step(job)] == ["run", "compute"]
+    compute(job, "refused")
+    assert step(job) == "held"
+    assert night(job) == "done"
+    assert periods(job, "state, sqlstate") == [("held", "DA004"), ("done", None)]
+
+
+def test_no_later_period_is_begun_where_the_job_is_to_stop(own):
+    add(own, ", on_held => 'stop'")
+    assert [step(own), step(own)] == ["run", "compute"]
+    compute(own, "refused")
+    assert [step(own), step(own)] == ["held", "idle"]
+    assert value(own, "SELECT dbanon.steer_job('taxi', 'skip', reason => 'the receivers were broken')") == 1
+    assert night(own) == "done"
+
+
+def test_what_breaks_an_earlier_promise_is_held_and_never_overridden(job):
+    assert [step(job), step(job)] == ["run", "compute"]
+    first = compute(job)
+    job.execute("SELECT dbanon.publish(%s, 'by_hand')", [first])
+    # One person more in the same hour: beside the first release that person is alone.
+    job.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
+        "SELECT dataset_id, 'new', ST_SetSRID(ST_MakePointM(0, 0, %s), srid) FROM dbanon.dataset",
+        [day(0).timestamp()],
+    )
+    job.execute("UPDATE dbanon.job_period SET state = 'run'")
+    assert step(job) == "compute"
+    compute(job)
+    assert [step(job), step(job)] == ["publish", "held"]
+    assert periods(job, "sqlstate") == ["DA010"]
+    assert value(job, "SELECT count(*) FROM dbanon.release WHERE name = 'taxi'") == 0
+
+
+def test_a_figure_above_its_limit_holds_the_period(own):
+    add(own, """, limits => '{"seen": 5}'""")
+    assert [step(own), step(own)] == ["run", "compute"]
+    compute(own)
+    assert [step(own), step(own)] == ["publish", "held"]
+    assert "seen" in periods(own, "error")[0]
+    assert value(own, "SELECT count(*) FROM dbanon.release") == 0
+
+
+def test_a_step_that_fails_is_tried_again_later_and_later_then_held(own):
+    add(own, ", max_tries => 4, retry => '1 minute'")
+    own.execute("ALTER TABLE public.gps RENAME TO away")
+    waits = []
+    for tries in (1, 2, 3):
+        assert step(own) == "load"
+        assert periods(own, "tries, sqlstate") == [(tries, "DA012")]
+        assert step(own) == "idle"
+        waits.append(value(own, "SELECT extract(epoch FROM next_at - changed_at)::float8 FROM dbanon.job_runs"))
+        again(own)
+    assert all(later > sooner for sooner, later in itertools.pairwise(waits))
+    assert step(own) == "held"
+    own.execute("ALTER TABLE public.away RENAME TO gps")
+    own.execute("SELECT dbanon.steer_job('taxi', 'retry')")
+    assert night(own) == "done"
+
+
+def test_a_run_that_failed_or_was_cancelled_is_queued_anew(job):
+    assert step(job) == "run"
+    for status in ("failed", "cancelled"):
+        assert step(job) == "compute"
+        compute(job, status, "It failed.", "other" if status == "failed" else None)
+        assert step(job) == "run"
+        again(job)
+    assert step(job) == "compute"
+    compute(job)
+    assert [step(job) for _ in range(3)] == ["publish", "retain", "done"]
+
+
+def test_data_that_changed_after_the_run_lead_to_another_run(job):
+    assert [step(job), step(job)] == ["run", "compute"]
+    compute(job)
+    assert step(job) == "publish"
+    job.execute("DELETE FROM dbanon.trajectory WHERE subject = 'c6'")
+    assert step(job) == "run"
+    assert periods(job, "sqlstate, tries") == [("DA005", 1)]
+
+
+def test_what_is_busy_is_tried_again_without_end(job, database):
+    job.execute("ALTER FUNCTION dbanon_internal.lock_releases() SET lock_timeout = '10ms'")
+    assert [step(job), step(job)] == ["run", "compute"]
+    compute(job)
+    assert step(job) == "publish"
+    with psycopg.connect(database) as other:
+        other.execute("SELECT dbanon_internal.lock_releases()")
+        assert step(job) == "publish"
+        assert periods(job, "sqlstate, tries") == [("DA013", 0)]
+    again(job)
+    assert step(job) == "retain"
+
+
+def test_a_period_that_was_published_by_hand_is_done(job):
+    assert [step(job), step(job)] == ["run", "compute"]
+    run = compute(job)
+    job.execute("SELECT dbanon.publish(%s, 'taxi', grow => true)", [run])
+    assert [step(job) for _ in range(3)] == ["publish", "retain", "done"]
+    assert value(job, "SELECT count(*) FROM dbanon.release") == 1
+
+
+def test_a_job_that_is_added_again_goes_on_where_its_release_ends(job):
+    assert night(job) == "done"
+    job.execute("SELECT dbanon.steer_job('taxi', 'remove')")
+    assert value(job, "SELECT count(*) FROM dbanon.jobs") == 0
+    add(job, ", starts => NULL")
+    assert night(job) == "done"
+    assert periods(job) == [(day(0), "done"), (day(1), "done")]
+
+
+def test_a_job_that_is_changed_keeps_its_periods(job):
+    assert night(job) == "done"
+    add(job, ", every => '12 hours', replace => true")
+    assert night(job) == "done"
+    assert periods(job, "since, until") == [(day(0), day(1)), (day(1), day(1.5))]
+    wanted = value(job, "SELECT array_agg(action ORDER BY audit_id) FROM dbanon.audit WHERE action ~ 'job'")
+    assert wanted == ["add_job", "change_job"]
+
+
+def test_a_paused_job_begins_nothing(job):
+    job.execute("SELECT dbanon.steer_job('taxi', 'pause')")
+    assert step(job) == "idle"
+    assert value(job, "SELECT state FROM dbanon.jobs") == "paused"
+    job.execute("SELECT dbanon.steer_job('taxi', 'resume')")
+    assert step(job) == "run"
+
+
+def test_what_steers_a_job_is_audited_with_its_reason(job):
+    job.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the clocks were wrong')", [day(0)])
+    assert night(job) == "done"
+    assert periods(job) == [(day(0), "skipped"), (day(1), "done")]
+    found = job.execute("SELECT release, detail ->> 'reason' FROM dbanon.audit WHERE action = 'skip_period'").fetchall()
+    assert found == [("taxi", "the clocks were wrong")]
+
+
+@pytest.mark.parametrize(
+    ("statement", "state"),
+    [
+        ("SELECT dbanon.steer_job('taxi', 'skip', reason => 'because')", "DA002"),
+        ("SELECT dbanon.steer_job('taxi', 'retry')", "DA013"),
+        ("SELECT dbanon.steer_job('taxi', 'retry', '2030-01-01Z')", "DA013"),
+        ("SELECT dbanon.steer_job('taxi', 'dance')", "DA011"),
+        ("SELECT dbanon.steer_job('none', 'pause')", "DA001"),
+        ("SELECT * FROM dbanon.plan_job('none')", "DA001"),
+        ("SELECT * FROM dbanon.plan_job('taxi', 0)", "DA011"),
+        ("CALL dbanon.run_jobs('none')", "DA001"),
+    ],
+)
+def test_a_job_or_period_that_cannot_be_steered_is_refused(job, statement, state):
+    with refusal(state):
+        job.execute(statement)
+
+
+def test_a_plan_says_what_would_become_of_each_period_and_writes_nothing(job):
+    job.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [day(1), day(2)])
+    found = job.execute("SELECT since, at_source, note FROM dbanon.plan_job('taxi', 4)").fetchall()
+    assert [row[:2] for row in found] == [(day(0), 144), (day(1), 0), (day(2), 144), (day(3), 0)]
+    assert [word in note for (_, _, note), word in zip(found, ["", "skipped", "waits", "waits"], strict=True)] == [
+        True
+    ] * 4
+    assert periods(job) == []
+
+
+# ---- retention
+
+
+def test_retention_forgets_old_data_but_spares_the_history_of_the_next_period(own):
+    add(own, ", keep_data => '1 day', lateness => '0'")
+    assert [night(own), night(own)] == ["done", "done"]
+    first = value(own, "SELECT to_timestamp(min(first_s)) FROM dbanon.trajectory")
+    assert first == day(1)
+    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(1)
+
+
+def test_retention_never_forgets_what_a_held_period_needs(own):
+    add(own, ", keep_data => '1 day'")
+    assert [step(own), step(own)] == ["run", "compute"]
+    compute(own, "refused")
+    assert step(own) == "held"
+    assert night(own) == "done"
+    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(0) - timedelta(seconds=900)
+
+
+def test_old_parts_are_withdrawn(own):
+    today = value(own, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'")
+    own.execute("UPDATE public.gps SET ts = ts + (%s - %s::timestamptz)", [today - timedelta(days=3), day(0)])
+    rows(own, (today - day(0)).days, (today - day(0)).days + 0.05)
+    add(own, f", starts => '{today - timedelta(days=3)}', keep_parts => '1 day', wait => '0'")
+    assert [night(own) for _ in range(3)] == ["done"] * 3
+    parts = own.execute("SELECT until FROM published.parts").fetchall()
+    assert parts
+    assert all(until > today - timedelta(days=1) for (until,) in parts)
+
+
+def test_what_cannot_be_tidied_up_is_noted_and_tried_after_the_next_period(own):
+    add(own, ", keep_data => '1 day'")
+    assert [step(own), step(own)] == ["run", "compute"]
+    compute(own)
+    assert [step(own), step(own)] == ["publish", "retain"]
+    busy = value(own, "SELECT dbanon.submit_run('taxi', 'tp-aware', '{\"k\": 3}')")
+    own.execute("UPDATE dbanon.run SET worker = 'w', held_by = dbanon_internal.hold_lock() WHERE run_id = %s", [busy])
+    assert step(own) == "done"
+    assert "being worked on" in periods(own, "error")[0]
+    own.execute("UPDATE dbanon.run SET worker = NULL, todo = NULL, status = 'failed' WHERE run_id = %s", [busy])
+    assert night(own) == "done"
+    assert periods(own, "error")[1] is None
+
+
+def test_the_parts_of_a_month_are_put_into_one_table_when_it_is_over(own):
+    rows(own, -3, -1)
+    add(own, ", starts => '2008-05-30Z'")
+    tables = "SELECT count(*) FROM dbanon_internal.series_tables(1)"
+    assert [night(own), night(own)] == ["done", "done"]
+    assert value(own, tables) == 2
+    assert night(own) == "done"
+    assert value(own, tables) == 2
+    assert value(own, "SELECT count(*) FROM published.parts") == 3
+
+
+def test_requests_of_each_period_are_loaded_beside_it(own):
+    own.execute(
+        "CREATE TABLE public.asked AS "
+        "SELECT cab AS subject, ts AS time, 'pharmacy' AS poi FROM public.gps WHERE cab < 'c3'"
+    )
+    add(own, """, further => '[{"columns": ["poi"], "source": "public.asked", "kind": "requests"}]'""")
+    assert [night(own), night(own)] == ["done", "done"]
+    assert periods(own, "cardinality(load_ids)")[:2] == [2, 2]
+    assert value(own, "SELECT count(*) FROM dbanon.request") == 2 * 24 * 3
+
+
+# ---- periods
+
+
+@pytest.mark.parametrize(
+    ("zone", "starts", "every", "bounds"),
+    [
+        ("Europe/Berlin", "2026-03-28", "1 day", ["03-28 00", "03-29 00", "03-30 00", "03-31 00"]),
+        ("Europe/Berlin", "2026-10-24", "1 day", ["10-24 00", "10-25 00", "10-26 00", "10-27 00"]),
+        ("Africa/Cairo", "2026-04-23", "1 day", ["04-23 00", "04-24 01", "04-25 00", "04-26 00"]),
+        ("Africa/Cairo", "2026-04-24", "1 day", ["04-24 01", "04-25 00", "04-26 00", "04-27 00"]),
+        ("UTC", "2026-01-31", "1 month", ["01-31 00", "02-28 00", "03-31 00", "04-30 00"]),
+        ("Europe/Berlin", "2026-03-29", "6 hours", ["03-29 00", "03-29 07", "03-29 13", "03-29 19"]),
+    ],
+)
+def test_periods_are_counted_from_their_anchor(scratch, zone, starts, every, bounds):
+    since = value(scratch, "SELECT %s::timestamp AT TIME ZONE %s", starts, zone)
+    found, at = [], since
+    for _ in range(4):
+        found.append(value(scratch, "SELECT to_char(%s AT TIME ZONE %s, 'MM-DD HH24')", at, zone))
+        at = value(
+            scratch, "SELECT upper(dbanon_internal.period_from(%s, %s::interval, %s, %s))", since, every, zone, at
+        )
+    assert found == bounds
+
+
+@pytest.mark.parametrize(("start", "hours"), [("2026-03-29", 23), ("2026-10-25", 25)])
+def test_days_of_23_and_25_hours_are_days(scratch, start, hours):
+    asked = "SELECT upper(p) - lower(p) FROM dbanon_internal.period_from(s, '1 day', 'Europe/Berlin', s) p"
+    length = value(scratch, f"SELECT ({asked}) FROM (SELECT %s::timestamp AT TIME ZONE 'Europe/Berlin' AS s) a", start)
+    assert length == timedelta(hours=hours)
+
+
+def test_a_job_begins_at_the_first_midnight_of_its_source(own):
+    own.execute("UPDATE public.gps SET ts = ts + interval '90 minutes'")
+    add(own, ", tz => 'Europe/Berlin', starts => NULL")
+    assert value(own, "SELECT starts FROM dbanon.job") == datetime(2008, 6, 1, 22, tzinfo=UTC) - timedelta(days=1)
+
+
+# ---- bad input: one sentence each, nothing half done
+
+
+@pytest.mark.parametrize(
+    ("rest", "state", "said"),
+    [
+        (", every => '0'", "DA011", "every"),
+        (", every => '1 month -30 days'", "DA011", "every"),
+        (", wait => '-1 hour'", "DA011", "wait"),
+        (", tz => 'Europe/Atlantis'", "DA011", "zone"),
+        (", at_least => 2", "DA011", "at_least"),
+        (", max_tries => 0", "DA011", "max_tries"),
+        (", on_held => 'shrug'", "DA011", "on_held"),
+        (', limits => \'{"seen": "few"}\'', "DA011", "limits"),
+        (', further => \'[{"kind": "sites", "source": "gps"}]\'', "DA011", "further"),
+        (", readers => ARRAY['nobody_at_all']", "DA011", "readers"),
+        (", owner => 'nobody_at_all'", "DA014", "nobody_at_all"),
+        (", algorithm => 'magic'", "DA011", "magic"),
+    ],
+)
+def test_a_job_that_cannot_be_one_is_refused(own, rest, state, said):
+    with refusal(state) as refused:
+        add(own, rest)
+    assert said in str(refused.value)
+    assert value(own, "SELECT count(*) FROM dbanon.job") == 0
+
+
+@pytest.mark.parametrize(
+    ("load", "state"),
+    [
+        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "gone"}', "DA012"),
+        ('{"subject": "cab", "time": "ts", "x": "lon"}', "DA011"),
+        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "filter": "cab ="}', "DA011"),
+        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "filter": "random() < 0.5"}', "DA011"),
+        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "since": "2008-06-01Z"}', "DA011"),
+        ('{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "grid_m": "wide"}', "DA011"),
+        ('{"subject": "-", "time": "ts", "x": "lon", "y": "lat"}', "DA011"),
+        ('["cab"]', "DA011"),
+    ],
+)
+def test_a_load_that_cannot_be_one_is_refused_without_its_text(own, load, state):
+    with refusal(state) as refused:
+        own.execute("SELECT dbanon.add_job('taxi', 'public.gps', load => %s, method => 'tp-aware')", [load])
+    assert "cab =" not in str(refused.value)
+    assert value(own, "SELECT count(*) FROM dbanon.job") == 0
+
+
+def test_two_jobs_cannot_have_one_name(job):
+    with refusal("DA003"):
+        add(job)
+
+
+def test_the_times_of_runs_are_those_of_periods(own):
+    with refusal("DA011"):
+        own.execute("SELECT dbanon.add_job('taxi', 'public.gps', '{}', 'tp-aware', '{\"k\": 3, \"since\": 0}')")
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ("ALTER TABLE public.gps DROP COLUMN lat", "DA012"),
+        ("ALTER TABLE public.gps RENAME COLUMN cab TO taxi", "DA012"),
+        ("DROP TABLE public.gps", "DA012"),
+        ("ALTER TABLE public.gps ALTER COLUMN ts TYPE text USING 'soon'", "DA012"),
+    ],
+)
+def test_a_source_that_is_lost_or_changed_stops_no_other_job(job, change, state):
+    job.execute("CREATE TABLE public.other AS SELECT 'o' || cab AS cab, ts, lon, lat FROM public.gps")
+    add(job, "", "other", "public.other")
+    job.execute(change)
+    job.execute(RUN)
+    assert periods(job, "state, sqlstate, tries") == [("load", state, 1)]
+    assert periods(job, "state", "other") == ["compute"]
+
+
+def test_rows_of_the_future_are_counted_and_make_nothing_due(own):
+    add(own)
+    own.execute("DELETE FROM public.gps WHERE ts >= %s", [day(1)])
+    own.execute("INSERT INTO public.gps VALUES ('c1', now() + interval '3 days', 8.2, 53.1)")
+    assert night(own) == "done"
+    assert [night(own)] == ["skipped"]
+    assert value(own, "SELECT to_timestamp(max(last_s)) FROM dbanon.trajectory") < day(1)
+
+
+# ---- calls
+
+
+def test_run_jobs_takes_all_steps_and_says_how_many(job):
+    assert job.execute(RUN).fetchone() == (2, 0)
+    compute(job)
+    assert job.execute(RUN).fetchone() == (5, 0)
+
+
+def test_run_jobs_is_refused_within_a_transaction(job):
+    with refusal("DA015"), job.transaction():
+        job.execute(RUN)
+
+
+def test_strict_is_an_error_after_all_work_is_committed(job):
+    job.execute(RUN)
+    compute(job, "refused")
+    with refusal("DA019"):
+        job.execute("CALL dbanon.run_jobs(wait => false, strict => true)")
+    assert periods(job, "state") == ["held", "compute"]
+
+
+def test_a_job_that_another_session_runs_is_left_to_it(job, database):
+    with psycopg.connect(database, autocommit=True) as other:
+        assert value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
+        assert job.execute(RUN).fetchone() == (0, 0)
+        # Its own claim, of a call that was interrupted, is no obstacle.
+        assert other.execute(RUN).fetchone() == (2, 0)
+    assert value(job, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+
+
+def test_a_job_whose_session_has_ended_is_taken_over(job, database):
+    with psycopg.connect(database, autocommit=True) as other:
+        assert value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
+    until(lambda: value(job, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0)
+    assert job.execute(RUN).fetchone() == (2, 0)
