@@ -102,7 +102,7 @@ DECLARE
     kind text;
     units_per_s double precision;
 BEGIN
-    PERFORM dbanon_internal.check_columns(asked);
+    PERFORM dbanon_internal.check_columns(asked, false);
     PERFORM dbanon_internal.check_zone(asked.tz);
     PERFORM dbanon_internal.check_window(asked);
     described := dbanon_internal.describe_source(dbanon_internal.job_source(job.source), array_remove(
