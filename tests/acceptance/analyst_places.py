@@ -60,7 +60,7 @@ class Place:
         family, *options = self.runs[name]
         grow = ()
         if part:
-            options = [option.format(since=part[0]) for option in options]
+            options = [option.format(middle=(part[0] + part[1]) // 2) for option in options]
             options += ["-p", f"since={part[0]}", "-p", f"until={part[1]}"]
             grow = ("--grow",)
         done(call(url, "run", family, "--dataset", self.name, "--seed", "7", *options))

@@ -84,7 +84,7 @@ def _write(folder: Path, rng: np.random.Generator, files: dict[str, list[str]]) 
 PARTS = ((START, START + 720), (START + 720, START + 1440), (START + 1560, START + 2280))
 GROWN = {
     **{name: RUNS[name] for name in ("tp", "mob_hidden", "kte_groups", "semantic")},
-    "sites": ("sensitive-sites", "-p", "k=4", "-p", "at={since}"),
+    "sites": ("sensitive-sites", "-p", "k=4", "-p", "at={middle}"),
     "kte": ("kte", "-p", "k=2", "-p", "tau_s=240", "-p", "leak_s=240"),
 }
 TOWN = Place("town", SRID, "poi", write, CORNER, SIDE_M, RUNS)
