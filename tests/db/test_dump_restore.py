@@ -260,6 +260,7 @@ def test_a_restored_release_grows_and_is_guarded_as_before(
             with refusal("DA006"):
                 restored.execute(f"DELETE FROM {relation}")
         schema.upgrade(url, share_roles=True)
+        restored.execute(CONFIRM)
         assert grow(restored, run_of(restored, 29)) == 4
         assert grow(restored, run_of(restored, 28, later=timedelta(days=28))) == 4
         restored.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(0)])
