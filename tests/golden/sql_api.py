@@ -46,6 +46,7 @@ TOPICS = {
         "unpublish_part",
         "fold_release",
         "clear_withdrawn",
+        "confirm_history",
     ),
     "Every night": ("add_job", "plan_job", "run_jobs", "steer_job"),
     "Ask a release": (
