@@ -271,7 +271,7 @@ _HOSTILE = {
     "dbanon.job": (
         """jsonb_populate_record(NULL::dbanon.job, '{"job_id": 1, "name": "ten", "dataset": "ten"}')""",
         """jsonb_populate_record(NULL::dbanon.job, '{}')""",
-        r"""jsonb_populate_record(NULL::dbanon.job, '{"job_id": -1, "name": "\u001b[2J", "source": "dbanon.installation"}')""",
+        r"""jsonb_populate_record(NULL::dbanon.job, '{"job_id": -1, "name": "\u001b[2J", "source": "dbanon.run"}')""",
     ),
     "regclass": ("'published.ten'", "'0'", "'pg_catalog.pg_class'", "'dbanon.population'"),
 }
