@@ -43,7 +43,7 @@ WHERE r.progress = 'waiting for a worker' AND NOT EXISTS (SELECT FROM dbanon.wor
 HAVING count(*) > 0
 UNION ALL
 SELECT 1, 'runs', format('%s for more than an hour, although a worker is up.', dbanon_internal.counted(count(*), 'run has waited', 'runs have waited')),
-    min(r.submitted_at), 'Start more of them, such as: dbanon worker --jobs 4'
+    min(r.submitted_at), 'Start more of them: dbanon worker'
 FROM dbanon.runs r
 WHERE r.progress = 'waiting for a worker' AND r.status = 'queued' AND r.submitted_at < now() - interval '1 hour' AND EXISTS (SELECT FROM dbanon.workers)
 HAVING count(*) > 0

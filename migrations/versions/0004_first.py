@@ -90,10 +90,11 @@ CREATE TABLE dbanon.trajectory (
     shape @postgis@.geometry,
     load_id bigint,
     -- The ends of the path, so that nothing reads it whole to know when it was. A POINT has no start and no end.
-    first_s double precision NOT NULL
-        GENERATED ALWAYS AS (@postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(path), path))) STORED,
-    last_s double precision NOT NULL
-        GENERATED ALWAYS AS (@postgis@.ST_M(coalesce(@postgis@.ST_EndPoint(path), path))) STORED,
+    -- They are known before the constraint looks at the path, so they bear each geometry.
+    first_s double precision GENERATED ALWAYS AS (@postgis@.ST_M(coalesce(
+        @postgis@.ST_StartPoint(path), CASE WHEN @postgis@.ST_GeometryType(path) = 'ST_Point' THEN path END))) STORED,
+    last_s double precision GENERATED ALWAYS AS (@postgis@.ST_M(coalesce(
+        @postgis@.ST_EndPoint(path), CASE WHEN @postgis@.ST_GeometryType(path) = 'ST_Point' THEN path END))) STORED,
     CONSTRAINT trajectory_path_check CHECK (
         NOT @postgis@.ST_IsEmpty(path)
         AND CASE @postgis@.GeometryType(path)

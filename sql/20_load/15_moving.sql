@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.may_be_moving(source regclass, geom text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     SELECT coalesce(bool_or(format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL) ~ '^(text|character varying|(.*\.)?tgeompoint)$'), false)
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid

@@ -35,6 +35,7 @@ COMMENT ON FUNCTION dbanon_internal.check_window(dbanon_internal.loading) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.check_filter(qualified text, filter text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     tried refcursor;
@@ -123,6 +124,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.chosen_rows(
     qualified text, kind text, units_per_s double precision, asked dbanon_internal.loading) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     -- Rows without a time are read, too, to be counted.
     SELECT qualified || coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || (asked).filter || E'\n)',

@@ -69,8 +69,9 @@ BEGIN
     SELECT count(*) INTO few
         FROM (SELECT FROM sent s JOIN common c ON c.content = s.content AND c.parts = s.parts GROUP BY s.content HAVING count(*) < k) x;
     IF few > 0 THEN
-        RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last % parts: %. '
-                     'If one person sent such a value in each part, it points to that person.', k, cardinality(parts), few;
+        RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last %: %. '
+                     'If one person sent such a value in each part, it points to that person.', k,
+            dbanon_internal.counted(cardinality(parts), 'part'), few;
     END IF;
     RETURN jsonb_build_object('requests_of_few_over_parts', few);
 END

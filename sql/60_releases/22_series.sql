@@ -49,7 +49,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A release that grows is named once, and withdrawn with all of its parts that are meant.
-    SELECT count(*), string_agg(x.name || CASE WHEN x.parts IS NOT NULL THEN format(' (%s of %s parts)', x.meant, x.parts) ELSE '' END, ', ' ORDER BY x.name),
+    SELECT count(*), string_agg(x.name || CASE WHEN x.parts IS NOT NULL THEN format(' (%s of %s)', x.meant, dbanon_internal.counted(x.parts, 'part')) ELSE '' END, ', ' ORDER BY x.name),
         string_agg(CASE WHEN x.meant = 1 THEN x.withdraw
                         WHEN x.meant = x.parts THEN format('SELECT dbanon.unpublish(%L)', x.name)
                         ELSE format('SELECT dbanon.unpublish_part(name, lower(bounds)) FROM dbanon.release WHERE release_id = ANY (%L)', x.ids) END,
@@ -114,6 +114,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
 SET datestyle = 'ISO'
+SET standard_conforming_strings = on
 AS $$
     SELECT i.inhrelid::regclass, tstzrange(b.bound[1]::timestamptz, b.bound[2]::timestamptz)
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -162,14 +163,14 @@ BEGIN
     SELECT l.bounds INTO taken FROM ONLY dbanon.release l
         WHERE l.series_id = old.series_id AND l.withdrawn_at IS NULL AND l.bounds && check_part.bounds ORDER BY lower(l.bounds) LIMIT 1;
     IF taken IS NOT NULL THEN
-        RAISE EXCEPTION 'The time of a part must be free. % has a part from % to % already, and run % is from % to %.', name, lower(taken), upper(taken),
+        RAISE EXCEPTION 'Each time of a release must have one part. % has a part from % to % already, and run % is from % to %.', name, lower(taken), upper(taken),
                 run_id, lower(bounds), upper(bounds)
             USING ERRCODE = 'DA003', DETAIL = 'Each row''s time belongs to one part.',
                   HINT = format('Run it for another time, or withdraw that part first: SELECT dbanon.unpublish_part(%L, %L).', name, lower(taken));
     END IF;
     SELECT x.bounds INTO taken FROM dbanon_internal.series_tables(old.series_id) x WHERE x.bounds && check_part.bounds ORDER BY 1 LIMIT 1;
     IF taken IS NOT NULL THEN
-        RAISE EXCEPTION 'The time of a part must be free. A part of % from % to % was withdrawn, and its table is still there.', name,
+        RAISE EXCEPTION 'Each time of a release must have one part. A part of % from % to % was withdrawn, and its table is still there.', name,
                 lower(taken), upper(taken)
             USING ERRCODE = 'DA013', DETAIL = 'It may be in use, or hold parts that were folded together.',
                   HINT = 'SELECT dbanon.clear_withdrawn() drops it where it can; publish the time of a folded part under another name.';

@@ -19,6 +19,7 @@ COMMENT ON FUNCTION dbanon_internal.demand_own_login() IS
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_jobs(only_job text, within boolean) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     job dbanon.job;
@@ -199,11 +200,11 @@ AS $$
          format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', j.name)),
         (2, j.state NOT IN ('orphaned', 'paused') AND j.runner IS NULL AND coalesce(j.looked_at, '-infinity') < now() - interval '5 minutes'
             AND j.next_at < now() - interval '5 minutes',
-         format('Job %s is due, and no session runs it.', j.name), j.next_at, format('Start a worker as %s: dbanon worker --schedule', j.owner)),
+         format('Job %s is due, and no session runs it.', j.name), j.next_at, format('Run it as %s, each minute: CALL dbanon.run_jobs()', j.owner)),
         (1, j.state <> 'paused' AND j.held = 0 AND j.lag > j.every + j.wait + interval '1 hour',
          format('Job %s is late.', j.name), j.published_until, 'See dbanon.job_runs'),
         (1, j.tries > 0, format('Job %s has failed and tries again.', j.name), NULL, 'See dbanon.job_runs'),
-        (1, j.late > 0, format('Job %s left rows out that came after their period was published.', j.name), NULL, 'Give it a longer wait'),
+        (1, j.late > 0, format('Job %s omitted what came after their period was published.', j.name), NULL, 'Give it a longer wait'),
         (1, j.tries = 0 AND j.held = 0 AND j.last_error IS NOT NULL, format('Job %s: %s', j.name, j.last_error), NULL, NULL)
     ) f (level, holds, what, since, remedy)
     WHERE f.holds

@@ -178,7 +178,7 @@ def test_help_names_every_command_in_its_section_and_starts_quickly(dbanon: Run)
     assert done.returncode == 0
     parts = dict(part.split(":\n", 1) for part in done.stdout.split("\n\n") if ":\n" in part)
     sections = {title: [line.split()[0] for line in text.splitlines()] for title, text in parts.items()}
-    assert list(sections) == ["Options", "Data", "Runs", "Releases", "Server"]
+    assert list(sections) == ["Options", "Data", "Runs", "Releases", "Every night", "Server"]
     del sections["Options"]
     listed = [name for names in sections.values() for name in names]
     assert sorted(listed) == sorted(get_command(app).commands)

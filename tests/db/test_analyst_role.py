@@ -47,6 +47,7 @@ def test_an_analyst_finds_in_the_schema_the_release_and_the_lists_of_releases(an
         ("atoms", True),
         ("columns", True),
         ("left_out", True),
+        ("parts", True),
         ("releases", True),
         ("ten", True),
     ]

@@ -455,10 +455,10 @@ def test_what_stays_open_is_as_the_limits_say(connection: psycopg.Connection, an
     counted = "SELECT sum(reltuples) FROM pg_class WHERE relname IN ('trajectory', 'membership') AND relkind = 'r'"
     held = "SELECT (SELECT count(*) FROM dbanon.trajectory) + (SELECT count(*) FROM dbanon.membership)"
     assert analyst.execute(counted).fetchone() == connection.execute(held).fetchone()
-    connection.execute("REVOKE SELECT ON published.ten FROM dbanon_analyst")
+    connection.execute("REVOKE SELECT ON published.ten, published.grown FROM dbanon_analyst")
     assert analyst.execute("SELECT count(*) FROM published.releases").fetchone() == (0,)
     explained = analyst.execute("EXPLAIN (ANALYZE, TIMING off, COSTS off) SELECT * FROM published.releases")
-    assert "on release l (actual rows=1" in str(explained.fetchall())
+    assert re.search(r"on release l\w* \(actual rows=1 ", str(explained.fetchall()))
 
 
 # What desktop programs and tile servers ask when they connect.

@@ -60,7 +60,7 @@ def test_a_run_that_waits_for_an_hour_beside_a_worker_is_late(
     own.execute("UPDATE dbanon.run SET created_at = now() - interval '61 min' WHERE run_id > 1")
     done = check()
     assert done.code == 1
-    names(done.stdout, "hour", "--jobs 4")
+    names(done.stdout, "hour", "Start more of them")
 
 
 def test_a_forked_history_is_held_up_and_one_that_cannot_be_told_cannot_be_told(

@@ -81,7 +81,7 @@ def test_rows_that_come_after_publication_are_left_out_and_counted(job):
     job.execute("INSERT INTO public.gps VALUES ('late', %s, 8.2, 53.1)", [day(0.5)])
     assert night(job) == "done"
     assert periods(job, "late") == [0, 1]
-    assert "left rows out" in value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
+    assert "omitted what came" in value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
 
 
 def test_a_period_of_too_few_people_is_skipped(job):

@@ -268,6 +268,11 @@ _HOSTILE = {
     "tstzrange": ("'[2008-06-04,2008-06-05)'", "'empty'", "'(,)'", "'[-infinity,infinity]'"),
     "interval": ("'1 hour'", "'-1 day'", "'0'", "'178000000 years'"),
     "geometry": ("'SRID=32610;POINT(0 0)'", "'POLYGON EMPTY'", "'SRID=999999;POINT(0 0)'", "'POINT(NaN Infinity)'"),
+    "dbanon.job": (
+        """jsonb_populate_record(NULL::dbanon.job, '{"job_id": 1, "name": "ten", "dataset": "ten"}')""",
+        """jsonb_populate_record(NULL::dbanon.job, '{}')""",
+        r"""jsonb_populate_record(NULL::dbanon.job, '{"job_id": -1, "name": "\u001b[2J", "source": "dbanon.run"}')""",
+    ),
     "regclass": ("'published.ten'", "'0'", "'pg_catalog.pg_class'", "'dbanon.population'"),
 }
 

@@ -46,6 +46,7 @@ TOPICS = {
         "unpublish_part",
         "fold_release",
         "clear_withdrawn",
+        "confirm_history",
     ),
     "Every night": ("add_job", "plan_job", "run_jobs", "steer_job"),
     "Ask a release": (
@@ -205,7 +206,7 @@ def _who(thing: Thing) -> str:
     if not thing.definer:
         return "with the rights of its caller"
     names = [f"`dbanon_{role}`" for role in ROLES if thing.rights[role]]
-    return f"with those of its owner, for {' and '.join(names)}"
+    return f"with those of its owner, for {' and '.join(names) or '`dbanon_admin`'}"
 
 
 def _signature(thing: Thing) -> str:

@@ -36,7 +36,8 @@ def test_what_is_compiled_is_heard_and_what_the_cache_holds_is_not(tmp_path: Pat
 
 
 def test_a_worker_notes_in_its_log_that_it_compiles_and_no_other_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    worker._tell("computing cloaks", 0, None)
-    worker._tell(compiling.STAGE, 0, None)
+    process = worker._Process(worker.Settings(dsn=None, grace_s=0, parent=0))
+    process._tell("computing cloaks", 0, None)
+    process._tell(compiling.STAGE, 0, None)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(compiling.STAGE)
