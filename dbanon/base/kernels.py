@@ -73,7 +73,7 @@ class _Files(caching.IndexDataCacheFile):
 
 @cache
 def _sources(module: str) -> bytes:
-    """Digest the source of a module and of all modules of its project and of dbanon that it imports, and they."""
+    """Digest the sources of a module and of all that it imports, directly or not, from its project and dbanon."""
     projects = {"dbanon", module.partition(".")[0]}
     todo, met = [module], {module}
     while todo:

@@ -86,7 +86,7 @@ class Parameters:
     )
     new_atoms: bool = parameter(
         False,
-        "Whether to cut the city into atoms anew instead of taking those of earlier releases of the same people. "
+        "Whether to cut the city into atoms again instead of taking those of earlier releases of the same people. "
         "Old and new atoms together may reveal where people were, and then publication needs a reason.",
         type="switch",
     )

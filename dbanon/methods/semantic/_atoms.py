@@ -74,8 +74,8 @@ def figures(of: City, graph: Graph) -> dict[str, float]:
 def grown(of: City, atoms: NDArray[np.integer[Any]], params: Parameters) -> Int:
     """Add atoms to a set until it has l and t: each time the neighbour that does most for l, then t, then is smallest.
 
-    A set of atoms that each have l and t has them too, and nothing is added to it. What is added depends on nothing
-    but the set.
+    A set of atoms that each have l and t has them too, so the function adds nothing to it. The result depends on the
+    set alone.
     """
     own = atoms.astype(np.int64)
     count, total = of.pois[own].sum(axis=0), of.pois.sum(axis=0)
