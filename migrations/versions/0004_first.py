@@ -557,6 +557,7 @@ CREATE TABLE dbanon.job_period (
     rows_new bigint,
     known bigint,
     late bigint,
+    gone bigint,
     forgotten bigint,
     run_id bigint,
     release_id bigint,

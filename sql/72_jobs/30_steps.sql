@@ -100,9 +100,9 @@ DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
 BEGIN
     UPDATE dbanon.job_period p
-        SET (state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, forgotten, run_id, release_id, sqlstate, error,
+        SET (state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
              changed_at, finished_at)
-            = (SELECT n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.forgotten, n.run_id,
+            = (SELECT n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.gone, n.forgotten, n.run_id,
                    n.release_id, n.sqlstate, n.error, clock_timestamp(),
                    CASE WHEN n.state IN ('done', 'skipped', 'held') THEN coalesce(p.finished_at, clock_timestamp()) END
                FROM jsonb_populate_record(p, changes) n)
@@ -181,6 +181,10 @@ DECLARE
     loaded record;
     further bigint[];
     open dbanon.job_period;
+    past CONSTANT dbanon.job_period[] := ARRAY(
+        SELECT p FROM dbanon.job_period p
+        WHERE p.job_id = job.job_id AND p.state = 'done' AND lower(p.period) >= lower(step.period) - job.lateness AND p.period < step.period ORDER BY p.period);
+    gone bigint := 0;
 BEGIN
     -- A server's clock that is ahead makes nothing due: the source must have gone on after the period.
     IF NOT step.forced AND dbanon_internal.ask_times(job, 'any', upper(step.period), NULL) = 0 THEN
@@ -203,6 +207,10 @@ BEGIN
         FROM dbanon_internal.import_fixes(dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, since, upper(step.period))) f
         CROSS JOIN dbanon_internal.main_counts(f.left_out) n;
     further := dbanon_internal.load_further(job, since, upper(step.period));
+    -- What was published stays as it is; that the source no longer has all of it is counted, and said.
+    IF cardinality(past) > 0 THEN
+        gone := dbanon_internal.ask_times(job, 'gone', lower(past[1].period), lower(step.period), past);
+    END IF;
     -- Rows that came after their period was skipped for want of them are loaded now: it is opened again, and is the first to be done.
     FOR open IN
         SELECT p.* FROM dbanon.job_period p
@@ -213,7 +221,7 @@ BEGIN
         END IF;
     END LOOP;
     RETURN jsonb_build_object('state', 'run', 'tries', 0, 'error', NULL, 'sqlstate', NULL, 'at_source', counted, 'rows_new', loaded.rows_kept,
-        'known', loaded.known, 'late', loaded.late, 'forgotten', loaded.forgotten, 'load_ids', step.load_ids || loaded.load_id || further);
+        'known', loaded.known, 'late', loaded.late, 'gone', gone, 'forgotten', loaded.forgotten, 'load_ids', step.load_ids || loaded.load_id || further);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.load_period(dbanon.job, dbanon.job_period) IS

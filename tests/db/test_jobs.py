@@ -84,6 +84,32 @@ def test_rows_that_come_after_publication_are_left_out_and_counted(job):
     assert "omitted what came" in value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
 
 
+def test_rows_that_the_source_deleted_after_publication_are_counted_and_change_nothing(job):
+    rows(job, 3, 4)
+    assert [night(job), night(job)] == ["done", "done"]
+    job.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s AND cab IN ('c1', 'c2')", [day(0), day(0.25)])
+    # What comes late of another day hides nothing.
+    job.execute(
+        "INSERT INTO public.gps SELECT 'late', %s + i * interval '1 minute', 8.2, 53.1 FROM generate_series(1, 20) i",
+        [day(1)],
+    )
+    kept = value(job, "SELECT count(*) FROM dbanon.fix")
+    assert night(job) == "done"
+    assert periods(job, "gone, late") == [(0, 0), (0, 0), (12, 20)]
+    assert value(job, "SELECT count(*) FROM dbanon.fix") == kept + 144
+    said = job.execute("SELECT level, what FROM dbanon.health WHERE about = 'job taxi' ORDER BY what").fetchall()
+    assert [level for level, what in said if "fewer rows" in what or "omitted" in what] == [1, 1]
+
+
+def test_deleted_rows_are_looked_for_as_far_back_as_rows_may_be_late(own):
+    add(own, ", lateness => '1 day'")
+    rows(own, 3, 4)
+    assert [night(own), night(own)] == ["done", "done"]
+    own.execute("DELETE FROM public.gps WHERE ts < %s", [day(1)])
+    assert night(own) == "done"
+    assert periods(own, "gone") == [0, 0, 0]
+
+
 def test_a_period_of_too_few_people_is_skipped(job):
     assert [step(job), step(job)] == ["run", "compute"]
     compute(job, "failed", "Too few.", "infeasible")
