@@ -352,6 +352,7 @@ COMMENT ON COLUMN dbanon.release.percent_left_out IS 'The share of the people se
 COMMENT ON COLUMN dbanon.release.series_id IS 'The release that grows of which it is a part; null: it is a release of one run.';
 COMMENT ON COLUMN dbanon.release.bounds IS 'The time that the part takes: all of its rows lie in it.';
 COMMENT ON COLUMN dbanon.release.prefix IS 'The upper bits of the keys of its rows, drawn at random: no other part has or had it.';
+COMMENT ON COLUMN dbanon.release.places IS 'Of a part: digest of the sensitive sites, or cells and points of interest, that its run read; null where it read none.';
 
 COMMENT ON TABLE dbanon.series IS 'Releases that grow: one view over parts, each of which is a row of dbanon.release. What all parts have in common.';
 COMMENT ON COLUMN dbanon.series.series_id IS 'Key; the table of its parts is dbanon.series_<series_id>.';
@@ -421,6 +422,7 @@ COMMENT ON COLUMN published.parts.until IS 'End of its last row, itself outside.
 COMMENT ON COLUMN published.parts.k IS 'The k of its promise.';
 COMMENT ON COLUMN published.parts.rows IS 'How many rows it has; never count rows for people.';
 COMMENT ON COLUMN published.parts.percent_left_out IS 'Of the people seen, how many percent are not in it, rounded up; null where these are fewer than k, or none.';
+COMMENT ON COLUMN published.parts.places_changed IS 'Whether the places that it was computed with (sensitive sites, or areas with points of interest) are others than those of the part before: a difference between the two may come from that, and not from people. False where the method reads no places, and for the first part.';
 
 COMMENT ON VIEW published.columns IS 'What the columns of the releases that you may read mean.';
 COMMENT ON COLUMN published.columns.name IS 'The release.';

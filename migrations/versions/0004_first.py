@@ -429,6 +429,8 @@ CREATE TABLE dbanon.release (
     bounds tstzrange CHECK (
         lower_inc(bounds) AND NOT upper_inc(bounds) AND isfinite(lower(bounds)) AND isfinite(upper(bounds))),
     prefix integer CHECK (prefix BETWEEN 1 AND 1048575),
+    -- Of a part: a digest of the places that its run read; null: none.
+    places bytea,
     CONSTRAINT release_part_check CHECK (num_nulls(series_id, bounds, prefix) IN (0, 3)),
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL)),
     CONSTRAINT release_lost_check CHECK (

@@ -85,11 +85,13 @@ WHERE has_table_privilege(c.oid, 'SELECT');
 
 CREATE OR REPLACE VIEW published.parts WITH (security_barrier) AS
 SELECT l.name, coalesce(lower(l.span), lower(l.bounds)) AS since, coalesce(upper(l.span), upper(l.bounds)) AS until,
-    CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k, l.rows, l.percent_left_out
+    CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k, l.rows, l.percent_left_out,
+    l.series_id IS NOT NULL AND lag(l.release_id) OVER w IS NOT NULL AND l.places IS DISTINCT FROM lag(l.places) OVER w AS places_changed
 FROM ONLY dbanon.release l
 JOIN ONLY dbanon.run r ON r.run_id = l.run_id
 JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
-WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
+WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT')
+WINDOW w AS (PARTITION BY l.series_id ORDER BY l.bounds);
 
 CREATE OR REPLACE VIEW published.columns WITH (security_barrier) AS
 SELECT l.name, a.attnum::integer AS place, a.attname::text AS column_name, format_type(a.atttypid, a.atttypmod) AS type,
