@@ -437,9 +437,11 @@ COMMENT ON COLUMN published.left_out.since IS 'Start of the hour, or of the firs
 COMMENT ON COLUMN published.left_out.until IS 'End of the hour, or of the last of several.';
 COMMENT ON COLUMN published.left_out.percent IS 'Of the people seen at moments or in windows that begin then, each counted once a window: how many percent are left out, rounded up.';
 
-COMMENT ON VIEW published.atoms IS 'The atoms of the releases that you may read, of one that grows those of its last part: a region is made of whole ones, and tells nothing of the place within one. Figures are of when the release was published.';
+COMMENT ON VIEW published.atoms IS 'The atoms of the releases that you may read, of one that grows those of each part: a region is made of whole ones, and tells nothing of the place within one. Figures are of when the release was published.';
 COMMENT ON COLUMN published.atoms.name IS 'The release.';
-COMMENT ON COLUMN published.atoms.atom IS 'The number of the atom.';
+COMMENT ON COLUMN published.atoms.since IS 'The part: since, as in published.parts.';
+COMMENT ON COLUMN published.atoms.until IS 'The part: until, as in published.parts.';
+COMMENT ON COLUMN published.atoms.atom IS 'The number of the atom within its part.';
 COMMENT ON COLUMN published.atoms.region IS 'The union of its cells.';
 COMMENT ON COLUMN published.atoms.area_m2 IS 'Their area in square metres.';
 COMMENT ON COLUMN published.atoms.categories IS 'How many categories of points of interest it has.';

@@ -495,6 +495,21 @@ def test_a_part_says_whether_its_places_are_others_than_those_of_the_part_before
     assert value(city, changed) == [False, True, False]
 
 
+def test_atoms_are_those_of_each_part(city: psycopg.Connection) -> None:
+    for atoms in (PAIRS, PAIRS, FOURS):
+        grow(city, atoms)
+    of_parts = "SELECT array_agg(n ORDER BY since) FROM (SELECT since, count(*) AS n FROM {} GROUP BY since, until) p"
+    joined = "published.parts JOIN published.atoms USING (name, since, until)"
+    assert value(city, of_parts.format("published.atoms")) == [4, 4, 2]
+    assert value(city, of_parts.format(joined)) == [4, 4, 2]
+    areas = "SELECT sum(area_m2) FROM published.atoms GROUP BY since"
+    assert city.execute(areas).fetchall() == [(80_000,)] * 3
+    city.execute(
+        "SELECT dbanon.unpublish_part('areas', lower(bounds)) FROM dbanon.release ORDER BY bounds DESC LIMIT 1"
+    )
+    assert value(city, of_parts.format("published.atoms")) == [4, 4]
+
+
 def test_the_sites_of_a_part_are_its_places_and_those_of_another_method_are_none(city: psycopg.Connection) -> None:
     digest = "SELECT dbanon_internal.places_digest(%s)"
     run = write(city, PAIRS)
