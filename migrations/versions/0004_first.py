@@ -131,6 +131,8 @@ CREATE TABLE dbanon.load (
     left_out jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(left_out) = 'object'),
     -- How many of the source's numbers are a second, where its times are numbers: the next load takes it from here.
     units_per_s double precision CHECK (units_per_s > 0),
+    -- The datasets of which it found fixes under other names, itself too: later loads do not say it again.
+    copies bigint[] NOT NULL DEFAULT '{}',
     loaded_at timestamptz NOT NULL DEFAULT now(),
     loaded_by text NOT NULL DEFAULT session_user,
     -- A load that was taken back stays on record: rows without a subject are numbered on from all that were ever read.
