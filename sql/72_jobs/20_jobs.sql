@@ -259,7 +259,7 @@ until; dataset, where rows go (name); further, an array of objects of other load
 import of that kind takes; every, the length of a period, days and more by the clock of tz; tz, the time zone of periods, and of times that name none (UTC); starts, where the first
 period begins, otherwise where the release ends or at the first midnight of the source''s rows; wait, how long after its end a period is due; lateness, how long rows of a
 period may still come that is not published; at_least, the share of the median of seven periods without which one is thin and waits; limits, the greatest values of
-figures of a run, above which it is held; keep_data, after which data are forgotten, but for what the next period needs; keep_parts, after which parts are withdrawn;
+figures of a run, above which it is held; keep_data, after which data are forgotten, but for what the next period needs; keep_parts, after which parts are withdrawn, and the rows of their runs deleted;
 readers, as for dbanon.publish; retry, how long after a failure it tries again, doubled each time up to a quarter of every; max_tries, after which a period is held; on_held, whether
 later periods go_on or stop; owner, a role that this login may become (this login); replace, to change the job of that name: its periods stay. Returns: its number. Raises: DA001, DA002, DA003 if
 there is one of the name, DA011, DA012 and DA014 for its source or owner; notices of what to look at. Example: SELECT dbanon.add_job(''taxi'', ''public.gps'',

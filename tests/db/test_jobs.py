@@ -328,6 +328,46 @@ def test_old_parts_are_withdrawn(own):
 
 def test_what_cannot_be_tidied_up_is_noted_and_tried_after_the_next_period(own):
     add(own, ", keep_data => '1 day'")
+    # What the runs of withdrawn parts wrote is gone; what later ones are compared with stays.
+    live = "SELECT array_agg(run_id ORDER BY run_id) FROM dbanon.release WHERE withdrawn_at IS NULL"
+    for written in ("region", "period", "record", "membership"):
+        assert value(own, f"SELECT array_agg(DISTINCT run_id ORDER BY run_id) FROM dbanon.{written}") == value(
+            own, live
+        )
+    assert value(own, "SELECT count(DISTINCT release_id) FROM dbanon.grouping") == 3
+    assert value(own, "SELECT count(*) FROM dbanon.run") == 3
+    [dropped] = own.execute(
+        "SELECT sum((detail ->> 'runs')::int) FROM dbanon.audit WHERE action = 'drop_rows'"
+    ).fetchall()
+    assert dropped[0] == 3 - len(parts)
+
+
+def test_the_rows_of_a_part_that_was_withdrawn_early_or_is_published_elsewhere_stay(own):
+    add(own, ", keep_parts => '100 years'")
+    assert night(own) == "done"
+    written = "SELECT count(*) FROM dbanon.region"
+    drop = "SELECT dbanon_internal.drop_part_rows(job_id) FROM dbanon.job"
+    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
+    # It can be published again.
+    assert value(own, drop) == 0
+    own.execute("SELECT dbanon.publish(run_id, 'elsewhere') FROM dbanon.release")
+    own.execute("UPDATE dbanon.job SET keep_parts = '1 day'")
+    assert value(own, drop) == 0
+    assert value(own, written) == 1
+
+
+def test_rows_of_a_part_can_be_deleted_only_when_it_is_withdrawn(own):
+    add(own)
+    assert night(own) == "done"
+    with refusal("DA007"):
+        own.execute("DELETE FROM dbanon.membership")
+    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
+    for change in ("UPDATE dbanon.region SET crowd = 9", "TRUNCATE dbanon.region"):
+        with refusal("DA007"):
+            own.execute(change)
+    own.execute("DELETE FROM dbanon.region")
+    with refusal("DA005"):
+        own.execute("SELECT dbanon.publish(run_id, 'taxi', grow => true) FROM dbanon.release")
     assert [step(own), step(own)] == ["run", "compute"]
     compute(own)
     assert [step(own), step(own)] == ["publish", "retain"]
