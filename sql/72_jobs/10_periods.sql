@@ -49,8 +49,14 @@ AS $$
     SELECT make_interval(secs => greatest(
         coalesce((job.params ->> 'max_gap_s')::double precision, (
             SELECT (p.value ->> 'default')::double precision FROM jsonb_array_elements(m.parameters) p WHERE p.value ->> 'name' = 'max_gap_s'), 0),
-        (SELECT dbanon_internal.settle_s(d.population_id) FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL)))
-    FROM dbanon.method m WHERE m.name = job.method
+        dbanon_internal.settle_s(p.population_id),
+        -- As the first load makes it.
+        coalesce((job.load ->> 'settle_s')::double precision, CASE WHEN d.dataset_id IS NULL THEN 900 END)))
+    FROM dbanon.method m
+    LEFT JOIN dbanon.dataset d ON d.name = job.dataset AND d.dropped_at IS NULL
+    LEFT JOIN dbanon.population p ON CASE WHEN d.dataset_id IS NULL THEN p.name = coalesce(job.load ->> 'population', 'default')
+                                          ELSE p.population_id = d.population_id END
+    WHERE m.name = job.method
 $$;
 COMMENT ON FUNCTION dbanon_internal.job_history(dbanon.job) IS
 'How long before a period data are needed to compute it.';

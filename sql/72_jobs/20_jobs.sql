@@ -64,6 +64,57 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_job(dbanon.job) IS
 'Refuses a job that cannot be one, whatever its source holds.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.check_reach(job dbanon.job) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    reach CONSTANT interval := dbanon_internal.job_history(job);
+BEGIN
+    -- What shows people exactly is compared with all that is nearer than this: the next snapshot, or rows that begin this much after a part.
+    IF extract(epoch FROM job.every) <= extract(epoch FROM reach) AND EXISTS (
+        SELECT FROM dbanon.method m WHERE m.name = job.method
+            AND (m.traits ->> 'instant' IS NOT NULL OR m.traits ->> 'oldest' IS NOT NULL AND job.params -> 'qid_only' = 'false')) THEN
+        RAISE EXCEPTION 'The interval every of a job that publishes snapshots or exact rows must be greater than the % s for which these are compared '
+                        'with others. Got % s.', extract(epoch FROM reach)::bigint, extract(epoch FROM job.every)::bigint
+            USING ERRCODE = 'DA011', DETAIL = 'That is the greater of max_gap_s and the settle_s of the population.',
+                  HINT = 'Give a greater every, or a smaller max_gap_s where that is the greater.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_reach(dbanon.job) IS
+'Refuses a job whose periods follow one another within reach of what they show exactly.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.job_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH own AS (
+        SELECT d.* FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL
+    ), same AS MATERIALIZED (
+        -- The datasets with a person of this one. One that is not there yet has the people of its source.
+        SELECT w.dataset_id, w.name FROM own w
+        UNION ALL
+        SELECT d.dataset_id, d.name FROM own w JOIN dbanon.dataset d ON d.population_id = w.population_id AND d.dataset_id <> w.dataset_id
+        WHERE NOT w.own_subjects AND NOT d.own_subjects AND d.dropped_at IS NULL AND EXISTS (
+            SELECT FROM dbanon_internal.subjects_of(w.dataset_id) s (subject)
+            WHERE dbanon_internal.has_subject(d.dataset_id, s.subject))
+    )
+    SELECT 'job ' || j.name, dbanon_internal.stands_alone(j.method, j.algorithm)
+    FROM dbanon.job j
+    WHERE j.removed_at IS NULL AND j.name <> job.name
+        AND (j.dataset = job.dataset OR j.source = job.source OR j.dataset IN (SELECT s.name FROM same s))
+    UNION ALL
+    -- What was withdrawn counts, too: who has read it still knows.
+    SELECT 'release ' || l.name, bool_or(dbanon_internal.stands_alone(r.method, r.algorithm))
+    FROM same s JOIN dbanon.run r ON r.dataset_id = s.dataset_id JOIN dbanon.release l ON l.run_id = r.run_id
+    WHERE l.name <> job.name AND dbanon_internal.padded(l.span, l.reach) && tstzrange(job.starts, NULL)
+        AND NOT EXISTS (SELECT FROM dbanon.job j WHERE j.name = l.name AND j.removed_at IS NULL)
+    GROUP BY l.name
+$$;
+COMMENT ON FUNCTION dbanon_internal.job_rivals(dbanon.job) IS
+'The other jobs and releases that speak of people of a job at times of its periods, and whether they stand alone.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.period_params(job dbanon.job, period tstzrange) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -212,7 +263,8 @@ DECLARE
     job dbanon.job;
     made bigint;
     bounds tstzrange;
-    about text;
+    rivals text;
+    alone boolean;
 BEGIN
     job := jsonb_populate_record(NULL::dbanon.job, jsonb_build_object('name', name, 'owner', coalesce(owner, session_user), 'load', load,
         'further', coalesce(further, '[]'), 'dataset', coalesce(dataset, name), 'method', method, 'every', every, 'tz', tz, 'wait', wait,
@@ -235,13 +287,17 @@ BEGIN
     PERFORM dbanon_internal.ask_times(job, 'any', job.starts, NULL);
     bounds := dbanon_internal.period_from(job.starts, job.every, job.tz, job.starts);
     PERFORM dbanon_internal.check_params(method, job.algorithm, dbanon_internal.period_params(job, bounds));
+    PERFORM dbanon_internal.check_reach(job);
     made := dbanon_internal.write_job(job, replace);
     IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = job.owner) THEN
         RAISE NOTICE 'The owner of job %, %, is a superuser: functions that its source calls run with all rights.', job.name, job.owner;
     END IF;
-    FOR about IN SELECT j.name FROM dbanon.job j WHERE j.dataset = job.dataset AND j.name <> job.name AND j.removed_at IS NULL LOOP
-        RAISE NOTICE 'Job % publishes the same people: the later publication of each period is refused if too few are left, and the period is held.', about;
-    END LOOP;
+    SELECT string_agg(r.title, ', ' ORDER BY r.title), bool_or(r.alone) OR dbanon_internal.stands_alone(job.method, job.algorithm) INTO rivals, alone
+        FROM dbanon_internal.job_rivals(job) r;
+    IF rivals IS NOT NULL THEN
+        RAISE NOTICE 'The people of job % are also published by: %. Of two publications of one time the later is refused %, and its period is held.',
+            job.name, rivals, CASE WHEN alone THEN 'where one of the methods stands alone' ELSE 'if too few are left' END;
+    END IF;
     PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(
         dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, lower(bounds), upper(bounds))));
     RAISE NOTICE 'Job % begins with the period from % to %, which is due at %.', job.name, lower(bounds), upper(bounds), upper(bounds) + job.wait;
