@@ -259,7 +259,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
 'Keeps what a run that was ever published wrote as it was: an adversary keeps what was published, so its grouping must
-stay known permanently. What is deleted of a dropped dataset, or of a part that was withdrawn, stays known by its groups.';
+stay known permanently; rows of a dropped dataset, or of a part that was withdrawn, may be deleted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -70,8 +70,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_warnings(bigint, bigint) IS
-'What there is to say of a verified run: that it leaves out more than half of anything, why, and what would help; that data for its first
-window are missing; and what its attack counted that its method warns of. It is called by another number where that is compared.';
+'What there is to say of a verified run, under its number or another: that it leaves out more than half of anything, why, and what would help; that
+data for its first window are missing; and what its attack counted that its method warns of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_notices(run_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -64,7 +64,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_job(dbanon.job) IS
 'Refuses a job that cannot be one, whatever its source holds.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_reach(job dbanon.job) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_reach(job dbanon.job, checked jsonb) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -74,7 +74,7 @@ BEGIN
     -- What shows people exactly is compared with all that is nearer than this: the next snapshot, or rows that begin this much after a part.
     IF extract(epoch FROM job.every) <= extract(epoch FROM reach) AND EXISTS (
         SELECT FROM dbanon.method m WHERE m.name = job.method
-            AND (m.traits ->> 'instant' IS NOT NULL OR m.traits ->> 'oldest' IS NOT NULL AND job.params -> 'qid_only' = 'false')) THEN
+            AND (m.traits ->> 'instant' IS NOT NULL OR m.traits ->> 'oldest' IS NOT NULL AND checked -> 'qid_only' = 'false')) THEN
         RAISE EXCEPTION 'The interval every of a job that publishes snapshots or exact rows must be greater than the % s for which these are compared '
                         'with others. Got % s.', extract(epoch FROM reach)::bigint, extract(epoch FROM job.every)::bigint
             USING ERRCODE = 'DA011', DETAIL = 'That is the greater of max_gap_s and the settle_s of the population.',
@@ -82,7 +82,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_reach(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.check_reach(dbanon.job, jsonb) IS
 'Refuses a job whose periods follow one another within reach of what they show exactly.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.job_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
@@ -286,8 +286,7 @@ BEGIN
     job.starts := coalesce(job.starts, dbanon_internal.first_start(job));
     PERFORM dbanon_internal.ask_times(job, 'any', job.starts, NULL);
     bounds := dbanon_internal.period_from(job.starts, job.every, job.tz, job.starts);
-    PERFORM dbanon_internal.check_params(method, job.algorithm, dbanon_internal.period_params(job, bounds));
-    PERFORM dbanon_internal.check_reach(job);
+    PERFORM dbanon_internal.check_reach(job, dbanon_internal.check_params(method, job.algorithm, dbanon_internal.period_params(job, bounds)));
     made := dbanon_internal.write_job(job, replace);
     IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = job.owner) THEN
         RAISE NOTICE 'The owner of job %, %, is a superuser: functions that its source calls run with all rights.', job.name, job.owner;
