@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.acceptance.workers import until
 from tests.db.nights import add, again, compute, day, night, periods, rows, source, step, value
@@ -340,6 +341,19 @@ def test_old_parts_are_withdrawn(own):
         "SELECT sum((detail ->> 'runs')::int) FROM dbanon.audit WHERE action = 'drop_rows'"
     ).fetchall()
     assert dropped[0] == 3 - len(parts)
+    # One person more at that time would be alone beside the part that was withdrawn.
+    params, since = own.execute(
+        "SELECT params, (params ->> 'since')::float8 FROM dbanon.run ORDER BY run_id LIMIT 1"
+    ).fetchone()
+    own.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
+        "SELECT dataset_id, 'new', ST_SetSRID(ST_MakePointM(0, 0, %s), srid) FROM dbanon.dataset",
+        [since],
+    )
+    own.execute("SELECT dbanon.submit_run('taxi', 'tp-aware', %s)", [Jsonb(params)])
+    other = compute(own)
+    with refusal("DA010"):
+        own.execute("SELECT dbanon.publish(%s, 'other')", [other])
 
 
 def test_the_rows_of_a_part_that_was_withdrawn_early_or_is_published_elsewhere_stay(own):
