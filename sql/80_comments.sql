@@ -97,6 +97,7 @@ COMMENT ON COLUMN dbanon.load.rows_kept IS 'Rows that were used.';
 COMMENT ON COLUMN dbanon.load.quarantined IS 'Rows that could not be used, by reason: {reason: count}.';
 COMMENT ON COLUMN dbanon.load.left_out IS 'Rows that were neither used nor put into quarantine, by reason: {reason: count}. The source has them still.';
 COMMENT ON COLUMN dbanon.load.units_per_s IS 'How many of the source''s numbers are a second, where its times are numbers.';
+COMMENT ON COLUMN dbanon.load.copies IS 'The datasets of which it found fixes under other names, the same one too: a notice said so, which later loads do not repeat.';
 COMMENT ON COLUMN dbanon.load.loaded_at IS 'When.';
 COMMENT ON COLUMN dbanon.load.loaded_by IS 'Login that loaded.';
 COMMENT ON COLUMN dbanon.load.dropped_at IS 'When it was taken back; null: what it brought is there, unless it was replaced or forgotten.';
@@ -352,6 +353,7 @@ COMMENT ON COLUMN dbanon.release.percent_left_out IS 'The share of the people se
 COMMENT ON COLUMN dbanon.release.series_id IS 'The release that grows of which it is a part; null: it is a release of one run.';
 COMMENT ON COLUMN dbanon.release.bounds IS 'The time that the part takes: all of its rows lie in it.';
 COMMENT ON COLUMN dbanon.release.prefix IS 'The upper bits of the keys of its rows, drawn at random: no other part has or had it.';
+COMMENT ON COLUMN dbanon.release.places IS 'Of a part: digest of the sensitive sites, or cells and points of interest, that its run read; null where it read none.';
 
 COMMENT ON TABLE dbanon.series IS 'Releases that grow: one view over parts, each of which is a row of dbanon.release. What all parts have in common.';
 COMMENT ON COLUMN dbanon.series.series_id IS 'Key; the table of its parts is dbanon.series_<series_id>.';
@@ -421,6 +423,7 @@ COMMENT ON COLUMN published.parts.until IS 'End of its last row, itself outside.
 COMMENT ON COLUMN published.parts.k IS 'The k of its promise.';
 COMMENT ON COLUMN published.parts.rows IS 'How many rows it has; never count rows for people.';
 COMMENT ON COLUMN published.parts.percent_left_out IS 'Of the people seen, how many percent are not in it, rounded up; null where these are fewer than k, or none.';
+COMMENT ON COLUMN published.parts.places_changed IS 'Whether the places that it was computed with (sensitive sites, or areas with points of interest) are others than those of the part before: a difference between the two may come from that, and not from people. False where the method reads no places, and for the first part.';
 
 COMMENT ON VIEW published.columns IS 'What the columns of the releases that you may read mean.';
 COMMENT ON COLUMN published.columns.name IS 'The release.';
@@ -435,9 +438,11 @@ COMMENT ON COLUMN published.left_out.since IS 'Start of the hour, or of the firs
 COMMENT ON COLUMN published.left_out.until IS 'End of the hour, or of the last of several.';
 COMMENT ON COLUMN published.left_out.percent IS 'Of the people seen at moments or in windows that begin then, each counted once a window: how many percent are left out, rounded up.';
 
-COMMENT ON VIEW published.atoms IS 'The atoms of the releases that you may read, of one that grows those of its last part: a region is made of whole ones, and tells nothing of the place within one. Figures are of when the release was published.';
+COMMENT ON VIEW published.atoms IS 'The atoms of the releases that you may read, of one that grows those of each part: a region is made of whole ones, and tells nothing of the place within one. Figures are of when the release was published.';
 COMMENT ON COLUMN published.atoms.name IS 'The release.';
-COMMENT ON COLUMN published.atoms.atom IS 'The number of the atom.';
+COMMENT ON COLUMN published.atoms.since IS 'The part: since, as in published.parts.';
+COMMENT ON COLUMN published.atoms.until IS 'The part: until, as in published.parts.';
+COMMENT ON COLUMN published.atoms.atom IS 'The number of the atom within its part.';
 COMMENT ON COLUMN published.atoms.region IS 'The union of its cells.';
 COMMENT ON COLUMN published.atoms.area_m2 IS 'Their area in square metres.';
 COMMENT ON COLUMN published.atoms.categories IS 'How many categories of points of interest it has.';
@@ -518,6 +523,7 @@ COMMENT ON COLUMN dbanon.job_period.load_ids IS 'Loads made for it.';
 COMMENT ON COLUMN dbanon.job_period.rows_new IS 'Rows that the last load added.';
 COMMENT ON COLUMN dbanon.job_period.known IS 'Rows of the last load that were there.';
 COMMENT ON COLUMN dbanon.job_period.late IS 'Rows of the last load of periods that were published.';
+COMMENT ON COLUMN dbanon.job_period.gone IS 'Rows of published periods within lateness that the source had when they were loaded, and at the last load no longer.';
 COMMENT ON COLUMN dbanon.job_period.forgotten IS 'Rows of the last load of people who were forgotten.';
 COMMENT ON COLUMN dbanon.job_period.run_id IS 'Its run.';
 COMMENT ON COLUMN dbanon.job_period.release_id IS 'Its part of the release.';
@@ -538,6 +544,7 @@ COMMENT ON COLUMN dbanon.jobs.next_at IS 'When something is to be done next.';
 COMMENT ON COLUMN dbanon.jobs.tries IS 'How often the step to be done has failed.';
 COMMENT ON COLUMN dbanon.jobs.held IS 'Periods that are held.';
 COMMENT ON COLUMN dbanon.jobs.late IS 'Rows that the last load left out since their period was published.';
+COMMENT ON COLUMN dbanon.jobs.gone IS 'Rows of published periods that the source had when they were loaded, and at the last load no longer.';
 COMMENT ON COLUMN dbanon.jobs.last_error IS 'What went wrong last.';
 COMMENT ON COLUMN dbanon.jobs.runner IS 'The server process that works on it.';
 COMMENT ON COLUMN dbanon.jobs.looked_at IS 'When a session looked last whether something is due.';
@@ -559,6 +566,7 @@ COMMENT ON COLUMN dbanon.job_runs.load_ids IS 'Loads made for it.';
 COMMENT ON COLUMN dbanon.job_runs.rows_new IS 'Rows that the last load added.';
 COMMENT ON COLUMN dbanon.job_runs.known IS 'Rows of the last load that were there.';
 COMMENT ON COLUMN dbanon.job_runs.late IS 'Rows of the last load of periods that were published.';
+COMMENT ON COLUMN dbanon.job_runs.gone IS 'Rows of published periods within lateness that the source had when they were loaded, and at the last load no longer.';
 COMMENT ON COLUMN dbanon.job_runs.forgotten IS 'Rows of the last load of people who were forgotten.';
 COMMENT ON COLUMN dbanon.job_runs.run_id IS 'Its run.';
 COMMENT ON COLUMN dbanon.job_runs.release_id IS 'Its part of the release.';
@@ -572,7 +580,7 @@ COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no s
 COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';
 COMMENT ON COLUMN dbanon.audit.at IS 'When.';
 COMMENT ON COLUMN dbanon.audit.login IS 'Who.';
-COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), settle (population or settle time), load, change (of rows of a table), drop_load, forget, forget_before, drop, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers, lose; to a job: add_job, change_job, pause_job, resume_job, remove_job; to a period of one: hold_period, retry_period, skip_period; to the database: confirm_history.';
+COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), settle (population or settle time), load, change (of rows of a table), drop_load, forget, forget_before, drop, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers, lose; to a job: add_job, change_job, pause_job, resume_job, remove_job, drop_rows (of runs whose parts it withdrew); to a period of one: hold_period, retry_period, skip_period; to the database: confirm_history.';
 COMMENT ON COLUMN dbanon.audit.dataset IS 'The dataset it was about; null for rows of a dataset that is being deleted.';
 COMMENT ON COLUMN dbanon.audit.run_id IS 'The run it was about.';
 COMMENT ON COLUMN dbanon.audit.release IS 'The release it was about.';

@@ -66,11 +66,11 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, b
     dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
     dbanon.remember_subject(text, text),
     dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text, text[], double precision),
-    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange), dbanon_internal.forgotten_among(bigint, text[]), dbanon_internal.copied_notices(bigint, bigint), dbanon_internal.population_id(text),
+    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange), dbanon_internal.forgotten_among(bigint, text[]), dbanon_internal.copied_notices(bigint, bigint, bigint), dbanon_internal.population_id(text),
     dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon_internal.releases_within(bigint, tstzrange, interval),
     dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval), dbanon.steer_job(text, text, timestamptz, text),
     dbanon_internal.write_job(dbanon.job, boolean), dbanon_internal.claim_job(bigint), dbanon_internal.leave_job(bigint),
-    dbanon_internal.open_period(bigint), dbanon_internal.set_period(bigint, tstzrange, jsonb) TO @operator@;
+    dbanon_internal.open_period(bigint), dbanon_internal.set_period(bigint, tstzrange, jsonb), dbanon_internal.drop_part_rows(bigint) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.requeue_run(bigint, integer) TO @worker@;
 
 -- A withdrawn release that could not be dropped yet stays closed, also where a restore has given its owner all rights again.

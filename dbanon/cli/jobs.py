@@ -40,9 +40,10 @@ def list_jobs(
 
     with open_database() as database:
         rows = database.jobs(name)
-    header = ["name", "owner", "state", "published_until", "next_at", "tries", "held", "late", "last_error"]
+    header = ["name", "owner", "state", "published_until", "next_at", "tries", "held", "late", "gone", "last_error"]
     if name is not None:
-        header = ["since", "until", "state", "skipped_as", "tries", "at_source", "rows_new", "late", "run_id", "error"]
+        header = ["since", "until", "state", "skipped_as", "tries", "at_source", "rows_new", "late", "gone", "run_id"]
+        header.append("error")
     key = "jobs" if name is None else "periods"
     show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {key: rows})
 

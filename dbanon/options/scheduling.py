@@ -83,7 +83,9 @@ class AddingJob(OfSource):
     keep_data: Annotated[str | None, _interval("After that data are forgotten, but for what the next run needs.")] = (
         None
     )
-    keep_parts: Annotated[str | None, _interval("After that parts of the release are withdrawn.")] = None
+    keep_parts: Annotated[
+        str | None, _interval("After that parts are withdrawn, and what their runs wrote is deleted.")
+    ] = None
     readers: Annotated[
         Sequence[str] | None,
         Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),

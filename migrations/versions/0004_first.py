@@ -131,6 +131,8 @@ CREATE TABLE dbanon.load (
     left_out jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(left_out) = 'object'),
     -- How many of the source's numbers are a second, where its times are numbers: the next load takes it from here.
     units_per_s double precision CHECK (units_per_s > 0),
+    -- The datasets of which it found fixes under other names, itself too: later loads do not say it again.
+    copies bigint[] NOT NULL DEFAULT '{}',
     loaded_at timestamptz NOT NULL DEFAULT now(),
     loaded_by text NOT NULL DEFAULT session_user,
     -- A load that was taken back stays on record: rows without a subject are numbered on from all that were ever read.
@@ -429,6 +431,8 @@ CREATE TABLE dbanon.release (
     bounds tstzrange CHECK (
         lower_inc(bounds) AND NOT upper_inc(bounds) AND isfinite(lower(bounds)) AND isfinite(upper(bounds))),
     prefix integer CHECK (prefix BETWEEN 1 AND 1048575),
+    -- Of a part: a digest of the places that its run read; null: none.
+    places bytea,
     CONSTRAINT release_part_check CHECK (num_nulls(series_id, bounds, prefix) IN (0, 3)),
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL)),
     CONSTRAINT release_lost_check CHECK (
@@ -557,6 +561,7 @@ CREATE TABLE dbanon.job_period (
     rows_new bigint,
     known bigint,
     late bigint,
+    gone bigint,
     forgotten bigint,
     run_id bigint,
     release_id bigint,

@@ -231,10 +231,11 @@ BEGIN
             USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'run'), dbanon_internal.counted(cardinality(there), 'exists', 'exist')),
                   HINT = 'Insert the run into dbanon.run first.';
     END IF;
-    -- Of a dataset that was dropped, what releases promised is in dbanon.grouping.
-    SELECT min(r.run_id) INTO released FROM ONLY dbanon.release r WHERE r.run_id = ANY (touched) AND NOT (TG_OP = 'DELETE' AND EXISTS (
-        SELECT FROM ONLY dbanon.run o JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
-        WHERE o.run_id = r.run_id AND d.dropped_at IS NOT NULL));
+    -- Of a dataset that was dropped, and of a part that was withdrawn, what releases promised is in dbanon.grouping.
+    SELECT min(r.run_id) INTO released FROM ONLY dbanon.release r
+        WHERE r.run_id = ANY (touched) AND NOT (TG_OP = 'DELETE' AND (r.series_id IS NOT NULL AND r.withdrawn_at IS NOT NULL OR EXISTS (
+            SELECT FROM ONLY dbanon.run o JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
+            WHERE o.run_id = r.run_id AND d.dropped_at IS NOT NULL)));
     IF released IS NOT NULL THEN
         RAISE EXCEPTION 'Cloaks and members of a run that was ever published must stay. Run % was, and % of % was tried.',
                 released, TG_OP, TG_TABLE_NAME
@@ -258,7 +259,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
 'Keeps what a run that was ever published wrote as it was: an adversary keeps what was published, so its grouping must
-stay known permanently.';
+stay known permanently; rows of a dropped dataset, or of a part that was withdrawn, may be deleted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -156,7 +156,8 @@ CREATE OR REPLACE FUNCTION dbanon_internal.published_periods(dataset_id bigint) 
 LANGUAGE sql STABLE PARALLEL SAFE STRICT ROWS 100
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- All of the time that a part is about, also where it has no row.
+    -- All of the time that a part is about, beyond which it has no row (dbanon_internal.check_part). Where it has none within, too: that
+    -- nobody is in it is said of that time, which no other part can take. A release of one run leaves the time without rows to others.
     SELECT DISTINCT coalesce(l.bounds, l.span)
     FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
     WHERE r.dataset_id = published_periods.dataset_id AND NOT isempty(coalesce(l.bounds, l.span))

@@ -263,29 +263,41 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.named_in(bigint, bigint) IS
 'Finds the other populations in which there are all names of a dataset, if trajectories since a number brought one that its own had not.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copied_notices(dataset_id bigint, newest_before bigint) RETURNS SETOF text
-LANGUAGE sql STABLE PARALLEL UNSAFE STRICT SECURITY DEFINER
+CREATE OR REPLACE FUNCTION dbanon_internal.copied_notices(dataset_id bigint, newest_before bigint, load_id bigint DEFAULT NULL) RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH copied AS MATERIALIZED (
-        SELECT d.dataset_id, d.population_id, d.name
-        FROM dbanon_internal.copies_of(dataset_id, newest_before) c JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
-    )
+DECLARE
+    found CONSTANT bigint[] := ARRAY(SELECT c.of_dataset_id FROM dbanon_internal.copies_of(dataset_id, newest_before) c ORDER BY 1);
+    news bigint[];
+BEGIN
+    -- A dataset that is a copy is one every night: what a load has said whose rows are there still is not said again.
+    UPDATE ONLY dbanon.load l SET copies = found
+        WHERE l.load_id = copied_notices.load_id AND l.dataset_id = copied_notices.dataset_id AND l.loaded_at = now() AND l.loaded_by = session_user
+            AND found <> '{}';
+    news := ARRAY(
+        SELECT f.id FROM unnest(found) f (id)
+        WHERE NOT EXISTS (
+            SELECT FROM ONLY dbanon.load l
+            WHERE l.dataset_id = copied_notices.dataset_id AND l.load_id < copied_notices.load_id AND f.id = ANY (l.copies)
+                AND EXISTS (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = l.dataset_id AND t.load_id = l.load_id)));
+    RETURN QUERY
     SELECT 'Fixes of this dataset are in it under several names each: people would hide among copies of themselves. It is published only with '
            'a reason; load it without the copies.'
-    FROM copied c WHERE c.dataset_id = copied_notices.dataset_id
+    WHERE copied_notices.dataset_id = ANY (news)
     UNION ALL
     SELECT format('Fixes of dataset%s %s are in this one under other names, or in another population. Once one of them has a release, this one is '
                   'published only with a reason: what both say of one person would not be compared.', CASE WHEN count(*) > 1 THEN 's' END,
-                  dbanon_internal.name_some(array_agg(format('''%s''', c.name) ORDER BY c.dataset_id)))
-    FROM copied c WHERE c.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
+                  dbanon_internal.name_some(array_agg(format('''%s''', d.name) ORDER BY d.dataset_id)))
+    FROM ONLY dbanon.dataset d WHERE d.dataset_id = ANY (news) AND d.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
     UNION ALL
     SELECT format('All names of subjects in this dataset (%s) are also in %s: %s. That is right for two fleets with equal '
                   'numbers. If they are the same people, load them into the same population: releases are not compared across populations.',
                   dbanon_internal.format_count(max(n.subjects)), CASE WHEN count(*) > 1 THEN 'other populations' ELSE 'another population' END,
                   dbanon_internal.name_some(array_agg(format('''%s''', n.name) ORDER BY n.population_id)))
-    FROM dbanon_internal.named_in(dataset_id, newest_before) n
-    WHERE n.population_id NOT IN (SELECT c.population_id FROM copied c) HAVING count(*) > 0
+    FROM dbanon_internal.named_in(copied_notices.dataset_id, newest_before) n
+    WHERE n.population_id NOT IN (SELECT d.population_id FROM ONLY dbanon.dataset d WHERE d.dataset_id = ANY (found)) HAVING count(*) > 0;
+END
 $$;
-COMMENT ON FUNCTION dbanon_internal.copied_notices(bigint, bigint) IS
-'Says of which datasets this one is a copy under other names, and that its names are those of another population.';
+COMMENT ON FUNCTION dbanon_internal.copied_notices(bigint, bigint, bigint) IS
+'Says of which datasets this one is a copy under other names, except what an earlier load has said, and that its names are those of another population.';

@@ -78,7 +78,7 @@ BEGIN
         END IF;
         -- A copy matters only where every row is a separate subject.
         PERFORM dbanon_internal.raise_notice(CASE asked.subject WHEN '-' THEN dbanon_internal.copies_notice(known.dataset_id, newest) END);
-        PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(known.dataset_id, newest) n (notice);
+        PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(known.dataset_id, newest, drawn) n (notice);
     END IF;
     PERFORM dbanon_internal.raise_notice(n.notice)
         FROM dbanon_internal.left_out_notices(every, kept, may_be_none, known.kept_since) n (notice);

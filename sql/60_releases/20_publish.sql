@@ -388,7 +388,7 @@ BEGIN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content,
-                                    groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at, percent_left_out, series_id, bounds, prefix)
+                                    groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at, percent_left_out, series_id, bounds, prefix, places)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
@@ -401,7 +401,7 @@ BEGIN
                     dbanon_internal.run_extent(publish.run_id), dbanon_internal.pois_at(new_release, run.dataset_id),
                     dbanon_internal.share_of_people(publish.run_id),
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
-                    part.bounds, part.prefix);
+                    part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.places_digest(publish.run_id) END);
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile

@@ -188,6 +188,25 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_part(bigint, text, tstzrange, text[]) IS
 'The live release that a run can be a part of; or what it would begin, without a number; refuses a run that cannot be part of the one that is there.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.places_digest(run_id bigint) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Equal for the same places, whatever their order and numbers: a load that replaces them by themselves changes nothing.
+    SELECT sha256(string_agg(d.digest, ''::bytea ORDER BY d.digest))
+    FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
+    CROSS JOIN LATERAL (
+        SELECT 1 AS kind, '' AS category, s.geom FROM ONLY dbanon.site s WHERE s.dataset_id = r.dataset_id AND m.traits -> 'reads' ? 'sites'
+        UNION ALL
+        SELECT 2, '', c.geom FROM ONLY dbanon.cell c WHERE c.dataset_id = r.dataset_id AND m.traits -> 'reads' ? 'cells'
+        UNION ALL
+        SELECT 3, i.category, i.geom FROM ONLY dbanon.poi i WHERE i.dataset_id = r.dataset_id AND m.traits -> 'reads' ? 'cells') p
+    CROSS JOIN LATERAL sha256(record_send(ROW(p.kind, convert_to(p.category, 'UTF8'), @postgis@.ST_AsEWKB(p.geom, 'NDR')))) d (digest)
+    WHERE r.run_id = places_digest.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.places_digest(bigint) IS
+'A digest of the sensitive sites, or of the cells and points of interest, that a run reads; null where it reads none.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.draw_prefix(series_id bigint) RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp

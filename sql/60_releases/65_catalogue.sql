@@ -85,11 +85,13 @@ WHERE has_table_privilege(c.oid, 'SELECT');
 
 CREATE OR REPLACE VIEW published.parts WITH (security_barrier) AS
 SELECT l.name, coalesce(lower(l.span), lower(l.bounds)) AS since, coalesce(upper(l.span), upper(l.bounds)) AS until,
-    CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k, l.rows, l.percent_left_out
+    CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k, l.rows, l.percent_left_out,
+    l.series_id IS NOT NULL AND lag(l.release_id) OVER w IS NOT NULL AND l.places IS DISTINCT FROM lag(l.places) OVER w AS places_changed
 FROM ONLY dbanon.release l
 JOIN ONLY dbanon.run r ON r.run_id = l.run_id
 JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
-WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
+WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT')
+WINDOW w AS (PARTITION BY l.series_id ORDER BY l.bounds);
 
 CREATE OR REPLACE VIEW published.columns WITH (security_barrier) AS
 SELECT l.name, a.attnum::integer AS place, a.attname::text AS column_name, format_type(a.atttypid, a.atttypmod) AS type,
@@ -109,11 +111,10 @@ CROSS JOIN LATERAL jsonb_to_recordset(l.left_out) h (since timestamptz, until ti
 WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
 
 CREATE OR REPLACE VIEW published.atoms WITH (security_barrier) AS
-SELECT l.name, a.atom, a.region, a.area_m2, a.categories, a.pois
+SELECT l.name, p.since, p.until, a.atom, a.region, a.area_m2, a.categories, a.pois
 FROM ONLY dbanon.release l
 JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
 JOIN ONLY dbanon.published_atom a ON a.release_id = l.release_id
-WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT')
-    -- Of one that grows, those of the last part.
-    AND NOT EXISTS (SELECT FROM ONLY dbanon.release o
-                    WHERE o.series_id = l.series_id AND o.withdrawn_at IS NULL AND upper(o.bounds) > upper(l.bounds));
+-- Each part has atoms of its own: those of one are not those of another where places changed, and their numbers mean nothing there.
+CROSS JOIN LATERAL (SELECT coalesce(lower(l.span), lower(l.bounds)) AS since, coalesce(upper(l.span), upper(l.bounds)) AS until) p
+WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');

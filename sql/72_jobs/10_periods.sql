@@ -49,8 +49,14 @@ AS $$
     SELECT make_interval(secs => greatest(
         coalesce((job.params ->> 'max_gap_s')::double precision, (
             SELECT (p.value ->> 'default')::double precision FROM jsonb_array_elements(m.parameters) p WHERE p.value ->> 'name' = 'max_gap_s'), 0),
-        (SELECT dbanon_internal.settle_s(d.population_id) FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL)))
-    FROM dbanon.method m WHERE m.name = job.method
+        dbanon_internal.settle_s(p.population_id),
+        -- As the first load makes it.
+        coalesce((job.load ->> 'settle_s')::double precision, CASE WHEN d.dataset_id IS NULL THEN 900 END)))
+    FROM dbanon.method m
+    LEFT JOIN dbanon.dataset d ON d.name = job.dataset AND d.dropped_at IS NULL
+    LEFT JOIN dbanon.population p ON CASE WHEN d.dataset_id IS NULL THEN p.name = coalesce(job.load ->> 'population', 'default')
+                                          ELSE p.population_id = d.population_id END
+    WHERE m.name = job.method
 $$;
 COMMENT ON FUNCTION dbanon_internal.job_history(dbanon.job) IS
 'How long before a period data are needed to compute it.';
@@ -90,7 +96,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.job_source(text) IS
 'Looks up a source by its name.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.ask_times(job dbanon.job, question text, since timestamptz, until timestamptz) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.ask_times(
+    job dbanon.job, question text, since timestamptz, until timestamptz, past dbanon.job_period[] DEFAULT NULL) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -101,6 +108,7 @@ DECLARE
     described record;
     kind text;
     units_per_s double precision;
+    times text;
 BEGIN
     PERFORM dbanon_internal.check_columns(asked, false);
     PERFORM dbanon_internal.check_zone(asked.tz);
@@ -120,16 +128,22 @@ BEGIN
         dbanon_internal.find_units(dbanon_internal.chosen_rows(described.qualified, NULL, NULL, dbanon_internal.job_loading(job)),
                                    described.qualified, kind, asked."time"));
     -- The condition in the source is on the column as it is, for its index; local times are judged again as instants.
-    RETURN dbanon_internal.ask_source(format(
-        'SELECT %s::float8 FROM (SELECT t FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s) r) s WHERE t > -1e11 AND t < 1e11%s%s%s) a',
-        CASE question WHEN 'first' THEN 'min(t)' ELSE 'count(*)' END,
+    times := format(
+        '(SELECT t FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s) r) s WHERE t > -1e11 AND t < 1e11%s%s%s) a',
         dbanon_internal.time_expression('raw_time', described.qualified, described.types, asked."time", asked.tz, units_per_s), asked."time",
         dbanon_internal.chosen_rows(described.qualified, kind, units_per_s, asked),
         CASE WHEN since IS NOT NULL THEN format(' AND t >= %L::float8', extract(epoch FROM since)) END,
         CASE WHEN until IS NOT NULL THEN format(' AND t < %L::float8', extract(epoch FROM until)) END,
-        CASE question WHEN 'any' THEN ' LIMIT 1' END), described.qualified);
+        CASE question WHEN 'any' THEN ' LIMIT 1' END);
+    RETURN dbanon_internal.ask_source(CASE question
+        WHEN 'gone' THEN format(
+            'SELECT sum(greatest(x.rows - x.found, 0))::float8 FROM (SELECT p.rows, count(a.t) AS found FROM unnest(%L::bigint[]) WITH ORDINALITY p (rows, place) '
+            'LEFT JOIN %s ON width_bucket(a.t, %L::float8[]) = p.place GROUP BY p.place, p.rows) x',
+            ARRAY(SELECT p.at_source FROM unnest(past) p ORDER BY p.period), times,
+            ARRAY(SELECT extract(epoch FROM lower(p.period))::float8 FROM unnest(past) p ORDER BY p.period))
+        ELSE format('SELECT %s::float8 FROM %s', CASE question WHEN 'first' THEN 'min(t)' ELSE 'count(*)' END, times) END, described.qualified);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.ask_times(dbanon.job, text, timestamptz, timestamptz) IS
-'Asks a job''s source how many rows it has of a span of time (count), whether it has any (any, as 1 or 0), or for the first time in unix
-seconds (first); refuses a source that the job could not load.';
+COMMENT ON FUNCTION dbanon_internal.ask_times(dbanon.job, text, timestamptz, timestamptz, dbanon.job_period[]) IS
+'Asks a job''s source how many rows it has of a span of time (count), whether it has any (any, as 1 or 0), for the first time in unix
+seconds (first), or how many rows of some periods it has no longer (gone); refuses a source that the job could not load.';

@@ -64,6 +64,57 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_job(dbanon.job) IS
 'Refuses a job that cannot be one, whatever its source holds.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.check_reach(job dbanon.job, checked jsonb) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    reach CONSTANT interval := dbanon_internal.job_history(job);
+BEGIN
+    -- What shows people exactly is compared with all that is nearer than this: the next snapshot, or rows that begin this much after a part.
+    IF extract(epoch FROM job.every) <= extract(epoch FROM reach) AND EXISTS (
+        SELECT FROM dbanon.method m WHERE m.name = job.method
+            AND (m.traits ->> 'instant' IS NOT NULL OR m.traits ->> 'oldest' IS NOT NULL AND checked -> 'qid_only' = 'false')) THEN
+        RAISE EXCEPTION 'The interval every of a job that publishes snapshots or exact rows must be greater than the % s for which these are compared '
+                        'with others. Got % s.', extract(epoch FROM reach)::bigint, extract(epoch FROM job.every)::bigint
+            USING ERRCODE = 'DA011', DETAIL = 'That is the greater of max_gap_s and the settle_s of the population.',
+                  HINT = 'Give a greater every, or a smaller max_gap_s where that is the greater.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_reach(dbanon.job, jsonb) IS
+'Refuses a job whose periods follow one another within reach of what they show exactly.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.job_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH own AS (
+        SELECT d.* FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL
+    ), same AS MATERIALIZED (
+        -- The datasets with a person of this one. One that is not there yet has the people of its source.
+        SELECT w.dataset_id, w.name FROM own w
+        UNION ALL
+        SELECT d.dataset_id, d.name FROM own w JOIN dbanon.dataset d ON d.population_id = w.population_id AND d.dataset_id <> w.dataset_id
+        WHERE NOT w.own_subjects AND NOT d.own_subjects AND d.dropped_at IS NULL AND EXISTS (
+            SELECT FROM dbanon_internal.subjects_of(w.dataset_id) s (subject)
+            WHERE dbanon_internal.has_subject(d.dataset_id, s.subject))
+    )
+    SELECT 'job ' || j.name, dbanon_internal.stands_alone(j.method, j.algorithm)
+    FROM dbanon.job j
+    WHERE j.removed_at IS NULL AND j.name <> job.name
+        AND (j.dataset = job.dataset OR j.source = job.source OR j.dataset IN (SELECT s.name FROM same s))
+    UNION ALL
+    -- What was withdrawn counts, too: who has read it still knows.
+    SELECT 'release ' || l.name, bool_or(dbanon_internal.stands_alone(r.method, r.algorithm))
+    FROM same s JOIN dbanon.run r ON r.dataset_id = s.dataset_id JOIN dbanon.release l ON l.run_id = r.run_id
+    WHERE l.name <> job.name AND dbanon_internal.padded(l.span, l.reach) && tstzrange(job.starts, NULL)
+        AND NOT EXISTS (SELECT FROM dbanon.job j WHERE j.name = l.name AND j.removed_at IS NULL)
+    GROUP BY l.name
+$$;
+COMMENT ON FUNCTION dbanon_internal.job_rivals(dbanon.job) IS
+'The other jobs and releases that speak of people of a job at times of its periods, and whether they stand alone.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.period_params(job dbanon.job, period tstzrange) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -212,7 +263,8 @@ DECLARE
     job dbanon.job;
     made bigint;
     bounds tstzrange;
-    about text;
+    rivals text;
+    alone boolean;
 BEGIN
     job := jsonb_populate_record(NULL::dbanon.job, jsonb_build_object('name', name, 'owner', coalesce(owner, session_user), 'load', load,
         'further', coalesce(further, '[]'), 'dataset', coalesce(dataset, name), 'method', method, 'every', every, 'tz', tz, 'wait', wait,
@@ -234,14 +286,17 @@ BEGIN
     job.starts := coalesce(job.starts, dbanon_internal.first_start(job));
     PERFORM dbanon_internal.ask_times(job, 'any', job.starts, NULL);
     bounds := dbanon_internal.period_from(job.starts, job.every, job.tz, job.starts);
-    PERFORM dbanon_internal.check_params(method, job.algorithm, dbanon_internal.period_params(job, bounds));
+    PERFORM dbanon_internal.check_reach(job, dbanon_internal.check_params(method, job.algorithm, dbanon_internal.period_params(job, bounds)));
     made := dbanon_internal.write_job(job, replace);
     IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = job.owner) THEN
         RAISE NOTICE 'The owner of job %, %, is a superuser: functions that its source calls run with all rights.', job.name, job.owner;
     END IF;
-    FOR about IN SELECT j.name FROM dbanon.job j WHERE j.dataset = job.dataset AND j.name <> job.name AND j.removed_at IS NULL LOOP
-        RAISE NOTICE 'Job % publishes the same people: the later publication of each period is refused if too few are left, and the period is held.', about;
-    END LOOP;
+    SELECT string_agg(r.title, ', ' ORDER BY r.title), bool_or(r.alone) OR dbanon_internal.stands_alone(job.method, job.algorithm) INTO rivals, alone
+        FROM dbanon_internal.job_rivals(job) r;
+    IF rivals IS NOT NULL THEN
+        RAISE NOTICE 'The people of job % are also published by: %. Of two publications of one time the later is refused %, and its period is held.',
+            job.name, rivals, CASE WHEN alone THEN 'where one of the methods stands alone' ELSE 'if too few are left' END;
+    END IF;
     PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(
         dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, lower(bounds), upper(bounds))));
     RAISE NOTICE 'Job % begins with the period from % to %, which is due at %.', job.name, lower(bounds), upper(bounds), upper(bounds) + job.wait;
@@ -259,7 +314,7 @@ until; dataset, where rows go (name); further, an array of objects of other load
 import of that kind takes; every, the length of a period, days and more by the clock of tz; tz, the time zone of periods, and of times that name none (UTC); starts, where the first
 period begins, otherwise where the release ends or at the first midnight of the source''s rows; wait, how long after its end a period is due; lateness, how long rows of a
 period may still come that is not published; at_least, the share of the median of seven periods without which one is thin and waits; limits, the greatest values of
-figures of a run, above which it is held; keep_data, after which data are forgotten, but for what the next period needs; keep_parts, after which parts are withdrawn;
+figures of a run, above which it is held; keep_data, after which data are forgotten, but for what the next period needs; keep_parts, after which parts are withdrawn, and the rows of their runs deleted;
 readers, as for dbanon.publish; retry, how long after a failure it tries again, doubled each time up to a quarter of every; max_tries, after which a period is held; on_held, whether
 later periods go_on or stop; owner, a role that this login may become (this login); replace, to change the job of that name: its periods stay. Returns: its number. Raises: DA001, DA002, DA003 if
 there is one of the name, DA011, DA012 and DA014 for its source or owner; notices of what to look at. Example: SELECT dbanon.add_job(''taxi'', ''public.gps'',

@@ -100,9 +100,9 @@ DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
 BEGIN
     UPDATE dbanon.job_period p
-        SET (state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, forgotten, run_id, release_id, sqlstate, error,
+        SET (state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
              changed_at, finished_at)
-            = (SELECT n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.forgotten, n.run_id,
+            = (SELECT n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.gone, n.forgotten, n.run_id,
                    n.release_id, n.sqlstate, n.error, clock_timestamp(),
                    CASE WHEN n.state IN ('done', 'skipped', 'held') THEN coalesce(p.finished_at, clock_timestamp()) END
                FROM jsonb_populate_record(p, changes) n)
@@ -181,6 +181,10 @@ DECLARE
     loaded record;
     further bigint[];
     open dbanon.job_period;
+    past CONSTANT dbanon.job_period[] := ARRAY(
+        SELECT p FROM dbanon.job_period p
+        WHERE p.job_id = job.job_id AND p.state = 'done' AND lower(p.period) >= lower(step.period) - job.lateness AND p.period < step.period ORDER BY p.period);
+    gone bigint := 0;
 BEGIN
     -- A server's clock that is ahead makes nothing due: the source must have gone on after the period.
     IF NOT step.forced AND dbanon_internal.ask_times(job, 'any', upper(step.period), NULL) = 0 THEN
@@ -203,6 +207,10 @@ BEGIN
         FROM dbanon_internal.import_fixes(dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, since, upper(step.period))) f
         CROSS JOIN dbanon_internal.main_counts(f.left_out) n;
     further := dbanon_internal.load_further(job, since, upper(step.period));
+    -- What was published stays as it is; that the source no longer has all of it is counted, and said.
+    IF cardinality(past) > 0 THEN
+        gone := dbanon_internal.ask_times(job, 'gone', lower(past[1].period), lower(step.period), past);
+    END IF;
     -- Rows that came after their period was skipped for want of them are loaded now: it is opened again, and is the first to be done.
     FOR open IN
         SELECT p.* FROM dbanon.job_period p
@@ -213,7 +221,7 @@ BEGIN
         END IF;
     END LOOP;
     RETURN jsonb_build_object('state', 'run', 'tries', 0, 'error', NULL, 'sqlstate', NULL, 'at_source', counted, 'rows_new', loaded.rows_kept,
-        'known', loaded.known, 'late', loaded.late, 'forgotten', loaded.forgotten, 'load_ids', step.load_ids || loaded.load_id || further);
+        'known', loaded.known, 'late', loaded.late, 'gone', gone, 'forgotten', loaded.forgotten, 'load_ids', step.load_ids || loaded.load_id || further);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.load_period(dbanon.job, dbanon.job_period) IS
@@ -306,6 +314,32 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.publish_period(dbanon.job, dbanon.job_period) IS
 'Publishes the run of a period as a part of the job''s release, unless the period has one.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.drop_part_rows(job_id bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    job CONSTANT dbanon.job := dbanon_internal.demand_owner(drop_part_rows.job_id);
+    runs CONSTANT bigint[] := ARRAY(
+        SELECT l.run_id FROM ONLY dbanon.release l
+        WHERE l.name = job.name AND upper(l.bounds) < clock_timestamp() - job.keep_parts
+            AND EXISTS (SELECT FROM ONLY dbanon.region g WHERE g.run_id = l.run_id)
+        GROUP BY l.run_id
+        -- The run may be published under another name as well.
+        HAVING NOT EXISTS (SELECT FROM ONLY dbanon.release o WHERE o.run_id = l.run_id AND (o.withdrawn_at IS NULL OR o.series_id IS NULL)));
+BEGIN
+    PERFORM dbanon_internal.delete_rows(r.run_id) FROM unnest(runs) r (run_id);
+    IF cardinality(runs) > 0 THEN
+        INSERT INTO dbanon.audit (action, dataset, release, detail)
+            VALUES ('drop_rows', job.dataset, job.name, jsonb_build_object('job_id', job.job_id, 'runs', cardinality(runs)));
+    END IF;
+    RETURN cardinality(runs);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.drop_part_rows(bigint) IS
+'Deletes what the runs wrote of whose parts a job keeps none any more and which are withdrawn; runs, groups and exposures stay.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.retain_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -324,13 +358,15 @@ BEGIN
     before := least(upper(step.period) - greatest(job.keep_data, history), (
         SELECT min(lower(p.period)) - history FROM dbanon.job_period p
         WHERE p.job_id = job.job_id AND p.state NOT IN ('done', 'retain', 'skipped')));
-    FOREACH task IN ARRAY ARRAY['parts', 'data', 'months'] LOOP
+    FOREACH task IN ARRAY ARRAY['parts', 'rows', 'data', 'months'] LOOP
         -- Each by itself: what fails today is done tomorrow.
         BEGIN
             IF task = 'parts' THEN
                 PERFORM dbanon.unpublish_part(l.name, lower(l.bounds)) FROM (
                     SELECT r.* FROM dbanon.release r WHERE r.name = job.name AND r.series_id IS NOT NULL AND r.withdrawn_at IS NULL
                         AND upper(r.bounds) < clock_timestamp() - job.keep_parts ORDER BY r.bounds) l;
+            ELSIF task = 'rows' THEN
+                PERFORM dbanon_internal.drop_part_rows(job.job_id);
             ELSIF task = 'data' AND job.keep_data IS NOT NULL THEN
                 PERFORM f.* FROM dbanon.forget_before(job.dataset, before) f;
             ELSIF task = 'months' AND EXISTS (
@@ -351,7 +387,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
-'Withdraws parts and forgets data that are older than they are to be, and folds the months before; what could not be done is noted and tried again after the next period.';
+'Withdraws parts that are older than they are to be, deletes what their runs wrote, forgets old data, and folds the months before; what could not be done is noted and tried again after the next period.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

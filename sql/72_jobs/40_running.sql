@@ -164,7 +164,7 @@ SELECT j.name, j.owner,
     CASE WHEN j.paused THEN 'paused' WHEN o.oid IS NULL THEN 'orphaned' WHEN n.held > 0 THEN 'held' WHEN s.running THEN 'working'
          WHEN n.tries > 0 THEN 'retrying' WHEN n.open THEN 'under way' ELSE 'idle' END AS state,
     n.published_until, now() - n.published_until AS lag, n.last_success,
-    coalesce(n.next_at, upper(dbanon_internal.next_period(j)) + j.wait) AS next_at, coalesce(n.tries, 0) AS tries, n.held, n.late, n.last_error,
+    coalesce(n.next_at, upper(dbanon_internal.next_period(j)) + j.wait) AS next_at, coalesce(n.tries, 0) AS tries, n.held, n.late, n.gone, n.last_error,
     CASE WHEN s.running THEN (j.held_by).pid END AS runner, j.looked_at, j.dataset, j.method, j.every, j.wait
 FROM dbanon.job j
 LEFT JOIN pg_roles o ON o.rolname = j.owner
@@ -172,7 +172,7 @@ CROSS JOIN LATERAL (SELECT j.held_by IS NOT NULL AND dbanon_internal.is_held(j.h
 CROSS JOIN LATERAL (
     SELECT coalesce(min(lower(p.period)) FILTER (WHERE p.state NOT IN ('done', 'retain', 'skipped')), max(upper(p.period)), j.starts) AS published_until,
         max(p.finished_at) FILTER (WHERE p.state = 'done') AS last_success, count(*) FILTER (WHERE p.state = 'held') AS held,
-        max(p.late) FILTER (WHERE p.period = l.last) AS late,
+        max(p.late) FILTER (WHERE p.period = l.last) AS late, max(p.gone) FILTER (WHERE p.period = l.last) AS gone,
         bool_or(p.state NOT IN ('done', 'skipped', 'held')) AS open, max(p.tries) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS tries,
         min(p.next_at) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS next_at,
         (array_agg(p.error ORDER BY p.changed_at DESC) FILTER (WHERE p.error IS NOT NULL AND (p.state <> 'done' OR p.period = l.last)))[1] AS last_error
@@ -182,7 +182,7 @@ WHERE j.removed_at IS NULL;
 
 CREATE OR REPLACE VIEW dbanon.job_runs AS
 SELECT j.name, lower(p.period) AS since, upper(p.period) AS until, p.state, p.skipped_as, p.tries, p.next_at, p.at_source, p.rows_new, p.known, p.late,
-    p.forgotten, p.load_ids, p.run_id, p.release_id, p.sqlstate, p.error, p.started_at, p.changed_at, p.finished_at
+    p.gone, p.forgotten, p.load_ids, p.run_id, p.release_id, p.sqlstate, p.error, p.started_at, p.changed_at, p.finished_at
 FROM dbanon.job_period p JOIN dbanon.job j ON j.job_id = p.job_id
 ORDER BY j.name, p.job_id, p.period;
 
@@ -205,6 +205,8 @@ AS $$
          format('Job %s is late.', j.name), j.published_until, 'See dbanon.job_runs'),
         (1, j.tries > 0, format('Job %s has failed and tries again.', j.name), NULL, 'See dbanon.job_runs'),
         (1, j.late > 0, format('Job %s omitted what came after their period was published.', j.name), NULL, 'Give it a longer wait'),
+        (1, j.gone > 0, format('Job %s has published periods of which the source has fewer rows than when they were loaded.', j.name), NULL,
+         'Forget here whom the source has forgotten; if it keeps rows for a short time only, give the job a shorter lateness'),
         (1, j.tries = 0 AND j.held = 0 AND j.last_error IS NOT NULL, format('Job %s: %s', j.name, j.last_error), NULL, NULL)
     ) f (level, holds, what, since, remedy)
     WHERE f.holds

@@ -21,7 +21,7 @@ METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
 VALUES ('areas', 's', 'At least k.', 'MultiPolygon', 'attack', '[{"name": "a", "summary": "s", "stands_alone": true}]',
     '[{"name": "categories", "sql_type": "integer", "default": "0", "comment": "How many."}]',
-    '{"hides": "place", "hidden_by": "record", "notices": {}, "totals": {}, "reasons": {}}')
+    '{"hides": "place", "hidden_by": "record", "reads": ["cells"], "notices": {}, "totals": {}, "reasons": {}}')
 ON CONFLICT DO NOTHING
 """
 RUN = """
@@ -469,6 +469,57 @@ def test_analysts_see_the_atoms_of_the_releases_they_may_read(city: psycopg.Conn
     with pytest.raises(psycopg.Error) as caught:
         city.execute("SELECT dbanon.publish(1, 'atoms')")
     assert caught.value.sqlstate == "DA002"
+
+
+def grow(connection: psycopg.Connection, atoms: list[list[int]]) -> None:
+    """Publish a run with some atoms as a part of the release `areas`."""
+    start = AT + DAY_S * 30 * int(str(value(connection, "SELECT max(run_id) + 1 FROM dbanon.run")))
+    run = write(connection, atoms, since=start, until=start + DAY_S)
+    connection.execute("SELECT dbanon.publish(%s, 'areas', grow => true)", [run])
+
+
+def test_a_part_says_whether_its_places_are_others_than_those_of_the_part_before(city: psycopg.Connection) -> None:
+    grow(city, PAIRS)
+    # The same places loaded anew are no others.
+    city.execute("DELETE FROM dbanon.poi")
+    add_pois(city)
+    grow(city, PAIRS)
+    city.execute("UPDATE dbanon.poi SET category = 'inn' WHERE category = 'bar'")
+    grow(city, PAIRS)
+    grow(city, PAIRS)
+    changed = "SELECT array_agg(places_changed ORDER BY since) FROM published.parts WHERE name = 'areas'"
+    assert value(city, changed) == [False, False, True, False]
+    # Other releases are no parts before, and what was withdrawn is none.
+    publish(city, write(city, PAIRS))
+    city.execute("SELECT dbanon.unpublish_part('areas', lower(bounds)) FROM dbanon.release ORDER BY bounds LIMIT 1")
+    assert value(city, changed) == [False, True, False]
+
+
+def test_atoms_are_those_of_each_part(city: psycopg.Connection) -> None:
+    for atoms in (PAIRS, PAIRS, FOURS):
+        grow(city, atoms)
+    of_parts = "SELECT array_agg(n ORDER BY since) FROM (SELECT since, count(*) AS n FROM {} GROUP BY since, until) p"
+    joined = "published.parts JOIN published.atoms USING (name, since, until)"
+    assert value(city, of_parts.format("published.atoms")) == [4, 4, 2]
+    assert value(city, of_parts.format(joined)) == [4, 4, 2]
+    areas = "SELECT sum(area_m2) FROM published.atoms GROUP BY since"
+    assert city.execute(areas).fetchall() == [(80_000,)] * 3
+    city.execute(
+        "SELECT dbanon.unpublish_part('areas', lower(bounds)) FROM dbanon.release ORDER BY bounds DESC LIMIT 1"
+    )
+    assert value(city, of_parts.format("published.atoms")) == [4, 4]
+
+
+def test_the_sites_of_a_part_are_its_places_and_those_of_another_method_are_none(city: psycopg.Connection) -> None:
+    digest = "SELECT dbanon_internal.places_digest(%s)"
+    run = write(city, PAIRS)
+    before = value(city, digest, run)
+    assert before is not None
+    city.execute("INSERT INTO dbanon.site (dataset_id, geom) VALUES (1, ST_SetSRID(ST_MakePoint(5, 5), 32610))")
+    assert value(city, digest, run) == before
+    assert value(city, digest, 1) is None
+    city.execute("UPDATE dbanon.method SET traits = traits || '{\"reads\": [\"sites\"]}' WHERE name = 'areas'")
+    assert value(city, digest, run) not in (None, before)
 
 
 def test_a_release_says_of_when_its_points_of_interest_are(own: psycopg.Connection) -> None:

@@ -50,6 +50,16 @@ def crowd(seed: int, people: int = 60, instants: int = 100, start: int = START) 
 
 
 Write = Callable[..., Path]
+COPIES = """
+SELECT array_agg(d.name ORDER BY d.dataset_id) FROM dbanon.load l CROSS JOIN unnest(l.copies) c (id)
+JOIN dbanon.dataset d ON d.dataset_id = c.id WHERE l.load_id = (SELECT max(load_id) FROM dbanon.load)
+"""
+
+
+def value(connection: psycopg.Connection, query: str) -> object:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]
 
 
 @pytest.fixture
@@ -195,14 +205,38 @@ def test_a_few_people_copied_among_many_others_are_recognised(connection, write)
 
 
 @pytest.mark.parametrize("of_the_day", [False, True])
-def test_a_copy_in_three_steps_is_recognised_at_each(connection, write, of_the_day):
+def test_a_copy_in_three_steps_is_recognised_at_each_and_said_once(connection, write, of_the_day):
     walk = crowd(1)
     _load(connection, write(walk.rows()), "first")
     _load(connection, write(crowd(2).rows()), "second")
     rows = replace(walk, name="b").rows()
     for step in range(3):
         part = [row for i, row in enumerate(rows) if (i % 100 * 3 // 100 if of_the_day else i // 2000) == step]
-        assert _load(connection, write(part), "second", mode="append") == ["first"]
+        told = _load(connection, write(part), "second", mode="append")
+        assert told == (["first"] if step == 0 else [])
+        assert value(connection, COPIES) == ["first"]
+
+
+def test_datasets_that_look_alike_are_one_notice_and_those_that_were_noticed_none(connection, write):
+    walk = crowd(1)
+    for number in range(3):
+        rows = replace(walk, name=f"n{number}").rows()
+        _load(connection, write(rows), f"same {number}", population=f"p{number}")
+    again = replace(walk, name="b")
+    assert _load(connection, write(again.rows()), "copy") == ["same 0", "same 1", "same 2"]
+    # The next evening, of which the others have a copy, too.
+    evening = crowd(3, start=START + 86_400)
+    for number in range(3):
+        rows = replace(evening, name=f"n{number}").rows()
+        _load(connection, write(rows), f"same {number}", mode="append")
+    later = write(replace(evening, name="b").rows(), name="later.csv")
+    assert _load(connection, later, "copy", mode="append") == []
+    # One that is new is said alone.
+    _load(connection, write(replace(crowd(4, start=START + 172_800), name="n").rows()), "fourth", population="p4")
+    third = write(replace(crowd(4, start=START + 172_800), name="b").rows())
+    assert _load(connection, third, "copy", mode="append") == ["fourth"]
+    # Replaced data are others, of which nothing was said.
+    assert _load(connection, later, "copy", mode="replace") == ["same 0", "same 1", "same 2"]
 
 
 def test_one_notice_names_all_datasets_of_which_one_is_a_copy(connection, write):

@@ -80,6 +80,7 @@ def test_jobs_of_others_are_left_alone(own, nina, other):
         "SELECT dbanon_internal.claim_job(1)",
         "SELECT dbanon_internal.leave_job(1)",
         "SELECT dbanon_internal.open_period(1)",
+        "SELECT dbanon_internal.drop_part_rows(1)",
         "SELECT dbanon_internal.set_period(1, '[2008-06-01Z,2008-06-02Z)', '{\"state\": \"done\"}')",
     ],
 )

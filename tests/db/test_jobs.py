@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
 RUN = "CALL dbanon.run_jobs(wait => false)"
+ADDED = """
+SELECT dbanon.add_job('{name}', 'public.gps', dataset => '{dataset}', method => '{method}',
+    load => '{{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}}', params => '{{"k": 3}}'{rest})
+"""
 
 
 @pytest.fixture
@@ -91,6 +95,32 @@ def test_rows_that_come_after_publication_are_left_out_and_counted(job):
     assert night(job) == "done"
     assert periods(job, "late") == [0, 1]
     assert "omitted what came" in value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
+
+
+def test_rows_that_the_source_deleted_after_publication_are_counted_and_change_nothing(job):
+    rows(job, 3, 4)
+    assert [night(job), night(job)] == ["done", "done"]
+    job.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s AND cab IN ('c1', 'c2')", [day(0), day(0.25)])
+    # What comes late of another day hides nothing.
+    job.execute(
+        "INSERT INTO public.gps SELECT 'late', %s + i * interval '1 minute', 8.2, 53.1 FROM generate_series(1, 20) i",
+        [day(1)],
+    )
+    kept = value(job, "SELECT count(*) FROM dbanon.fix")
+    assert night(job) == "done"
+    assert periods(job, "gone, late") == [(0, 0), (0, 0), (12, 20)]
+    assert value(job, "SELECT count(*) FROM dbanon.fix") == kept + 144
+    said = job.execute("SELECT level, what FROM dbanon.health WHERE about = 'job taxi' ORDER BY what").fetchall()
+    assert [level for level, what in said if "fewer rows" in what or "omitted" in what] == [1, 1]
+
+
+def test_deleted_rows_are_looked_for_as_far_back_as_rows_may_be_late(own):
+    add(own, ", lateness => '1 day'")
+    rows(own, 3, 4)
+    assert [night(own), night(own)] == ["done", "done"]
+    own.execute("DELETE FROM public.gps WHERE ts < %s", [day(1)])
+    assert night(own) == "done"
+    assert periods(own, "gone") == [0, 0, 0]
 
 
 def test_a_period_of_too_few_people_is_skipped(job):
@@ -377,6 +407,46 @@ def test_old_parts_are_withdrawn(own):
     parts = own.execute("SELECT until FROM published.parts").fetchall()
     assert parts
     assert all(until > today - timedelta(days=1) for (until,) in parts)
+    # What the runs of withdrawn parts wrote is gone; what later ones are compared with stays.
+    live = "SELECT array_agg(run_id ORDER BY run_id) FROM dbanon.release WHERE withdrawn_at IS NULL"
+    for written in ("region", "period", "record", "membership"):
+        assert value(own, f"SELECT array_agg(DISTINCT run_id ORDER BY run_id) FROM dbanon.{written}") == value(
+            own, live
+        )
+    assert value(own, "SELECT count(DISTINCT release_id) FROM dbanon.grouping") == 3
+    assert value(own, "SELECT count(*) FROM dbanon.run") == 3
+    [dropped] = own.execute(
+        "SELECT sum((detail ->> 'runs')::int) FROM dbanon.audit WHERE action = 'drop_rows'"
+    ).fetchall()
+    assert dropped[0] == 3 - len(parts)
+
+
+def test_the_rows_of_a_part_that_was_withdrawn_early_or_is_published_elsewhere_stay(own):
+    add(own, ", keep_parts => '100 years'")
+    assert night(own) == "done"
+    written = "SELECT count(*) FROM dbanon.region"
+    drop = "SELECT dbanon_internal.drop_part_rows(job_id) FROM dbanon.job"
+    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
+    # It can be published again.
+    assert value(own, drop) == 0
+    own.execute("SELECT dbanon.publish(run_id, 'elsewhere') FROM dbanon.release")
+    own.execute("UPDATE dbanon.job SET keep_parts = '1 day'")
+    assert value(own, drop) == 0
+    assert value(own, written) == 1
+
+
+def test_rows_of_a_part_can_be_deleted_only_when_it_is_withdrawn(own):
+    add(own)
+    assert night(own) == "done"
+    with refusal("DA007"):
+        own.execute("DELETE FROM dbanon.membership")
+    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
+    for change in ("UPDATE dbanon.region SET crowd = 9", "TRUNCATE dbanon.region"):
+        with refusal("DA007"):
+            own.execute(change)
+    own.execute("DELETE FROM dbanon.region")
+    with refusal("DA005"):
+        own.execute("SELECT dbanon.publish(run_id, 'taxi', grow => true) FROM dbanon.release")
 
 
 def test_what_cannot_be_tidied_up_is_noted_and_tried_after_the_next_period(own):
@@ -498,6 +568,81 @@ def test_a_load_that_cannot_be_one_is_refused_without_its_text(own, load, state)
         own.execute("SELECT dbanon.add_job('taxi', 'public.gps', load => %s, method => 'tp-aware')", [load])
     assert "cab =" not in str(refused.value)
     assert value(own, "SELECT count(*) FROM dbanon.job") == 0
+
+
+SITES = """
+SELECT dbanon.add_job(
+    'sites', 'public.gps', load => %s, method => 'sensitive-sites', params => %s, starts => %s, every => %s)
+"""
+LOAD = '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"'
+
+
+@pytest.mark.parametrize(
+    ("load", "params", "every"),
+    [
+        ("", "", "15 minutes"),
+        (', "settle_s": 7200', "", "2 hours"),
+        ("", ', "max_gap_s": 3600', "1 hour"),
+    ],
+)
+def test_snapshots_must_be_further_apart_than_they_reach(own, load, params, every):
+    asked = [LOAD + load + "}", '{"k": 3' + params + "}", day(0)]
+    with refusal("DA011") as refused:
+        own.execute(SITES, [*asked, every])
+    assert "every" in str(refused.value)
+    own.execute("SELECT set_config('client_min_messages', 'warning', false)")
+    own.execute(SITES.replace("%s)", "%s::interval + '1 minute')"), [*asked, every])
+    assert value(own, "SELECT count(*) FROM dbanon.job") == 1
+
+
+def test_what_shows_nobody_exactly_may_follow_at_once(own):
+    add(own, ", every => '15 minutes'")
+
+
+def test_exact_rows_must_be_further_apart_than_they_reach(own):
+    asked = "SELECT dbanon.add_job('mob', 'public.gps', %s, 'mob', %s, starts => %s, every => '15 minutes')"
+    with refusal("DA011"):
+        own.execute(asked, [LOAD + "}", '{"k": 3, "qid_only": false, "step_s": 60}', day(0)])
+    own.execute(asked, [LOAD + "}", '{"k": 3, "step_s": 60}', day(0)])
+
+
+def rivals(connection: psycopg.Connection[Any], query: str) -> str | None:
+    """Add a job; what it says of others that publish its people, if anything."""
+    heard: list[str] = []
+    connection.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
+    connection.execute(query)
+    found = [said for said in heard if "also published" in said]
+    assert len(found) < 2
+    return found[0] if found else None
+
+
+def test_a_job_is_told_of_others_that_publish_its_people(job):
+    same = ADDED.format(name="two", dataset="taxi", method="tp-aware", rest="")
+    assert (said := rivals(job, same)) is not None
+    assert "job taxi" in said
+    assert "too few" in said
+    # Another dataset of the same source; and a method that stands alone.
+    alone = ADDED.format(name="three", dataset="three", method="kte", rest="")
+    assert (said := rivals(job, alone)) is not None
+    assert "job taxi, job two" in said
+    assert "stands alone" in said
+
+
+def test_a_job_is_told_of_releases_of_its_times_and_of_no_others(job):
+    assert night(job) == "done"
+    job.execute("SELECT dbanon.steer_job('taxi', 'remove')")
+    # Read from another source, into another dataset of the population.
+    job.execute("CREATE TABLE public.later AS SELECT * FROM public.gps")
+    job.execute(
+        "SELECT dbanon.import_trajectories('public.later', 'other', 'cab', 'ts', x => 'lon', y => 'lat', until => %s)",
+        [day(0)],
+    )
+    asked = ADDED.replace("public.gps", "public.later")
+    about = {"name": "other", "dataset": "other", "method": "tp-aware"}
+    assert (said := rivals(job, asked.format(**about, rest=f", starts => '{day(0)}'"))) is not None
+    assert "release taxi" in said
+    job.execute("SELECT dbanon.steer_job('other', 'remove')")
+    assert rivals(job, asked.format(**about, rest=f", starts => '{day(1)}'")) is None
 
 
 def test_two_jobs_cannot_have_one_name(job):

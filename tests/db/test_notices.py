@@ -65,3 +65,49 @@ def test_publishing_says_it_again(own: psycopg.Connection) -> None:
     own.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
     own.execute("SELECT dbanon.publish(1, 'ten')")
     assert heard == before
+
+
+AGAIN = """
+INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status, metrics, suppressed)
+SELECT dataset_id, dataset_revision, method, algorithm, params, seed, status, metrics, suppressed
+FROM dbanon.run WHERE run_id = 1 RETURNING run_id
+"""
+VERDICT = """
+INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest)
+SELECT %s, attack, passed, figures || %s, dbanon_internal.run_digest(%s) FROM dbanon.verification WHERE run_id = 1
+"""
+
+
+def again(connection: psycopg.Connection, figures: dict[str, int]) -> int:
+    """Run the same a second time, with these figures besides."""
+    row = connection.execute(AGAIN).fetchone()
+    assert row is not None
+    connection.execute(VERDICT, [row[0], Jsonb(figures), row[0]])
+    return int(row[0])
+
+
+def test_of_two_identical_runs_the_second_says_only_what_is_new(own: psycopg.Connection) -> None:
+    first = notices(own, {"subjects": {"few_alike": 8}}, {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2})
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(1)")
+    said = "SELECT array(SELECT dbanon_internal.run_notices(%s))"
+    same, other = again(own, {}), again(own, {"followed": 3})
+    assert own.execute(said, [same]).fetchone() == ([],)
+    assert own.execute(said, [other]).fetchone() == (["3 are followed."],)
+    # All of it is there for who asks.
+    everything = own.execute("SELECT array(SELECT dbanon_internal.run_warnings(%s, %s))", [same, same]).fetchone()
+    assert everything == ([first[0].replace("Run 1", f"Run {same}"), *first[1:]],)
+    own.execute("UPDATE dbanon.run SET params = params || '{\"min_contents\": 2}' WHERE run_id = %s", [same])
+    assert own.execute(said, [same]).fetchone() == everything
+
+
+def test_a_publication_says_what_no_publication_has_said(own: psycopg.Connection) -> None:
+    before = notices(
+        own, {"subjects": {"few_alike": 8}}, {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2}
+    )
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(1)")
+    heard: list[str | None] = []
+    own.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
+    runs = [again(own, {}) for _ in range(2)]
+    for run in runs:
+        own.execute("SELECT dbanon.publish(%s, %s)", [run, f"r{run}"])
+    assert [said for said in heard if said and "leaves out" in said] == [before[0].replace("Run 1", f"Run {runs[0]}")]

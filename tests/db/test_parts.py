@@ -95,6 +95,23 @@ def test_a_reader_is_shown_one_release_with_its_parts(grown: psycopg.Connection)
     assert value(grown, "SELECT count(*) FROM published.columns WHERE name = 'ten'") == 10
 
 
+def test_the_time_of_a_part_is_published_as_far_as_its_bounds_and_that_of_a_release_as_far_as_its_rows(
+    own: psycopg.Connection,
+) -> None:
+    # Rows are from 8:00 to 8:02.
+    periods = "SELECT lower(p), upper(p) FROM dbanon_internal.published_periods(1) p ORDER BY p"
+    own.execute("SELECT dbanon.publish(%s, 'alone')", [run_of(own, 2)])
+    rows = (day(2) + timedelta(hours=8), day(2) + timedelta(hours=8, minutes=2))
+    assert own.execute(periods).fetchall() == [rows]
+    grow(own, run_of(own, 0))
+    assert own.execute(periods).fetchall() == [(day(0), day(1)), rows]
+    # What reaches beyond is no part, so no time of rows is missing.
+    with refusal("DA011", "bounds"):
+        grow(own, run_of(own, 1, later=timedelta(days=1, hours=15, minutes=59)))
+    own.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(0)])
+    assert own.execute(periods).fetchall() == [(day(0), day(1)), rows]
+
+
 def test_a_release_of_one_run_is_one_part(own: psycopg.Connection) -> None:
     own.execute("SELECT dbanon.publish(1, 'ten')")
     assert value(own, "SELECT (parts, starts, ends) = (1, ARRAY[since], ARRAY[until]) FROM published.releases") is True
