@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dbanon import testing
 from dbanon.postgres import programs
 from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
@@ -50,7 +51,7 @@ STEPS = {
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedServer]:
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-nights-"))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-nights-", dir=testing._memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home")
     try:
@@ -104,7 +105,7 @@ class Nights:
         if self.worker.process.poll() is not None:
             self.worker = workers.start(self.url, self.log, "--grace-s", "1", *self.options)
         self.runners = [runner for runner in self.runners if runner.poll() is None]
-        if self.calls and len(self.runners) < 3:
+        if self.calls and len(self.runners) < 2:
             psql = programs.find_binaries().bindir / "psql"
             call = "CALL dbanon.run_jobs(strict => true)"
             with self.log.open("ab") as log:
@@ -181,6 +182,7 @@ def kill_the_runner(server: EmbeddedServer, mode: str) -> None:
         workers.until(lambda: holder.execute(waiting).rowcount == 1)
         os.kill(nights.value(holder, waiting), signal.SIGKILL)
         assert runner.wait(60) != 0
+        workers.until(lambda: holder.execute("SELECT 1") is None)  # until the server ends all sessions
     workers.until(lambda: is_up(server.target.url))
 
 
