@@ -17,7 +17,12 @@ from dbanon.postgres.connection import Connection, jsonb, one, server_notices
 
 def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, tuple[str, ...]]:
     """Add a job, or change one; returns its number and the server's notices."""
-    said = {one.name: getattr(asked, one.name) for one in fields(AddingJob)}
+    if asked.source is not None and one(connection, "SELECT to_regclass(%s)", [asked.source]) is None:
+        raise ParameterError(
+            f"--source must name a table or view with its schema, such as public.gps. There is no '{asked.source[:60]}'; "
+            "correct it."
+        )
+    said = {option.name: getattr(asked, option.name) for option in fields(AddingJob)}
     given = {"name": name, **{word: _sent(word, value) for word, value in said.items() if value is not None}}
     given["load"] = jsonb({word: given.pop(word) for word in LOAD if word in given})
     arguments = (sql.SQL("{} => {}").format(sql.Identifier(word), sql.Placeholder(word)) for word in given)

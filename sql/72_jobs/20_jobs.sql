@@ -152,7 +152,7 @@ DECLARE
     unknown CONSTANT text := (SELECT min(l.key COLLATE "C") FROM jsonb_object_keys(job.limits) l (key) WHERE l.key <> ALL (known));
 BEGIN
     IF unknown IS NOT NULL THEN
-        PERFORM dbanon_internal.refuse_name(format('figure of %s for limits', job.method), unknown, known);
+        PERFORM dbanon_internal.refuse_name(format('figure for limits of %s', job.method), unknown, known);
     END IF;
 END
 $$;

@@ -62,6 +62,7 @@ def test_a_job_is_paused_resumed_decided_about_and_removed(gps: str) -> None:
         ([*ADD.split(), "--max-tries", "0"], ["max-tries"]),
         ([*ADD.split(), "--on-held", "shrug"], ["on-held", "go_on"]),
         (["job", "add", "taxi", "--replace", "--wait", "2 hours"], ["source"]),
+        ([word.replace("public.gps", "nowhere") for word in ADD.split()], ["nowhere", "source"]),
         (["job", "skip", "none", "--reason", "there is no such job"], ["none"]),
         (["job", "retry", "none", "yesterday night"], ["period"]),
     ],
