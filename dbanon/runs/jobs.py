@@ -19,8 +19,7 @@ def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, t
     """Add a job, or change one; returns its number and the server's notices."""
     if asked.source is not None and one(connection, "SELECT to_regclass(%s)", [asked.source]) is None:
         raise ParameterError(
-            f"--source must name a table or view with its schema, such as public.gps. There is no '{asked.source[:60]}'; "
-            "correct it."
+            f"--source must name a table or view with its schema, such as public.gps. Got '{asked.source[:60]}'."
         )
     said = {option.name: getattr(asked, option.name) for option in fields(AddingJob)}
     given = {"name": name, **{word: _sent(word, value) for word, value in said.items() if value is not None}}
