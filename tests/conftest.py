@@ -25,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones"
     )
+    parser.addoption("--one-in", type=int, default=1, help="of all these run one in so many, as the seed has it")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,11 +52,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("db")
         if item.path.parent == PAPERS:
             item.add_marker("papers")
-    if config.getoption("--all"):
-        return
-    left_out = _others_of_many(items) | {item for item in items if item.get_closest_marker("papers")}
-    if not config.getoption("--stress"):
-        left_out |= {item for item in items if item.get_closest_marker("stress")}
+    left_out = set()
+    if not config.getoption("--all"):
+        left_out |= _others_of_many(items) | {item for item in items if item.get_closest_marker("papers")}
+        if not config.getoption("--stress"):
+            left_out |= {item for item in items if item.get_closest_marker("stress")}
+    if (one_in := config.getoption("--one-in")) > 1:
+        left_out |= {item for number, item in enumerate(items) if (number + SEED) % one_in}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 

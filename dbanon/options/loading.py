@@ -107,7 +107,8 @@ class _Target:
     max_speed_kmh: Annotated[
         float | None,
         Option(
-            "Count the fixes that imply a greater speed from the fix before; with --drop-outliers leave them out.",
+            "Count the fixes that imply a greater speed from the fix before, with --append or --new also from what is "
+            "stored; with --drop-outliers leave them out.",
         ),
     ] = None
 

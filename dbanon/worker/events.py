@@ -1,7 +1,7 @@
 """Writes a worker's log, a line for each event: as text, or as JSON for programs that collect it.
 
-Invariant: a line of JSON names runs by number and errors by SQLSTATE. It quotes a sentence only where one of our own
-SQL functions wrote it (class DA), so nothing of people, places, files or sources is in it.
+Invariant: a line of JSON names runs by number, jobs by name and errors by SQLSTATE. It quotes only sentences that hold
+nothing of people, places, files, sources, columns, tables or logins, and count no rows or people.
 """
 
 import json
@@ -15,6 +15,7 @@ from dbanon.runs import queue
 
 Form = Literal["text", "json"]
 Level = Literal["info", "warning", "error"]
+_QUOTED = ("DA005", "DA020")  # data or histories have changed; other sentences may quote columns or count people
 
 
 class Log:
@@ -47,5 +48,9 @@ class Log:
     def failure(self, event: str, text: str, error: DbanonError, **fields: Any) -> None:
         """Write an event that an error is."""
         state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
-        own = str(error) if state is not None and state.startswith("DA") else None
-        self.event(event, text, level="error", sqlstate=state, sentence=own, **fields)
+        self.event(event, text, level="error", sqlstate=state, sentence=quotable(state, str(error)), **fields)
+
+
+def quotable(state: str | None, sentence: str) -> str | None:
+    """Return a sentence of an error of that SQLSTATE for a line of JSON; None where it might say too much."""
+    return sentence if state in _QUOTED else None

@@ -15,9 +15,8 @@ from psycopg.rows import dict_row
 from dbanon.base.errors import DbanonError, StoreError
 from dbanon.database import Database, open_database
 from dbanon.postgres.connection import Connection, one
-from dbanon.worker.events import Log
+from dbanon.worker.events import Log, quotable
 
-_QUOTING = ("DA002", "DA011", "DA012", "DA014")  # their sentences name sources and columns
 _LOOK_S = 30.0  # between two looks at what is due
 _SOON_S = 1.0  # while a run is being computed
 _AGAIN_S = 5.0  # before it connects again
@@ -93,6 +92,6 @@ class Schedule:
                     "job", f"job {row['name']}, {period}: {row['state']}{said}", job=row["name"], period=period,
                     level="error" if row["state"] == "held" else "warning" if row["error"] else "info",
                     state=row["state"], tries=row["tries"], run_id=row["run_id"], sqlstate=row["sqlstate"],
-                    sentence=None if row["sqlstate"] in _QUOTING else row["error"],
+                    sentence=row["error"] if row["sqlstate"] is None else quotable(row["sqlstate"], row["error"]),
                 )  # fmt: skip
         return max([since, *(row["changed_at"] for row in rows)]), any(row["state"] == "compute" for row in rows)

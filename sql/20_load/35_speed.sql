@@ -1,6 +1,7 @@
 -- Fixes that a person cannot have been at, since the way from the fix before would have been too fast. Between two such jumps lies a stretch
 -- of good fixes, or of wild ones. Near a jump each fix is weighed alone, further from it all of a stretch together; which of them go is
--- decided for a subject as a whole, so that the fewest fixes are lost, and not one by one in the order of time.
+-- decided for a subject as a whole, so that the fewest fixes are lost, and not one by one in the order of time. What was loaded before is
+-- weighed with it, but stays.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.sphere_metres(x text, y text, other_x text, other_y text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -54,7 +55,7 @@ COMMENT ON FUNCTION dbanon_internal.longest_chain(bigint[], double precision[], 
 'Chooses, among the parts of a subject''s path in the order of time, those with the most fixes of which each is near enough to the one before;
 their numbers; a part is how many fixes it has, and {unix seconds, longitude, latitude} of its first and of its last.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.mark_too_fast(asked dbanon_internal.loading, source_srid integer) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.mark_too_fast(asked dbanon_internal.loading, known dbanon.dataset, source_srid integer) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -62,11 +63,27 @@ AS $$
 DECLARE
     geographic CONSTANT boolean := (dbanon_internal.reference_system('EPSG:' || source_srid)).geographic;
 BEGIN
+    -- What is stored of a subject counts as if it were of the same load: of the paths that overlap in time with what is added all fixes, of
+    -- the next ones before and after it the nearest twenty.
     -- Stretches are numbered by the jumps before them; their first and last five fixes are parts of their own. Arrays compare by their
     -- first values: the least of a part is its first fix.
     EXECUTE format(
-        'WITH placed AS ('
-        '  SELECT subject, t, %1$s FROM (SELECT subject, t, x, y, %2$s AS place FROM pg_temp.dbanon_ordered WHERE kept OFFSET 0) o), '
+        'WITH span AS MATERIALIZED ('
+        '  SELECT subject COLLATE "default" AS subject, min(t) AS low, max(t) AS high '
+        '  FROM pg_temp.dbanon_ordered WHERE kept AND %6$L::boolean GROUP BY subject), '
+        'stored AS MATERIALIZED ('
+        '  SELECT s.subject COLLATE "C" AS subject, @postgis@.ST_M(p.geom) AS t, @postgis@.ST_Transform(@postgis@.ST_Force2D(p.geom), 4326) AS place '
+        '  FROM span s CROSS JOIN LATERAL (SELECT r.path, r.first_s, r.last_s FROM dbanon.trajectory r WHERE r.dataset_id = %7$s AND r.subject = s.subject '
+        '      AND r.last_s >= coalesce((SELECT max(b.last_s) FROM dbanon.trajectory b '
+        '          WHERE b.dataset_id = %7$s AND b.subject = s.subject AND b.last_s < s.low), s.low) '
+        '      AND r.last_s <= coalesce((SELECT min(b.last_s) FROM dbanon.trajectory b '
+        '          WHERE b.dataset_id = %7$s AND b.subject = s.subject AND b.last_s > s.high), s.high) OFFSET 0) r '
+        '  CROSS JOIN LATERAL @postgis@.ST_DumpPoints(r.path) p '
+        '  WHERE (r.last_s >= s.low OR coalesce(p.path[1], 1) > @postgis@.ST_NPoints(r.path) - 20) '
+        '    AND (r.first_s <= s.high OR coalesce(p.path[1], 1) <= 20)), '
+        'placed AS ('
+        '  SELECT subject, t, %1$s FROM (SELECT subject, t, x, y, %2$s AS place FROM pg_temp.dbanon_ordered WHERE kept OFFSET 0) o '
+        '  UNION ALL SELECT subject, t, @postgis@.ST_X(place), @postgis@.ST_Y(place) FROM stored), '
         'paced AS ('
         '  SELECT *, %3$s * 3.6 > %4$L::float8 * (t - lag(t) OVER w) AS jumps FROM placed WINDOW w AS (PARTITION BY subject ORDER BY t)), '
         'stretched AS ('
@@ -93,11 +110,13 @@ BEGIN
         CASE WHEN geographic THEN 'x AS lon, y AS lat' ELSE '@postgis@.ST_X(place) AS lon, @postgis@.ST_Y(place) AS lat' END,
         CASE WHEN geographic THEN 'NULL' ELSE
             format('@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(x, y), %s), 4326)', source_srid) END,
-        dbanon_internal.sphere_metres('lag(lon) OVER w', 'lag(lat) OVER w', 'lon', 'lat'), asked.max_speed_kmh, asked.drop_outliers);
+        dbanon_internal.sphere_metres('lag(lon) OVER w', 'lag(lat) OVER w', 'lon', 'lat'), asked.max_speed_kmh, asked.drop_outliers,
+        asked.mode IN ('append', 'new'), known.dataset_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.mark_too_fast(dbanon_internal.loading, integer) IS
-'Marks the kept ordered fixes without which no subject would be faster than asked for; they are not kept if outliers are left out.';
+COMMENT ON FUNCTION dbanon_internal.mark_too_fast(dbanon_internal.loading, dbanon.dataset, integer) IS
+'Marks the kept ordered fixes without which no subject would be faster than asked for, beside what is stored; they are not kept if outliers are
+left out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.fast_notice(n bigint, max_speed_kmh double precision) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

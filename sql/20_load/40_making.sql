@@ -153,7 +153,7 @@ BEGIN
         PERFORM dbanon_internal.mark_stored(known, source_srid, shaped);
     END IF;
     IF asked.max_speed_kmh IS NOT NULL THEN
-        PERFORM dbanon_internal.mark_too_fast(asked, source_srid);
+        PERFORM dbanon_internal.mark_too_fast(asked, known, source_srid);
     END IF;
     IF asked.mode = 'new' THEN
         published := dbanon_internal.published_times(known.dataset_id);

@@ -356,7 +356,7 @@ create, append, replace, or new: add the rows that are not there yet, of times t
 is none; split_gap_s: trajectories are cut where more seconds lie between two fixes; tz, the zone of times
 that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave
 out what lies far outside the rest or is too fast, not only count it; max_speed_kmh: count the fixes that imply a greater speed from the
-fix before, or leave them out with drop_outliers; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
+fix before, which may be stored already, or leave them out with drop_outliers; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
 day is a separate record, of the same person (dbanon.subject_day); population, within which a subject''s name means one person in
 all datasets, made when first named (default); settle_s, how many seconds a person may stay where a snapshot shows them (900); x and y, columns of
 numbers instead of geom; filter, a condition on the rows of the source as after WHERE, in which functions other than the server''s own are

@@ -618,18 +618,22 @@ BEGIN
     END IF;
     SELECT array_agg(p) INTO steered FROM (
         SELECT p.* FROM dbanon.job_period p
-        WHERE p.job_id = job.job_id AND p.state NOT IN ('done', 'retain')
+        WHERE p.job_id = job.job_id
+            AND (p.state NOT IN ('done', 'retain')
+                 -- Its part was withdrawn: another is compared with it, as with all that was read.
+                 OR (action = 'retry' AND p.state = 'done' AND EXISTS (
+                    SELECT FROM dbanon.release l WHERE l.release_id = p.release_id AND l.withdrawn_at IS NOT NULL)))
             AND CASE WHEN steer_periods.since IS NULL THEN p.state = 'held' ELSE lower(p.period) = steer_periods.since END
         ORDER BY p.period FOR UPDATE) p;
     IF steered IS NULL THEN
-        RAISE EXCEPTION 'A period to % must be one that has ended and is not published. Job % has none%.', action, job.name,
+        RAISE EXCEPTION 'A period to % must be one that has ended and has no live part. Job % has none%.', action, job.name,
                 coalesce(format(' that begins at %s', since), ' that is held')
             USING ERRCODE = 'DA013', DETAIL = 'Periods are named by their beginnings.',
                   HINT = 'List them: SELECT * FROM dbanon.job_runs.';
     END IF;
     UPDATE dbanon.job_period p
         SET state = CASE action WHEN 'skip' THEN 'skipped' ELSE 'load' END, skipped_as = CASE action WHEN 'skip' THEN 'asked' END,
-            forced = action = 'retry', tries = 0, next_at = clock_timestamp(), sqlstate = NULL, error = NULL, changed_at = clock_timestamp(),
+            release_id = NULL, forced = action = 'retry', tries = 0, next_at = clock_timestamp(), sqlstate = NULL, error = NULL, changed_at = clock_timestamp(),
             finished_at = CASE action WHEN 'skip' THEN clock_timestamp() END
         WHERE p.job_id = job.job_id AND p.period IN (SELECT s.period FROM unnest(steered) s);
     INSERT INTO dbanon.audit (action, dataset, release, detail)
@@ -666,7 +670,7 @@ COMMENT ON FUNCTION dbanon.steer_job(text, text, timestamptz, text) IS
 'Pauses, resumes or removes a job, or decides about periods of it. Takes:
 - name.
 - action: pause, so that no new step is begun; resume; remove, which ends the job, while its periods, data and release stay; retry, which loads and computes a
-period again, however few rows the source has; skip, which leaves a period unpublished.
+period again, however few rows the source has, also if its part was withdrawn; skip, which leaves a period unpublished.
 - since, the beginning of the period to retry or skip. Else all that are held.
 - reason, for skip, in three words or more. It is recorded.
 Returns: how many jobs or periods it changed. Raises: DA001; DA002; DA011; DA013 if there is no such period, or it is being worked on; DA014 if another login

@@ -8,13 +8,14 @@ import pytest
 
 from dbanon import synth
 from dbanon.database import Database, open_database
+from dbanon.postgres.programs import installations
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database, logins
 from tests.acceptance import commands
 
 REAL_DATA = Path(__file__).parents[3] / "shared" / "data"
-# Real data are not part of the repository; where they lie beside it, they are tested. So are the programs of QGIS and
-# GDAL, of which the former is as large as all else together: .ci/run installs them where it may.
+# Real data are not part of the repository; where they lie beside it, they are tested. So are pg_cron, and the programs
+# of QGIS and GDAL, of which the former is as large as all else together: .ci/run installs them where it may.
 collect_ignore = (
     []
     if REAL_DATA.is_dir()
@@ -27,6 +28,8 @@ collect_ignore = (
 )
 if not (Path("/usr/lib/python3/dist-packages/qgis").is_dir() and shutil.which("ogr2ogr")):
     collect_ignore.append("test_gis.py")
+if not any(Path(f"/usr/share/postgresql/{p.major}/extension/pg_cron.control").is_file() for p in installations()[:1]):
+    collect_ignore.append("test_cron.py")
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """The page on what is done every night, done as it says: from the table to the analyst's query in the morning."""
 
+import json
 import re
 import secrets
 from collections.abc import Iterator
@@ -63,13 +64,16 @@ def test_a_table_is_published_every_night_as_the_page_says(
         with psycopg.connect(nina, autocommit=True) as owner:
             *_, plan = [owner.execute(statement) for statement in statements("nina", names)]  # type: ignore[arg-type]
             assert plan.rowcount == 3
-        with workers.up(nina, tmp_path / "log", "--schedule"):
+        with workers.up(nina, tmp_path / "log", "--schedule", "--log", "json") as worker:
 
             def is_done() -> bool:
                 return dba.execute("SELECT FROM dbanon.jobs WHERE state = 'idle' AND next_at > now()").rowcount == 1
 
             workers.until(is_done, 240)
             assert call(nina, "check").code == 0
+        said = [json.loads(line) for line in worker.said().splitlines()]
+        assert all(line.keys() <= workers.FIELDS for line in said)
+        assert [line["state"] for line in said if line["event"] == "job"][-1] == "done"
         # What pg_cron and the timer call finds nothing left to do, and no error.
         [statement] = re.findall(r"'(CALL [^']*)'", statements("cron", names)[0])
         with psycopg.connect(nina, autocommit=True) as owner:

@@ -8,7 +8,9 @@ import pytest
 from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
 from tests.acceptance.commands import call, json_of
-from tests.db.nights import source
+from tests.db.conftest import RUN, VERIFY
+from tests.db.nights import compute, source
+from tests.db.parts import run_of
 from tests.facts import refused
 
 pytestmark = pytest.mark.db
@@ -83,6 +85,41 @@ def test_a_job_is_changed_by_what_is_given_alone(gps: str) -> None:
         "wait": "02:00:00",
         "load": {**before["load"], "grid_m": 1},
     }
+
+
+def test_held_periods_are_an_error_of_a_run_of_jobs_that_is_to_be_strict(gps: str) -> None:
+    call(gps, *ADD.split())
+    call(gps, "job", "run", "--no-wait")
+    with psycopg.connect(gps, autocommit=True) as connection:
+        compute(connection, "refused")
+    assert call(gps, "job", "run", "--no-wait").code == 0
+    refused(call(gps, "job", "run", "--no-wait", "--strict"), 1, "1 period is held")
+
+
+def test_a_run_is_published_as_a_part_and_the_part_is_withdrawn(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(RUN)
+        connection.execute(VERIFY, [True])
+        first, second = (str(run_of(connection, number)) for number in range(2))
+    of_the_second = ("--at", "2008-06-05T12:00Z")
+    for words, code in (
+        (("publish", first, "ten", "--grow"), 0),
+        (("publish", second, "ten", "--grow"), 0),
+        (("publish", second, "ten", "--grow"), 2),
+        (("publish", second, "other", "--grow", "--replace"), 2),
+        (("publish", "1", "ten", "--grow"), 2),
+        (("unpublish", "ten", "--at", "yesterday"), 2),
+        (("unpublish", "ten", *of_the_second), 0),
+        (("unpublish", "ten", *of_the_second), 2),
+        (("unpublish", "other", *of_the_second), 2),
+        (("publish", second, "ten", "--grow"), 0),
+        (("unpublish", "ten"), 0),
+        (("unpublish", "ten", *of_the_second), 2),
+    ):
+        done = call(database, *words)
+        assert done.code == code, (words, done)
+        if code:
+            assert done.sentence
 
 
 def test_python_has_the_same_verbs(gps: str) -> None:

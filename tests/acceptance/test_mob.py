@@ -6,16 +6,20 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from dbanon.base.errors import VerificationFailed
+from dbanon.database import open_database
+from dbanon.postgres.connection import connect_to_hold
 from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, json_of
 from tests.acceptance.conftest import REAL_DATA
-from tests.facts import refused
+from tests.facts import refusal, refused
 
 pytestmark = pytest.mark.db
 
@@ -24,6 +28,7 @@ TOWN = ("--objects", "200", "--instants", "60", "--requests-per-subject", "0")
 KNOWN = ("--quasi-identifiers", "random", "--quasi-identifier-size", "6")
 ALL_ROWS = ("-p", "qid_only=off")
 EARLY = ("-p", "until=2026-01-05T08:20:00Z")
+FIRST_NIGHT = datetime(2008, 6, 1, tzinfo=UTC)
 
 
 def run(url: str, *options: str, dataset: str = "fleet", k: int = K) -> Done:
@@ -141,6 +146,36 @@ def test_a_release_of_another_time_must_be_out_of_reach(
         refused(later, code, "stands alone", "early", "max_gap_s", "settle_s")
     else:
         done(later)
+
+
+NIGHTS = """
+CREATE TABLE public.gps AS
+SELECT 'c' || i AS cab, t AS ts, 8.2 + 0.001 * i AS lon, 53.1 + 0.0001 * extract(hour FROM t) AS lat
+FROM generate_series(1, 6) i, generate_series(timestamptz '2008-05-31 23:00Z', '2008-06-04 01:00Z', '15 minutes') t;
+CREATE TABLE public.known AS SELECT cab AS subject, ts AS time FROM public.gps
+WHERE cab <= 'c3' AND to_char(ts AT TIME ZONE 'UTC', 'HH24:MI') = '12:00';
+SELECT dbanon.add_job('fleet', 'public.gps', starts => '2008-06-01Z',
+    load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "grid_s": 60}',
+    method => 'mob', params => '{"k": 2, "qid_only": false, "step_s": 900}',
+    further => '[{"kind": "quasi_identifiers", "source": "public.known"}]')
+"""
+
+
+def test_nights_with_exact_rows_begin_beyond_the_reach_of_those_before_as_a_refusal_of_whole_ones_says(
+    dbanon_database: str,
+) -> None:
+    with open_database(dbanon_database) as nights, connect_to_hold(nights.lock_url) as holder:
+        nights.connection.execute(NIGHTS)
+        for _ in range(3):  # publishes the night before, and queues the next
+            nights.run_jobs(wait=False)
+            assert nights.take(holder, "worker") is not None
+        whole = {"k": 2, "qid_only": False, "step_s": 900, "since": "2008-06-03T00:00Z", "until": "2008-06-04T00:00Z"}
+        with refusal(VerificationFailed, "since = 2008-06-03T00:15:00Z"):
+            nights.publish(nights.run("mob", dataset="fleet", params=whole).run_id, "fleet", grow=True)
+        nights.run_jobs(wait=False)
+        parts = nights.connection.execute("SELECT since, until FROM published.parts ORDER BY since").fetchall()
+    minutes = [[(time - FIRST_NIGHT).total_seconds() / 60 for time in part] for part in parts]
+    assert minutes == [[0, 1440], [1455, 2880], [2895, 4320]]
 
 
 # ---- tampering -------------------------------------------------------------------------------------------------------

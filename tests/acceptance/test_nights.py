@@ -1,4 +1,4 @@
-"""Fourteen nights of a job while runner, worker and server are killed at random: nothing is lost or done twice."""
+"""Nights of a job with kills of its processes, at each step and at random: nothing is lost or done twice."""
 
 import os
 import random
@@ -18,6 +18,7 @@ from dbanon.postgres import programs
 from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance import workers
+from tests.db import nights
 
 pytestmark = pytest.mark.stress
 NIGHTS, KILLS, PATIENCE_S = 14, 12, 240
@@ -36,6 +37,15 @@ SELECT count(*) FROM (SELECT cab, ts FROM public.gps WHERE ts < '2008-06-15Z') g
 FULL JOIN (SELECT subject, t, count(*) AS n FROM dbanon.fix GROUP BY 1, 2) f ON f.subject = g.cab AND f.t = g.ts
 WHERE f.n IS DISTINCT FROM 1 OR g.cab IS NULL
 """
+
+# Each step of a period: the state after it, and the loads, runs and parts there are before it.
+STEPS = {
+    "load": ("run", (0, 0, 0)),
+    "run": ("compute", (1, 0, 0)),
+    "compute": ("publish", (1, 1, 0)),
+    "publish": ("retain", (1, 1, 0)),
+    "retain": ("done", (1, 1, 1)),
+}
 
 
 @pytest.fixture
@@ -129,6 +139,61 @@ class Nights:
         with psycopg.connect(self.url, autocommit=True) as connection:
             rows = connection.execute("SELECT r::text FROM dbanon.job_runs r").fetchall()
         return "\n".join([*(row[0] for row in rows), self.log.read_text()[-3000:]])
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_at_each_step_of_a_period_leaves_one_load_one_run_and_one_part(
+    server: EmbeddedServer, moment: str
+) -> None:
+    """Before its step reads anything, or after it has done all, and has yet to commit."""
+    with psycopg.connect(server.target.url, autocommit=True) as connection:
+        nights.source(connection, days=1)
+        nights.add(connection)
+        assert nights.step(connection) == "load"  # the source has no row from after the period yet
+        nights.rows(connection, 1, 1.1)
+        nights.again(connection)
+    for state, (after, there) in STEPS.items():
+        with psycopg.connect(server.target.url, autocommit=True) as connection:
+            if state == "compute":
+                nights.compute(connection)
+        kill_the_runner(server, "EXCLUSIVE" if moment == "before" else "SHARE")
+        with psycopg.connect(server.target.url, autocommit=True) as connection:
+            assert (nights.periods(connection, "state"), made(connection)) == ([state], there)
+            assert nights.step(connection) == after
+    with psycopg.connect(server.target.url, autocommit=True) as connection:
+        assert nights.step(connection) == "load"  # of the next period, which waits
+        assert (nights.periods(connection, "state"), made(connection)) == (["done", "load"], (1, 1, 1))
+        assert nights.value(connection, "SELECT sum(rows_kept) FROM dbanon.load") == 2 * 24 * 6
+        assert wholeness.broken(connection) == []
+
+
+def kill_the_runner(server: EmbeddedServer, mode: str) -> None:
+    """Kill the server process that takes the next step, once it waits for a lock on the periods' table.
+
+    Others than EXCLUSIVE let it read the period, so that it waits only to write what has become of it.
+    """
+    psql = programs.find_binaries().bindir / "psql"
+    call = [psql, "-X", "-q", "-d", server.target.url, "-c", "CALL dbanon.run_jobs(wait => false)"]
+    waiting = "SELECT pid FROM pg_locks WHERE relation = 'dbanon.job_period'::regclass AND NOT granted"
+    with suppress(psycopg.OperationalError), psycopg.connect(server.target.url) as holder:
+        holder.execute(f"LOCK TABLE dbanon.job_period IN {mode} MODE")  # type: ignore[arg-type]
+        runner = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        workers.until(lambda: holder.execute(waiting).rowcount == 1)
+        os.kill(nights.value(holder, waiting), signal.SIGKILL)
+        assert runner.wait(60) != 0
+    workers.until(lambda: is_up(server.target.url))
+
+
+def is_up(url: str) -> bool:
+    with suppress(psycopg.OperationalError), psycopg.connect(url):
+        return True
+    return False
+
+
+def made(connection: psycopg.Connection) -> tuple[int, ...]:
+    return tuple(
+        nights.value(connection, f"SELECT count(*) FROM dbanon.{table}") for table in ("load", "run", "release")
+    )
 
 
 def test_fourteen_nights_with_kills_leave_fourteen_of_each(server: EmbeddedServer, tmp_path: Path) -> None:

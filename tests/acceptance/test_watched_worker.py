@@ -21,10 +21,6 @@ from tests.facts import refused
 pytestmark = pytest.mark.stress
 
 SUBMIT = "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 5}')"
-FIELDS = {
-    "at", "level", "event", "worker", "job", "period", "step", "state", "run_id", "seconds", "tries", "sqlstate",
-    "sentence",
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -89,7 +85,7 @@ def test_log_heartbeat_and_figures_follow_a_run(
         until(lambda: beat.stat().st_mtime_ns > first, 60, worker)
         assert workers.stop(worker) == 0
     said = events(worker)
-    assert all(line.keys() <= FIELDS for line in said)
+    assert all(line.keys() <= workers.FIELDS for line in said)
     done = [line for line in said if line["event"] in ("taken", "done")]
     assert [(line["event"], line["run_id"], line["step"], line["tries"]) for line in done] == [
         ("taken", 2, "compute", 1),

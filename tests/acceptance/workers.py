@@ -13,6 +13,11 @@ from typing import IO
 
 import psycopg
 
+FIELDS = {
+    "at", "level", "event", "worker", "job", "period", "step", "state", "run_id", "seconds", "tries", "sqlstate",
+    "sentence",
+}  # fmt: skip
+
 
 @dataclass
 class Worker:

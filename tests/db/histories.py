@@ -96,8 +96,7 @@ def history(seed: int) -> History:
             _make_parts([*earlier, new])
             known = [*earlier, *lost]
             whole = History(known, new, world.datasets, known)
-            # A lost release hurts everybody, also people whom the database has forgotten: their number is not compared.
-            return _forget(draw, whole) if draw.random() < 0.3 and not lost else whole
+            return _forget(draw, whole) if draw.random() < 0.3 else whole
         refused = Rule().judge(new, [*earlier, *lost]).refused
         if not refused or draw.random() < 0.7:
             new.overridden, new.withdrawn = refused, draw.random() < 0.25
@@ -136,7 +135,7 @@ def _forget(draw: Random, whole: History) -> History:
     """Let a person be forgotten in a dataset with releases; without data, or remembered, before the next release.
 
     A code that nobody has takes the person's place in all releases of the population, unless another dataset of it has
-    the name.
+    the name. Of a lost release no names are known: it goes on speaking of everybody, whoever is remembered.
     """
     number = draw.choice([release for release in whole.earlier if release.method != LOST]).dataset
     person = draw.choice(sorted(_people(whole.earlier, number)))
@@ -152,7 +151,7 @@ def _forget(draw: Random, whole: History) -> History:
     if dataset.own or not any(person in _people([new, *earlier], n) for n in kin):
         earlier = [
             replace(release, records=tuple(_renamed(record, person) for record in release.records))
-            if release.population == dataset.population
+            if release.population == dataset.population and release.method != LOST
             else release
             for release in earlier
         ]

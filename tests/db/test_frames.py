@@ -331,6 +331,37 @@ def test_speeds_are_those_on_the_ground_whatever_the_reference_system(connection
     assert _load(connection, frame, max_speed_kmh=70.0, dataset="e").far == {"too-fast": 1}
 
 
+SEAMS = {
+    "a wild first fix of the next load": ([9], [8.2]),
+    "a wild fix alone in its load": ([], [8.2]),
+    "wild fixes in a row": ([9], [8.2, 8.201, 7.9]),
+    "nothing wild": ([9, 10], []),
+}
+
+
+@pytest.mark.parametrize("mode", ["append", "new"])
+@pytest.mark.parametrize("case", SEAMS)
+@pytest.mark.parametrize("order", [1, -1])
+def test_speeds_over_the_seam_of_two_loads_are_those_within_one(
+    connection: Connection, case: str, order: int, mode: str
+) -> None:
+    """The second load is of the time after the first, or before it."""
+    good, wild = SEAMS[case]
+    minutes = [5 + len(wild) + n for n in range(len(good))]
+    second = [("a", 5 + n, x) for n, x in enumerate(wild)] + [("a", m, 8 + m * 0.01) for m in minutes]
+    first, second = ([(s, order * m, x) for s, m, x in rows] for rows in (STEADY[:5], second))
+    _load(connection, _ride(*first), max_speed_kmh=100.0)
+    report = _load(connection, _ride(*second), max_speed_kmh=100.0, mode=mode)
+    assert (report.kept, report.far.get("too-fast", 0)) == (len(second), len(wild))
+    asked: dict[str, Any] = {"max_speed_kmh": 100.0, "drop_outliers": True, "dataset": "e"}
+    _load(connection, _ride(*first), **asked)
+    for n in range(2):  # what was left out is not taken when it comes again beside what is there
+        report = _load(connection, _ride(*first, *second, ("b", n, 8.0)), mode=mode, **asked)
+        assert sum(report.quarantined.get(reason, 0) for reason in ("too-fast", "far-position")) == len(wild)
+    query = "SELECT count(*) FROM dbanon.fix JOIN dbanon.dataset USING (dataset_id) WHERE name = 'e' AND subject = 'a'"
+    assert connection.execute(query).fetchone() == (5 + len(good),)
+
+
 def test_rows_that_are_their_own_subjects_and_tables_have_speeds_as_well(connection: Connection) -> None:
     places = [*STEADY[:4], ("a", 4, 8.2), *STEADY[5:]]
     rows = [(s, START + 60 * m, f"SRID=4326;POINT({x} 53)") for s, m, x in places]

@@ -1,15 +1,25 @@
 """Jobs: what becomes of a period, step by step; what is tried again, held, skipped; what is kept."""
 
 import itertools
+import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
-from tests.acceptance.workers import until
-from tests.db.nights import add, again, compute, day, night, periods, rows, source, step, value
+from dbanon.testing import cloned_database
+from dbanon.worker.events import Log
+from dbanon.worker.schedule import Schedule
+from tests.acceptance.workers import FIELDS, until
+from tests.db.nights import VERDICT, add, again, compute, day, night, periods, rows, source, step, value
+from tests.db.ten_people import CONFIRM
 from tests.facts import refusal
+
+if TYPE_CHECKING:
+    from dbanon.postgres.server import Target
 
 RUN = "CALL dbanon.run_jobs(wait => false)"
 ADDED = """
@@ -178,6 +188,33 @@ def test_a_figure_above_its_limit_holds_the_period(own):
     assert value(own, "SELECT count(*) FROM dbanon.release") == 0
 
 
+def ask(connection: psycopg.Connection[Any], run: int, people: list[str]) -> None:
+    """Let a computed run have a request that one of these people sent, and leave the others out."""
+    connection.execute(
+        """UPDATE dbanon.region SET extra = '{"requests": [{"poi": "clinic"}]}' WHERE run_id = %s""", [run]
+    )
+    connection.execute(
+        "DELETE FROM dbanon.membership m USING dbanon.trajectory t "
+        "WHERE t.trajectory_id = m.trajectory_id AND m.run_id = %s AND t.subject <> ALL (%s)",
+        [run, people],
+    )
+    connection.execute(VERDICT, {"run": run})
+
+
+def test_a_night_over_the_limit_of_what_all_parts_tell_is_held_and_others_go_on(own):
+    rows(own, 3, 3.1)
+    add(own, """, limits => '{"requests_of_few_over_parts": 0}'""")
+    ends = []
+    for people in (["c1", "c2", "c3"], ["c2", "c3", "c4"], ["c1", "c2", "c3"]):
+        assert [step(own), step(own)] == ["run", "compute"]
+        ask(own, compute(own), people)
+        ends.append(night(own))
+    assert ends == ["done", "held", "done"]
+    assert [state for state in held(own) if state] == ["DA004"]
+    assert "requests_of_few_over_parts" in periods(own, "error")[1]
+    assert own.execute("SELECT since FROM published.parts ORDER BY since").fetchall() == [(day(0),), (day(2),)]
+
+
 def test_a_step_that_fails_is_tried_again_later_and_later_then_held(own):
     add(own, ", max_tries => 4, retry => '1 minute'")
     own.execute("ALTER TABLE public.gps RENAME TO away")
@@ -299,6 +336,49 @@ def test_a_plan_says_what_would_become_of_each_period_and_writes_nothing(job):
     assert periods(job) == []
 
 
+# ---- a database that went back in time
+
+
+@pytest.fixture
+def restored(job: psycopg.Connection, dbanon_server: "Target") -> Iterator[psycopg.Connection]:
+    """Connection to a copy of a database whose job has published a night; the next is computed, and waits."""
+    assert night(job) == "done"
+    name = job.info.dbname
+    job.close()
+    with cloned_database(dbanon_server, name) as url, psycopg.connect(url, autocommit=True) as copy:
+        assert [step(copy), step(copy)] == ["run", "compute"]
+        compute(copy)
+        assert [step(copy), step(copy), step(copy)] == ["publish", "publish", "idle"]
+        yield copy
+
+
+@pytest.mark.parametrize("by", ["itself", "retry"])
+def test_a_job_of_a_restored_database_waits_without_end_and_publishes_once_its_history_is_confirmed(restored, by):
+    for _ in range(12):
+        again(restored)
+        assert step(restored) == "publish"
+    assert periods(restored, "state, sqlstate, tries")[1] == ("publish", "DA020", 0)
+    assert "confirm_history" in periods(restored, "error")[1]
+    restored.execute(CONFIRM)
+    if by == "retry":
+        restored.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [day(1)])
+    else:
+        again(restored)
+    assert night(restored) == "done"
+    assert value(restored, "SELECT count(*) FROM published.parts") == 2
+
+
+def test_a_night_that_was_published_after_the_dump_is_held_and_the_next_goes_on(restored):
+    lost = [{"since": day(1).isoformat(), "until": day(2).isoformat(), "reach_s": 0}]
+    restored.execute("SELECT dbanon.confirm_history(%s, 'as the log has it')", [json.dumps(lost)])
+    again(restored)
+    assert step(restored) == "held"
+    assert held(restored) == [None, "DA010"]
+    rows(restored, 3, 3.1)
+    assert night(restored) == "done"
+    assert restored.execute("SELECT since FROM published.parts ORDER BY since").fetchall() == [(day(0),), (day(2),)]
+
+
 # ---- retention
 
 
@@ -340,6 +420,19 @@ def test_old_parts_are_withdrawn(own):
         "SELECT sum((detail ->> 'runs')::int) FROM dbanon.audit WHERE action = 'drop_rows'"
     ).fetchall()
     assert dropped[0] == 3 - len(parts)
+    # One person more at that time would be alone beside the part that was withdrawn.
+    params, since = own.execute(
+        "SELECT params, (params ->> 'since')::float8 FROM dbanon.run ORDER BY run_id LIMIT 1"
+    ).fetchone()
+    own.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
+        "SELECT dataset_id, 'new', ST_SetSRID(ST_MakePointM(0, 0, %s), srid) FROM dbanon.dataset",
+        [since],
+    )
+    own.execute("SELECT dbanon.submit_run('taxi', 'tp-aware', %s)", [Jsonb(params)])
+    other = compute(own)
+    with refusal("DA010"):
+        own.execute("SELECT dbanon.publish(%s, 'other')", [other])
 
 
 def test_the_rows_of_a_part_that_was_withdrawn_early_or_is_published_elsewhere_stay(own):
@@ -601,6 +694,34 @@ def test_rows_of_the_future_are_counted_and_make_nothing_due(own):
     assert night(own) == "done"
     assert [night(own)] == ["skipped"]
     assert value(own, "SELECT to_timestamp(max(last_s)) FROM dbanon.trajectory") < day(1)
+
+
+# ---- the log of who runs them
+
+
+def test_the_log_says_what_becomes_of_periods_and_nothing_of_their_data(own, capsys):
+    """Sentences that quote columns or count people stay in dbanon.job_runs."""
+    own.execute("CREATE TABLE public.other AS SELECT 'o' || cab AS cab, ts, lon, lat FROM public.gps")
+    own.execute("CREATE TABLE public.third AS SELECT 't' || cab AS cab, ts, lon, lat FROM public.gps")
+    add(own, """, limits => '{"seen": 5}'""")
+    add(own, "", "second", "public.other")
+    add(own, "", "last", "public.third")
+    since = value(own, "SELECT clock_timestamp()")
+    own.execute("ALTER TABLE public.other DROP COLUMN lat")
+    own.execute("DELETE FROM public.third WHERE ts >= %s", [day(1)])
+    assert [step(own), step(own)] == ["run", "compute"]
+    compute(own)
+    assert [step(own), step(own), step(own, "second"), step(own, "last")] == ["publish", "held", "load", "load"]
+    until_, busy = Schedule(None, Log("json"), grace_s=1)._tell(own, since)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert all(line.keys() <= FIELDS for line in lines)
+    assert [(line["job"], line["state"], line.get("sqlstate"), line["level"]) for line in lines] == [
+        ("taxi", "held", "DA004", "error"),
+        ("second", "load", "DA012", "warning"),
+        ("last", "load", None, "warning"),
+    ]
+    assert [line.get("sentence") for line in lines] == [None, None, periods(own, "error", "last")[0]]
+    assert (until_, busy) == (value(own, "SELECT max(changed_at) FROM dbanon.job_runs"), False)
 
 
 # ---- calls

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests import pages
-from tests.db.histories import Forgotten, History, history
+from tests.db.histories import LOST, Forgotten, History, history
 from tests.db.oracle import Group, Person, Promise, Record, Release, Row, Rule, Verdict
 from tests.db.ten_people import FIVES, HALVES, NEAR, TEN, bundles, merged, snapshot, ten_people
 
@@ -267,6 +267,25 @@ def test_it_matters_that_a_forgotten_person_keeps_a_place_and_returns_as_another
     for others in (emptied, named):
         before = {id(d.new): d.earlier for d, _ in drawn}
         assert any(Rule().judge(o.new, o.earlier) != Rule().judge(o.new, before[id(o.new)]) for o in others)
+
+
+@pytest.mark.stress
+def test_a_lost_release_speaks_of_everybody_also_of_who_was_forgotten_and_is_remembered() -> None:
+    """The definition, word for word: whom the new release shows within reach of the time of the lost one."""
+    returned = 0
+    for drawn in histories():
+        new, gone = drawn.new, drawn.forgotten
+        for lost in (r for r in drawn.earlier if r.method == LOST and r.population == new.population):
+            reach = max(lost.reach, new.reach)
+            shown = {
+                person
+                for record in new.records
+                for person in record.members
+                if any(s.first < lost.last + reach and lost.first < s.last + reach for s in new.spoken(person))
+            }
+            assert Rule().clash(new, lost) == shown
+            returned += gone is not None and gone.remembered and gone.dataset == new.dataset and gone.person in shown
+    assert returned > 5
 
 
 def _left(release: Release, gone: Forgotten) -> tuple[Record, ...]:

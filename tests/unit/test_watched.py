@@ -134,13 +134,13 @@ def test_a_heartbeat_that_cannot_be_written_is_refused(tmp_path: Path, place: st
     names(str(caught.value), "--heartbeat")
 
 
-def test_a_line_of_json_quotes_our_own_sentences_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_of_json_quotes_only_sentences_that_hold_no_data(capsys: pytest.CaptureFixture[str]) -> None:
     log = Log("json")
     log.event("done", "run 7 of ann", run_id=7, state="verified", seconds=1.5, tries=None)
     own = StoreError("What was published must be known.", "DA020")
-    lost = StoreError("The file /home/ann/clinic.csv is gone.", "58P01")
     log.failure("failed", "words", own, run_id=8)
-    log.failure("failed", "words", lost)
+    log.failure("failed", "words", StoreError("The file /home/ann/clinic.csv is gone.", "58P01"))
+    log.failure("failed", "words", StoreError("There is no column 'ann'.", "DA012"))
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert all({"at", "level", "event", "worker"} <= line.keys() for line in lines)
     assert {name: lines[0][name] for name in ("event", "level", "run_id", "state", "seconds")} == {
@@ -148,7 +148,7 @@ def test_a_line_of_json_quotes_our_own_sentences_alone(capsys: pytest.CaptureFix
     }  # fmt: skip
     assert "tries" not in lines[0]
     assert (lines[1]["level"], lines[1]["sqlstate"], lines[1]["sentence"]) == ("error", "DA020", str(own))
-    assert (lines[2]["sqlstate"], lines[2].get("sentence")) == ("58P01", None)
+    assert [(line["sqlstate"], line.get("sentence")) for line in lines[2:]] == [("58P01", None), ("DA012", None)]
     assert "ann" not in json.dumps(lines)
 
 
