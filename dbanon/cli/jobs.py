@@ -17,15 +17,10 @@ Since = Annotated[
 
 @job_app.command("add", epilog=GLOBAL)
 @taking(scheduling.AddingJob)
-def add_job(
-    name: Name,
-    source: Annotated[str, typer.Argument(help="Table or view of the same database, one fix a row.")],
-    method: Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")],
-    **asked: Any,
-) -> None:
+def add_job(name: Name, **asked: Any) -> None:
     """Say what is to happen every night; nothing is done before 'dbanon worker --schedule' or 'dbanon job run'."""
     with open_database() as database:
-        job_id, notices = database.add_job(name, source, method, **asked)
+        job_id, notices = database.add_job(name, **asked)
     value = {"job_id": job_id, "name": name, "notices": list(notices)}
     show(lambda: f"Job {name} is there; see what it would do: dbanon job plan {name}", lambda: value)
     say(notices)

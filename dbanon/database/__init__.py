@@ -279,8 +279,8 @@ class Database(Datasets):
             return stored.list_health(self.connection)
 
     @keywords(scheduling.AddingJob)
-    def add_job(self, name: str, source: str, method: str, asked: scheduling.AddingJob) -> tuple[int, tuple[str, ...]]:
-        """Say what is to happen every night; returns the job's number and the server's notices.
+    def add_job(self, name: str, asked: scheduling.AddingJob) -> tuple[int, tuple[str, ...]]:
+        """Say what is to happen every night, or change that; returns the job's number and the server's notices.
 
         What is new in `source` is loaded, the period that has ended is computed and published as a part of the release
         `name`. Nothing is done before a session of its owner runs it: ``dbanon worker --schedule``, or `run_jobs`.
@@ -289,13 +289,9 @@ class Database(Datasets):
         ----------
         name : str
             Of the job and of its release.
-        source : str
-            A table or view, as in SQL.
-        method : str
-            See ``dbanon methods``.
         """
         with errors_translated():
-            return jobs.add_job(self.connection, name, source, method, asked)
+            return jobs.add_job(self.connection, name, asked)
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
         """List the jobs and how they fare; or the periods of one that have come, as ``dbanon.job_runs`` has them."""

@@ -98,7 +98,7 @@ class Field:
         if option.choices and value not in option.choices:
             raise ParameterError(f"{name} must be one of {', '.join(option.choices)}. Got {value!r} instead.")
         if option.minimum is not None and option.maximum is not None and not option.minimum <= value <= option.maximum:
-            whole = self.type is int
+            whole = int in (self.type, *get_args(self.type))
             most = f"{option.maximum:,}" if whole else f"{option.maximum:g}"
             kind = "a whole number" if whole else "a number"
             raise ParameterError(f"{name} must be {kind} from {option.minimum} to {most}. Got {value} instead.")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -35,12 +35,32 @@ class OfSource(People, _Target, _Table):
     """How a job reads its source: what an import of a table can be asked for."""
 
 
+LOAD = tuple(one.name for one in fields(OfSource) if one.name not in ("dataset", "tz"))
+"""The words of a job's load."""
+
+
+def _else(name: str, default: str) -> Option:
+    """Make an option of the import one that can be left out, since what a job has stays as it is."""
+    [option] = [one.option for one in fields(OfSource) if one.name == name]
+    return replace(option, help=f"{option.help} Else {default}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AddingJob(OfSource):
-    """What a job does every night."""
+    """What a job does every night. What is None is left to the server, or stays as the job has it."""
 
-    dataset: Annotated[str | None, Option("Name of the dataset; else the job's.")] = None  # type: ignore[assignment]
-    algorithm: Annotated[str | None, Option("The algorithm; else the family's first.")] = None
+    source: Annotated[str | None, Option("Table or view of the same database, one fix a row. A new job needs it.")] = (
+        None
+    )
+    method: Annotated[str | None, Option("The method family; see 'dbanon methods'. A new job needs it.")] = None
+    subject: Annotated[str | None, _else("subject", "'subject'")] = None  # type: ignore[assignment]
+    time: Annotated[str | None, _else("time", "'time'")] = None  # type: ignore[assignment]
+    grid_m: Annotated[float | None, _else("grid_m", "1")] = None  # type: ignore[assignment]
+    grid_s: Annotated[int | None, _else("grid_s", "1")] = None  # type: ignore[assignment]
+    drop_outliers: Annotated[bool | None, _else("drop_outliers", "no")] = None  # type: ignore[assignment]
+    subject_per_day: Annotated[bool | None, _else("subject_per_day", "no")] = None  # type: ignore[assignment]
+    dataset: Annotated[str | None, Option("Name of the dataset. Else the job's.")] = None  # type: ignore[assignment]
+    algorithm: Annotated[str | None, Option("The algorithm. Else the family's first.")] = None
     params: Annotated[
         Mapping[str, Any] | None,
         Option(
@@ -54,22 +74,28 @@ class AddingJob(OfSource):
     further: Annotated[
         Sequence[Mapping[str, Any]] | None,
         Option(
-            "Other loads of each period, each with its kind (requests or quasi_identifiers) and source.",
+            "Other loads of each period: kind (requests or quasi_identifiers), source, and what its import takes. "
+            "[] takes them back.",
             metavar="JSON",
             typed=str,
             parse=_json,
         ),
     ] = None
-    every: Annotated[str, _interval("Length of a period: days and more by the clock of --tz.")] = "1 day"
-    tz: Annotated[str, Option("Time zone of periods, and of times that name none.")] = "UTC"
+    every: Annotated[str | None, _interval("Length of a period: days and more by the clock of --tz. Else 1 day.")] = (
+        None
+    )
+    tz: Annotated[str | None, Option("Time zone of periods, and of times that name none. Else UTC.")] = None
     starts: Annotated[
-        datetime | None, _moment("Where the first period begins; else where the release ends, or the source begins.")
+        datetime | None, _moment("Where the first period begins. Else where the release ends, or the source begins.")
     ] = None
-    wait: Annotated[str, _interval("How long after its end a period is due.")] = "1 hour"
-    lateness: Annotated[str, _interval("How long rows may come of a period that is not published.")] = "3 days"
+    wait: Annotated[str | None, _interval("How long after its end a period is due. Else 1 hour.")] = None
+    lateness: Annotated[
+        str | None, _interval("How long rows may come of a period that is not published. Else 3 days.")
+    ] = None
     at_least: Annotated[
-        float, Option("Share of the rows of other periods below which one waits.", minimum=0, maximum=1)
-    ] = 0.5
+        float | None,
+        Option("Share of the rows of other periods below which one waits. Else 0.5.", minimum=0, maximum=1),
+    ] = None
     limits: Annotated[
         Mapping[str, float] | None,
         Option(
@@ -80,30 +106,33 @@ class AddingJob(OfSource):
             parse=_limits,
         ),
     ] = None
-    keep_data: Annotated[str | None, _interval("After that data are forgotten, but for what the next run needs.")] = (
-        None
-    )
+    keep_data: Annotated[
+        str | None,
+        _interval("After that data are forgotten, but for what the next run needs. Else never; '100 years' is never."),
+    ] = None
     keep_parts: Annotated[
-        str | None, _interval("After that parts are withdrawn, and what their runs wrote is deleted.")
+        str | None,
+        _interval("After that parts are withdrawn, and what their runs wrote is deleted. Else never, as '100 years'."),
     ] = None
     readers: Annotated[
         Sequence[str] | None,
         Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),
     ] = None
-    retry: Annotated[str, _interval("How long after a failure it tries again; doubled each time.")] = "5 minutes"
-    max_tries: Annotated[int, Option("After how many tries a period is held.", minimum=1, maximum=1000)] = 10
-    on_held: Annotated[Literal["go_on", "stop"], Option(flags={"stop": "Begin no later period while one is held."})] = (
-        "go_on"
-    )
-    owner: Annotated[
-        str | None, Option("Role whose sessions run it, which this login may become; else this login.")
+    retry: Annotated[
+        str | None, _interval("How long after a failure it tries again; doubled each time. Else 5 minutes.")
     ] = None
-    replace: Annotated[bool, Option("Change the job of that name; its periods stay.")] = False
-
-    def load(self) -> dict[str, Any]:
-        """Return the words of the load that are not left to the server's defaults."""
-        return {
-            one.name: getattr(self, one.name)
-            for one in fields(OfSource)
-            if one.name not in ("dataset", "tz") and getattr(self, one.name) != one.default
-        }
+    max_tries: Annotated[
+        int | None, Option("After how many tries a period is held. Else 10.", minimum=1, maximum=1000)
+    ] = None
+    on_held: Annotated[
+        Literal["go_on", "stop"] | None,
+        Option(
+            "Whether later periods go_on or stop while one is held. Else go_on.",
+            typed=str | None,
+            choices=("go_on", "stop"),
+        ),
+    ] = None
+    owner: Annotated[
+        str | None, Option("Role whose sessions run it, which this login may become. Else this login.")
+    ] = None
+    replace: Annotated[bool, Option("Change the job of that name: what is not given stays as it is.")] = False

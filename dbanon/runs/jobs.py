@@ -1,43 +1,48 @@
 """Jobs, as the database has them: added, listed, planned, run and steered by its functions."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import ParameterError
-from dbanon.options.scheduling import AddingJob
+from dbanon.options import fields
+from dbanon.options.scheduling import LOAD, AddingJob
 from dbanon.postgres.connection import Connection, jsonb, one, server_notices
 
-_ADD = (
-    "SELECT dbanon.add_job(%s, %s::regclass, load => %s, method => %s, params => %s, algorithm => %s, dataset => %s, "
-    "further => %s, every => %s::interval, tz => %s, starts => %s, wait => %s::interval, lateness => %s::interval, "
-    "at_least => %s::real, limits => %s, keep_data => %s::interval, keep_parts => %s::interval, readers => %s, "
-    "retry => %s::interval, max_tries => %s, on_held => %s, owner => %s, replace => %s)"
-)
 
-
-def add_job(
-    connection: Connection, name: str, source: str, method: str, asked: AddingJob
-) -> tuple[int, tuple[str, ...]]:
-    """Add a job; returns its number and the server's notices."""
-    given = [
-        name, source, jsonb(asked.load()), method, jsonb(asked.params or {}), asked.algorithm, asked.dataset,
-        Jsonb(list(asked.further or [])), asked.every, asked.tz, asked.starts, asked.wait, asked.lateness,
-        asked.at_least, jsonb(asked.limits or {}), asked.keep_data, asked.keep_parts,
-        None if asked.readers is None else list(asked.readers), asked.retry, asked.max_tries, asked.on_held,
-        asked.owner, asked.replace,
-    ]  # fmt: skip
+def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, tuple[str, ...]]:
+    """Add a job, or change one; returns its number and the server's notices."""
+    if asked.source is not None and one(connection, "SELECT to_regclass(%s)", [asked.source]) is None:
+        raise ParameterError(
+            f"--source must name a table or view with its schema, such as public.gps. Got '{asked.source[:60]}'."
+        )
+    said = {option.name: getattr(asked, option.name) for option in fields(AddingJob)}
+    given = {"name": name, **{word: _sent(word, value) for word, value in said.items() if value is not None}}
+    given["load"] = jsonb({word: given.pop(word) for word in LOAD if word in given})
+    arguments = (sql.SQL("{} => {}").format(sql.Identifier(word), sql.Placeholder(word)) for word in given)
+    call = sql.SQL("SELECT dbanon.add_job({})").format(sql.SQL(", ").join(arguments))
     try:
         with server_notices(connection) as notices:
-            made = one(connection, _ADD, given)
+            [made] = connection.execute(call, given).fetchone() or [None]
     except (psycopg.errors.InvalidDatetimeFormat, psycopg.errors.DatetimeFieldOverflow):
         raise ParameterError(
             "An interval of a job must be such as '1 day' or '6 hours'. Got something else; correct it."
         ) from None
     return cast("int", made), tuple(notices)
+
+
+def _sent(word: str, value: Any) -> Any:
+    """Make of an option's value what the driver sends as the server's type for it."""
+    if isinstance(value, Mapping):
+        return jsonb(value)
+    if word == "further":
+        return Jsonb(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def list_jobs(connection: Connection, name: str | None = None) -> list[dict[str, Any]]:

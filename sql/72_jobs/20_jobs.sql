@@ -2,67 +2,265 @@
 
 -- ---- what may be asked
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_job(job dbanon.job) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.fits_interval(value interval, low interval, high interval) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Months less days may be more or less than nothing.
+    SELECT coalesce(value BETWEEN low AND high
+        AND least(extract(month FROM value) + 12 * extract(year FROM value), extract(day FROM value), extract(epoch FROM value)) >= 0, false)
+$$;
+COMMENT ON FUNCTION dbanon_internal.fits_interval(interval, interval, interval) IS
+'Whether an interval is between two others, and goes forward in each of its parts.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_arguments(job dbanon.job) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET intervalstyle = 'postgres'
+AS $$
+DECLARE
+    bad record;
+BEGIN
+    SELECT a.* INTO bad FROM (VALUES
+        ('every', dbanon_internal.fits_interval(job.every, '1 minute', '1 year'), 'an interval from 1 minute to 1 year', job.every::text),
+        ('wait', dbanon_internal.fits_interval(job.wait, '0', '30 days'), 'an interval from 0 to 30 days', job.wait::text),
+        ('lateness', dbanon_internal.fits_interval(job.lateness, '0', '90 days'), 'an interval from 0 to 90 days', job.lateness::text),
+        ('keep_data', job.keep_data IS NULL OR dbanon_internal.fits_interval(job.keep_data, '1 day', '100 years'),
+         'an interval from 1 day to 100 years', job.keep_data::text),
+        ('keep_parts', job.keep_parts IS NULL OR dbanon_internal.fits_interval(job.keep_parts, '1 day', '100 years'),
+         'an interval from 1 day to 100 years', job.keep_parts::text),
+        ('retry', dbanon_internal.fits_interval(job.retry, '1 second', '1 day'), 'an interval from 1 second to 1 day', job.retry::text),
+        -- A mistyped year would let a job sleep, or work, for centuries.
+        ('starts', job.starts IS NULL OR job.starts BETWEEN '1970-01-01 00:00Z' AND now() + interval '1 year',
+         'a time from 1970 on, and at most a year ahead', job.starts::text),
+        ('at_least', job.at_least BETWEEN 0 AND 1, 'a number from 0 to 1', job.at_least::text),
+        ('max_tries', job.max_tries BETWEEN 1 AND 1000, 'a whole number from 1 to 1,000', job.max_tries::text),
+        ('on_held', job.on_held IN ('go_on', 'stop'), 'go_on or stop', dbanon_internal.quoted(job.on_held)),
+        ('params', jsonb_typeof(job.params) = 'object', 'a JSON object such as ''{"k": 5}''', 'something else'),
+        ('params', NOT job.params ?| ARRAY['since', 'until'], 'without since and until, which are those of each period', 'one of them'),
+        ('load', jsonb_typeof(job.load) = 'object', 'a JSON object such as ''{"subject": "person", "time": "at"}''', 'something else'),
+        ('further', jsonb_typeof(job.further) = 'array', 'a JSON array of objects', 'something else'),
+        ('limits', jsonb_typeof(job.limits) = 'object' AND NOT jsonb_path_exists(job.limits, '$.* ? (@.type() != "number")'),
+         'a JSON object of numbers such as ''{"requests_of_few_over_parts": 5}''', 'something else')) a (argument, holds, must, got)
+        WHERE a.holds IS NOT TRUE LIMIT 1;
+    IF bad.argument IS NOT NULL THEN
+        RAISE EXCEPTION 'The argument % of a job must be %. Got %.', bad.argument, bad.must, coalesce(bad.got, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'The comment of dbanon.add_job says what each argument is.',
+                  HINT = format('Give another %s => ..., or leave it out.', bad.argument);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_arguments(dbanon.job) IS
+'Refuses a job of which an argument is of the wrong kind or outside its limits, and names that one.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_load_words(load jsonb) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     known CONSTANT text[] := ARRAY(
         SELECT a.attname FROM pg_attribute a
         WHERE a.attrelid = 'dbanon_internal.loading'::regclass AND a.attnum > 0 AND a.attname NOT IN ('dataset', 'mode', 'since', 'until')
         ORDER BY a.attname);
+    word record;
+BEGIN
+    FOR word IN SELECT l.key, l.value FROM jsonb_each(load) l ORDER BY l.key COLLATE "C" LOOP
+        IF word.key <> ALL (known) THEN
+            PERFORM dbanon_internal.refuse_name('word of a job''s load', word.key, known);
+        END IF;
+        BEGIN
+            PERFORM jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(word.key, word.value));
+        EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range OR datatype_mismatch OR invalid_parameter_value THEN
+            RAISE EXCEPTION 'The word % of a job''s load must be of the type %. Got something else.', word.key, (
+                    SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
+                    WHERE a.attrelid = 'dbanon_internal.loading'::regclass AND a.attname = word.key)
+                USING ERRCODE = 'DA011', DETAIL = 'A load has the words of dbanon.import_trajectories.',
+                      HINT = 'Write it like load => ''{"grid_m": 10, "subject_per_day": true, "bbox": [8, 53, 9, 54]}''.';
+        END;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_load_words(jsonb) IS
+'Refuses words of a load that dbanon.import_trajectories does not take, or not so.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.list_import_words(kind text) RETURNS TABLE (word text, listed boolean, needed boolean)
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Those that a job says for itself are left out.
+    SELECT p.proargnames[a.place], y.typcategory = 'A', a.place <= p.pronargs - p.pronargdefaults
+    FROM pg_proc p
+    CROSS JOIN LATERAL unnest(p.proargtypes::oid[]) WITH ORDINALITY a (type, place)
+    JOIN pg_type y ON y.oid = a.type
+    WHERE p.pronamespace = 'dbanon'::regnamespace AND p.proname = 'import_' || kind
+        AND p.proargnames[a.place] NOT IN ('dataset', 'mode', 'replace', 'since', 'until')
+$$;
+COMMENT ON FUNCTION dbanon_internal.list_import_words(text) IS
+'The arguments of an import that a further load of a job may have: which are lists, and which must be given.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_further(further jsonb) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    example CONSTANT text := 'Write it like further => ''[{"kind": "requests", "source": "public.asked", "columns": ["poi"]}]''.';
+    asked jsonb;
     bad record;
+BEGIN
+    FOR asked IN SELECT f.value FROM jsonb_array_elements(further) f LOOP
+        IF coalesce(asked ->> 'kind', '') NOT IN ('requests', 'quasi_identifiers') THEN
+            RAISE EXCEPTION 'Each element of further must be a JSON object whose kind is requests or quasi_identifiers. Got another.'
+                USING ERRCODE = 'DA011', DETAIL = 'Its other words are arguments of dbanon.import_requests or dbanon.import_quasi_identifiers.',
+                      HINT = example;
+        END IF;
+        SELECT k.key, w.word, w.listed INTO bad
+            FROM jsonb_each(asked - 'kind') k
+            FULL JOIN dbanon_internal.list_import_words(asked ->> 'kind') w ON w.word = k.key
+            WHERE w.word IS NULL OR (k.key IS NULL AND w.needed) OR jsonb_typeof(k.value) = 'object'
+                OR w.listed <> (jsonb_typeof(k.value) = 'array')
+            ORDER BY coalesce(k.key, w.word) COLLATE "C" LIMIT 1;
+        IF bad.word IS NOT NULL THEN
+            RAISE EXCEPTION 'In further, % must have the word %, which is %. Got %.', asked ->> 'kind', bad.word,
+                    CASE WHEN bad.listed THEN 'a list' ELSE 'no list' END, CASE WHEN bad.key IS NULL THEN 'none' ELSE 'something else' END
+                USING ERRCODE = 'DA011', DETAIL = format('It is an argument of dbanon.import_%s.', asked ->> 'kind'), HINT = example;
+        ELSIF bad.key IS NOT NULL THEN
+            PERFORM dbanon_internal.refuse_name(format('word of %s in further', asked ->> 'kind'), bad.key,
+                                                ARRAY(SELECT w.word FROM dbanon_internal.list_import_words(asked ->> 'kind') w));
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_further(jsonb) IS
+'Refuses further loads that no import does, or with words that their import does not take.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_figures(job dbanon.job) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    -- What the family says of itself, what is counted over all parts, and what its last run had.
+    known CONSTANT text[] := ARRAY(
+        SELECT f.name FROM dbanon.method m CROSS JOIN LATERAL (
+            SELECT n.key FROM jsonb_object_keys(m.traits -> 'notices') n (key) WHERE n.key <> 'left_out'
+            UNION SELECT t.value FROM jsonb_each_text(m.traits -> 'totals') t
+            UNION SELECT 'requests_of_few_over_parts'
+            UNION SELECT e.key FROM (
+                SELECT r.metrics || v.figures AS figures FROM dbanon.verification v JOIN dbanon.run r ON r.run_id = v.run_id
+                WHERE r.method = m.name ORDER BY v.verification_id DESC LIMIT 1) l
+            CROSS JOIN LATERAL jsonb_each(l.figures) e WHERE jsonb_typeof(e.value) = 'number') f (name)
+        WHERE m.name = job.method);
+    unknown CONSTANT text := (SELECT min(l.key COLLATE "C") FROM jsonb_object_keys(job.limits) l (key) WHERE l.key <> ALL (known));
+BEGIN
+    IF unknown IS NOT NULL THEN
+        PERFORM dbanon_internal.refuse_name(format('figure for limits of %s', job.method), unknown, known);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_figures(dbanon.job) IS
+'Refuses limits on figures that no run of the method has, which would hold every period.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_job(job dbanon.job) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
 BEGIN
     PERFORM dbanon_internal.check_name(job.name);
     PERFORM dbanon_internal.check_zone(coalesce(job.tz, ''));
-    SELECT c.* INTO bad FROM (VALUES
-        (job.every, 'every', interval '1 minute', interval '1 year'),
-        (job.wait, 'wait', interval '0', interval '30 days'), (job.lateness, 'lateness', interval '0', interval '90 days'),
-        (coalesce(job.keep_data, interval '1 day'), 'keep_data', interval '1 day', interval '100 years'),
-        (coalesce(job.keep_parts, interval '1 day'), 'keep_parts', interval '1 day', interval '100 years'),
-        (job.retry, 'retry', interval '1 second', interval '1 day')) c (value, what, low, high)
-        WHERE (c.value BETWEEN c.low AND c.high) IS NOT TRUE
-            -- Months less days may be more or less than nothing.
-            OR least(extract(month FROM c.value) + 12 * extract(year FROM c.value), extract(day FROM c.value), extract(epoch FROM c.value)) < 0 LIMIT 1;
-    IF bad.what IS NOT NULL THEN
-        RAISE EXCEPTION 'The interval % of a job must be from % to %. Got %.', bad.what, bad.low, bad.high, coalesce(bad.value::text, 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'Such as ''1 day'', ''6 hours'', ''1 month''.', HINT = format('Give another, or leave out %s => ....', bad.what);
-    ELSIF (job.at_least BETWEEN 0 AND 1) IS NOT TRUE OR (job.max_tries BETWEEN 1 AND 1000) IS NOT TRUE
-        OR job.on_held IS NULL OR job.on_held NOT IN ('go_on', 'stop') THEN
-        RAISE EXCEPTION 'Of a job, at_least must be a number from 0 to 1, max_tries one from 1 to 1,000, and on_held go_on or stop. Got %, % and %.',
-                coalesce(job.at_least::text, 'NULL'), coalesce(job.max_tries::text, 'NULL'), coalesce(dbanon_internal.quoted(job.on_held), 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'They say which periods are too thin, when one is held, and what becomes of the next then.',
-                  HINT = 'Leave out what need not be another.';
-    ELSIF jsonb_typeof(job.load) IS DISTINCT FROM 'object' OR jsonb_typeof(job.further) IS DISTINCT FROM 'array'
-        OR jsonb_typeof(job.limits) IS DISTINCT FROM 'object'
-        OR EXISTS (SELECT FROM jsonb_each(job.limits) l WHERE jsonb_typeof(l.value) <> 'number') THEN
-        RAISE EXCEPTION 'The load of a job must be a JSON object, its further loads an array of some, and its limits an object of numbers. Got something else.'
-            USING ERRCODE = 'DA011', DETAIL = 'A load has the words of dbanon.import_trajectories.',
-                  HINT = 'Write it like load => ''{"subject": "person", "time": "at"}'', limits => ''{"left_out": 5}''.';
-    END IF;
-    SELECT min(l.key COLLATE "C") AS key INTO bad FROM jsonb_object_keys(job.load) l (key) WHERE l.key <> ALL (known);
-    IF bad.key IS NOT NULL THEN
-        PERFORM dbanon_internal.refuse_name('word of a job''s load', bad.key, known);
-    END IF;
-    IF EXISTS (SELECT FROM jsonb_array_elements(job.further) f
-               WHERE jsonb_typeof(f.value) <> 'object' OR f.value ->> 'kind' IS NULL OR f.value ->> 'kind' NOT IN ('requests', 'quasi_identifiers')
-                   OR f.value ->> 'source' IS NULL
-                   OR f.value - ARRAY['kind', 'source', 'subject', 'time', 'tz', 'filter', 'columns', 'set_name'] <> '{}'
-                   OR (f.value ->> 'kind' = 'requests') <> coalesce(jsonb_typeof(f.value -> 'columns') = 'array', false)) THEN
-        RAISE EXCEPTION 'A further load of a job must have a kind, requests or quasi_identifiers, a source, and for requests columns. Got something else.'
-            USING ERRCODE = 'DA011', DETAIL = 'It may have subject, time, tz, filter and set_name, as the import of its kind.',
-                  HINT = 'Write it like further => ''[{"kind": "requests", "source": "public.asked", "columns": ["poi"]}]''.';
-    END IF;
-    -- What cannot be read as an option of a load.
-    PERFORM dbanon_internal.job_loading(job);
-EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range OR datatype_mismatch OR invalid_parameter_value THEN
-    RAISE EXCEPTION 'The load of a job must have numbers, truth values and lists where dbanon.import_trajectories takes them. Got something else.'
-        USING ERRCODE = 'DA011', DETAIL = 'Such as "grid_m": 10, "subject_per_day": true, "bbox": [8, 53, 9, 54].', HINT = 'Correct it and call again.';
+    PERFORM dbanon_internal.checked_algorithm(job.method, job.algorithm);
+    PERFORM dbanon_internal.check_arguments(job);
+    PERFORM dbanon_internal.check_load_words(job.load);
+    PERFORM dbanon_internal.check_further(job.further);
+    PERFORM dbanon_internal.check_figures(job);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_job(dbanon.job) IS
 'Refuses a job that cannot be one, whatever its source holds.';
+
+-- ---- what each period would be refused for
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_release_of(job dbanon.job) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    live CONSTANT dbanon.series := dbanon_internal.live_series(job.name);
+    readers CONSTANT text[] := dbanon_internal.chosen_readers(job.name, true, job.readers);
+    bad record;
+BEGIN
+    IF live.series_id IS NULL THEN
+        IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = job.name AND l.withdrawn_at IS NULL) THEN
+            RAISE EXCEPTION 'The release of a job must be one that grows. There is a live release % that does not.', job.name
+                USING ERRCODE = 'DA003', DETAIL = 'A job publishes each period as a part of the release of its name.',
+                      HINT = format('Choose another name, or withdraw that release first: SELECT dbanon.unpublish(%L).', job.name);
+        END IF;
+        PERFORM dbanon_internal.check_name_free(job.name, false, true);
+        RETURN;
+    END IF;
+    SELECT d.* INTO bad FROM (VALUES
+        ('method', live.method, job.method), ('algorithm', live.algorithm, job.algorithm),
+        ('readers', coalesce(array_to_string(live.readers, ', '), 'all analysts'), coalesce(array_to_string(readers, ', '), 'all analysts')),
+        ('dataset', (SELECT j.dataset FROM dbanon.job j WHERE j.job_id = job.job_id), job.dataset)) d (argument, has, got)
+        WHERE d.has <> d.got LIMIT 1;
+    IF bad.argument IS NOT NULL THEN
+        RAISE EXCEPTION 'The argument % of a job must stay while its release is live. That of % is %; got %.', bad.argument, job.name, bad.has,
+                dbanon_internal.quoted(bad.got)
+            USING ERRCODE = 'DA011', DETAIL = 'All parts of a release are alike.', HINT = 'Add another job, under another name.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_release_of(dbanon.job) IS
+'Refuses a job whose release could not be published, or take no part of it.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.further_statement(job dbanon.job, asked jsonb, since timestamptz, until timestamptz) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- By the names of the import's own arguments, which has a default for what is not said; but times that name no zone are of the job's.
+    SELECT format('SELECT i.load_id FROM dbanon.import_%s(source => %s::pg_catalog.oid, %s) i', asked ->> 'kind',
+                  dbanon_internal.job_source(asked ->> 'source')::oid, string_agg(format('%I => %s', w.key, CASE jsonb_typeof(w.value)
+                      WHEN 'array' THEN format('%L::text[]', ARRAY(SELECT jsonb_array_elements_text(w.value)))
+                      ELSE format('%L', w.value #>> '{}') END), ', '))
+    FROM jsonb_each(jsonb_build_object('tz', job.tz) || (asked - ARRAY['kind', 'source'])
+                    || jsonb_build_object('dataset', job.dataset, 'mode', 'new', 'since', since, 'until', until)) w
+$$;
+COMMENT ON FUNCTION dbanon_internal.further_statement(dbanon.job, jsonb, timestamptz, timestamptz) IS
+'Writes the call of the import that does a further load of a job, for a span of time.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.try_loads(job dbanon.job) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = 'error'
+SET lock_timeout = '10s'
+AS $$
+DECLARE
+    until CONSTANT timestamptz := job.starts + interval '1 microsecond';
+    asked dbanon_internal.loading := dbanon_internal.job_loading(job, job.starts, until);
+    further jsonb;
+    ignored bigint;
+BEGIN
+    asked.crs := coalesce(asked.crs, CASE WHEN asked.geom IS NULL THEN 'EPSG:4326' ELSE dbanon_internal.source_crs(
+        job.source, asked.geom, dbanon_internal.chosen_rows(job.source, NULL, NULL, dbanon_internal.job_loading(job))) END);
+    -- The imports themselves refuse what they would refuse each night. They read next to nothing, and what they wrote is undone.
+    BEGIN
+        PERFORM dbanon_internal.begin_load(asked);
+        IF job.further <> '[]' AND dbanon_internal.makes_dataset(asked) THEN
+            PERFORM dbanon_internal.write_dataset(asked, coalesce(asked.srid, 32631)::integer);
+        END IF;
+        FOR further IN SELECT f.value FROM jsonb_array_elements(job.further) f LOOP
+            EXECUTE dbanon_internal.further_statement(job, further, job.starts, until) INTO ignored;
+        END LOOP;
+        RAISE EXCEPTION USING ERRCODE = 'DA018';
+    EXCEPTION
+        WHEN SQLSTATE 'DA018' THEN
+            NULL;
+        WHEN lock_not_available THEN
+            RAISE EXCEPTION 'Dataset % is being loaded, and the job was neither added nor changed.', dbanon_internal.quoted(job.dataset)
+                USING ERRCODE = 'DA013', DETAIL = 'The load has not ended within 10 seconds.', HINT = 'Try again later.';
+    END;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.try_loads(dbanon.job) IS
+'Refuses a job whose loads would be refused: begins each and undoes it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_reach(job dbanon.job, checked jsonb) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -75,7 +273,7 @@ BEGIN
     IF extract(epoch FROM job.every) <= extract(epoch FROM reach) AND EXISTS (
         SELECT FROM dbanon.method m WHERE m.name = job.method
             AND (m.traits ->> 'instant' IS NOT NULL OR m.traits ->> 'oldest' IS NOT NULL AND checked -> 'qid_only' = 'false')) THEN
-        RAISE EXCEPTION 'The interval every of a job that publishes snapshots or exact rows must be greater than the % s for which these are compared '
+        RAISE EXCEPTION 'The argument every of a job that publishes snapshots or exact rows must be greater than the % s for which these are compared '
                         'with others. Got % s.', extract(epoch FROM reach)::bigint, extract(epoch FROM job.every)::bigint
             USING ERRCODE = 'DA011', DETAIL = 'That is the greater of max_gap_s and the settle_s of the population.',
                   HINT = 'Give a greater every, or a smaller max_gap_s where that is the greater.';
@@ -85,7 +283,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_reach(dbanon.job, jsonb) IS
 'Refuses a job whose periods follow one another within reach of what they show exactly.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.job_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
+CREATE OR REPLACE FUNCTION dbanon_internal.find_rivals(job dbanon.job) RETURNS TABLE (title text, alone boolean)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -112,7 +310,7 @@ AS $$
         AND NOT EXISTS (SELECT FROM dbanon.job j WHERE j.name = l.name AND j.removed_at IS NULL)
     GROUP BY l.name
 $$;
-COMMENT ON FUNCTION dbanon_internal.job_rivals(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.find_rivals(dbanon.job) IS
 'The other jobs and releases that speak of people of a job at times of its periods, and whether they stand alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.period_params(job dbanon.job, period tstzrange) RETURNS jsonb
@@ -130,7 +328,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.period_params(dbanon.job, tstzrange) IS
 'The parameters of the run of a period.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.first_start(job dbanon.job) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION dbanon_internal.find_start(job dbanon.job) RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -144,12 +342,12 @@ BEGIN
     IF ended IS NOT NULL THEN
         RETURN ended;
     END IF;
-    first := greatest(least(first, now()), now() - job.keep_parts);
+    first := greatest(least(first, now()), now() - job.keep_parts, '1970-01-01 00:00Z');
     midnight := date_trunc('day', coalesce(first, now()) AT TIME ZONE job.tz) AT TIME ZONE job.tz;
     RETURN CASE WHEN midnight < first THEN (date_trunc('day', first AT TIME ZONE job.tz) + interval '1 day') AT TIME ZONE job.tz ELSE midnight END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.first_start(dbanon.job) IS
+COMMENT ON FUNCTION dbanon_internal.find_start(dbanon.job) IS
 'Where a job begins that was not told: where its release ends, or at the first midnight from which on the source has rows.';
 
 -- ---- writing
@@ -182,56 +380,53 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.known_job(text) IS
 'The job of a name that was not removed; refuses other names.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.write_job(job dbanon.job, replace boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.write_job(job dbanon.job) RETURNS dbanon.job
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '30s'
 AS $$
 DECLARE
     old dbanon.job;
-    drawn bigint;
     covered timestamptz;
+    refused text;
 BEGIN
+    -- Operators may call it with what dbanon.add_job has not seen.
+    PERFORM dbanon_internal.check_job(job);
     SELECT j.* INTO old FROM dbanon.job j WHERE j.name = job.name AND j.removed_at IS NULL FOR UPDATE;
-    IF old.job_id IS NOT NULL AND replace IS NOT TRUE THEN
-        RAISE EXCEPTION 'No two jobs must have one name. There is a job ''%'' already.', job.name
-            USING ERRCODE = 'DA003', DETAIL = 'A job''s name is that of its release.',
-                  HINT = 'Choose another, or change that job with replace => true.';
-    ELSIF NOT dbanon_internal.may_act_for(job.owner) OR (old.job_id IS NOT NULL AND NOT dbanon_internal.may_act_for(old.owner)
-                                                         AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = old.owner)) THEN
-        RAISE EXCEPTION 'A job must be of the login that adds it, or of a role that this login may become. It may not become %.',
-                CASE WHEN dbanon_internal.may_act_for(job.owner) THEN old.owner ELSE coalesce(dbanon_internal.quoted(job.owner), 'NULL') END
-            USING ERRCODE = 'DA014', DETAIL = 'What the source calls runs with the rights of the owner.', HINT = 'Leave out owner => ..., or add it as that login.';
+    refused := CASE WHEN NOT dbanon_internal.may_act_for(job.owner) THEN coalesce(job.owner, '')
+                    WHEN NOT dbanon_internal.may_act_for(old.owner) AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = old.owner) THEN old.owner END;
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION 'A job must be of the login that adds or changes it, or of a role that this login may become. It may not become %.',
+                dbanon_internal.quoted(refused)
+            USING ERRCODE = 'DA014', DETAIL = 'What the source calls runs with the rights of the owner.',
+                  HINT = 'Call it as that login; if there is none any more, give the job another: owner => ....';
     END IF;
+    job.job_id := coalesce(old.job_id, nextval(pg_get_serial_sequence('dbanon.job', 'job_id')));
+    job.created_at := coalesce(old.created_at, now());
+    job.created_by := coalesce(old.created_by, session_user);
+    job.paused := coalesce(old.paused, false);
+    job.held_by := old.held_by;
+    job.looked_at := old.looked_at;
+    job.removed_at := NULL;
     IF old.job_id IS NULL THEN
-        SELECT n.* INTO STRICT job.job_id FROM nextval(pg_get_serial_sequence('dbanon.job', 'job_id')) n;
-        job.created_at := now();
-        job.created_by := session_user;
-        job.paused := false;
-        job.held_by := NULL;
-        job.looked_at := NULL;
-        job.removed_at := NULL;
         INSERT INTO dbanon.job OVERRIDING SYSTEM VALUE SELECT job.*;
-        RETURN job.job_id;
-    END IF;
-    IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = job.name AND l.series_id IS NOT NULL AND l.withdrawn_at IS NULL)
-        AND (job.method, job.algorithm, job.dataset) <> (old.method, old.algorithm, old.dataset) THEN
-        RAISE EXCEPTION 'The method, algorithm and dataset of a job must stay while its release is live. Got others for %.', job.name
-            USING ERRCODE = 'DA011', DETAIL = 'All parts of a release are alike.', HINT = 'Add another job, under another name.';
+        RETURN job;
     END IF;
     -- Periods that have come stay. The next follows them.
     SELECT max(upper(p.period)) INTO covered FROM dbanon.job_period p WHERE p.job_id = old.job_id;
-    UPDATE dbanon.job j SET owner = job.owner, source = job.source, load = job.load, further = job.further, dataset = job.dataset, method = job.method,
-            algorithm = job.algorithm, params = job.params, every = job.every, tz = job.tz,
-            starts = CASE WHEN (job.every, job.tz) = (old.every, old.tz) AND covered IS NOT NULL THEN old.starts ELSE greatest(job.starts, covered) END,
-            wait = job.wait, lateness = job.lateness, at_least = job.at_least, limits = job.limits, keep_data = job.keep_data,
-            keep_parts = job.keep_parts, readers = job.readers, retry = job.retry, max_tries = job.max_tries, on_held = job.on_held
-        WHERE j.job_id = old.job_id;
-    RETURN old.job_id;
+    IF (job.every, job.tz, job.starts) <> (old.every, old.tz, old.starts) THEN
+        job.starts := greatest(job.starts, covered);
+    END IF;
+    -- The whole row, whatever columns it has.
+    EXECUTE (SELECT format('UPDATE dbanon.job j SET (%1$s) = (SELECT %1$s FROM (SELECT ($1).*) n) WHERE j.job_id = ($1).job_id',
+                           string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum))
+             FROM pg_attribute a
+             WHERE a.attrelid = 'dbanon.job'::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> 'job_id') USING job;
+    RETURN job;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_job(dbanon.job, boolean) IS
-'Writes a job that was checked, or another under the name of one, for its owner and those who may become the owner.';
+COMMENT ON FUNCTION dbanon_internal.write_job(dbanon.job) IS
+'Writes a new job, or what has become of the one of that name, for its owner and logins that may become the owner; returns it as it is then.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_job() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -249,79 +444,207 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.audit_job() IS
 'Writes who added, changed, paused, resumed or removed a job.';
 
-CREATE OR REPLACE FUNCTION dbanon.add_job(
-    name text, source regclass, load jsonb, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, dataset text DEFAULT NULL,
-    further jsonb DEFAULT '[]', every interval DEFAULT '1 day', tz text DEFAULT 'UTC', starts timestamptz DEFAULT NULL, wait interval DEFAULT '1 hour',
-    lateness interval DEFAULT '3 days', at_least real DEFAULT 0.5, limits jsonb DEFAULT '{}', keep_data interval DEFAULT NULL,
-    keep_parts interval DEFAULT NULL, readers text[] DEFAULT NULL, retry interval DEFAULT '5 minutes', max_tries integer DEFAULT 10,
-    on_held text DEFAULT 'go_on', owner text DEFAULT NULL, replace boolean DEFAULT false)
-RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.fill_job(given jsonb, replace boolean) RETURNS dbanon.job
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET intervalstyle = 'postgres'
+AS $$
+DECLARE
+    -- Of a new job, where nothing is said. What is not here may be NULL, which means all analysts or never.
+    defaults CONSTANT jsonb := '{"load": {}, "params": {}, "further": [], "every": "1 day", "tz": "UTC", "wait": "1 hour", "lateness": "3 days",
+        "at_least": 0.5, "limits": {}, "retry": "5 minutes", "max_tries": 10, "on_held": "go_on"}';
+    said CONSTANT jsonb := (SELECT jsonb_object_agg(g.key, g.value) FROM jsonb_each(given) g WHERE g.value <> 'null');
+    missing CONSTANT text := (SELECT string_agg(n.name, ', ') FROM unnest(ARRAY['source', 'load', 'method']) n (name) WHERE NOT said ? n.name);
+    job dbanon.job;
+BEGIN
+    -- Of two calls for one name the second sees what the first has written.
+    PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.job ' || (said ->> 'name'), 0));
+    SELECT j.* INTO job FROM dbanon.job j WHERE j.name = said ->> 'name' AND j.removed_at IS NULL;
+    IF job.job_id IS NOT NULL AND replace IS NOT TRUE THEN
+        RAISE EXCEPTION 'No two jobs must have one name. There is a job ''%'' already.', job.name
+            USING ERRCODE = 'DA003', DETAIL = 'A job''s name is that of its release.',
+                  HINT = 'Choose another, or change that job with replace => true.';
+    ELSIF job.job_id IS NULL AND missing IS NOT NULL THEN
+        RAISE EXCEPTION 'A new job must have a source, a load and a method. There is no job named % yet, and of the three it lacks: %.',
+                coalesce(dbanon_internal.quoted(said ->> 'name'), 'NULL'), missing
+            USING ERRCODE = 'DA011', DETAIL = 'Only what a job has already can be left out.',
+                  HINT = 'Give them, or name a job that is there: SELECT name FROM dbanon.jobs.';
+    ELSIF job.job_id IS NULL THEN
+        job := jsonb_populate_record(NULL::dbanon.job, defaults || jsonb_build_object('owner', session_user, 'dataset', said -> 'name'));
+    ELSIF said ->> 'method' <> job.method THEN  -- which has other parameters and algorithms
+        job.params := '{}';
+        job.algorithm := NULL;
+    END IF;
+    -- Of load and params each word is an option by itself; null takes it back.
+    job := jsonb_populate_record(job, said || jsonb_strip_nulls(jsonb_build_object(
+        'load', job.load || coalesce(said -> 'load', '{}'), 'params', job.params || coalesce(said -> 'params', '{}'))));
+    job.readers := nullif(job.readers, '{}');
+    job.algorithm := dbanon_internal.checked_algorithm(job.method, job.algorithm);
+    RETURN job;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.fill_job(jsonb, boolean) IS
+'Makes a job of what was said: the rest of a new one is its default, and of one that is to be changed it stays as it is.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.announce_job(job dbanon.job, came boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    job dbanon.job;
-    made bigint;
-    bounds tstzrange;
+    bounds CONSTANT tstzrange := dbanon_internal.next_period(job);
     rivals text;
     alone boolean;
 BEGIN
-    job := jsonb_populate_record(NULL::dbanon.job, jsonb_build_object('name', name, 'owner', coalesce(owner, session_user), 'load', load,
-        'further', coalesce(further, '[]'), 'dataset', coalesce(dataset, name), 'method', method, 'every', every, 'tz', tz, 'wait', wait,
-        'lateness', lateness, 'at_least', at_least, 'limits', coalesce(limits, '{}'), 'keep_data', keep_data, 'keep_parts', keep_parts,
-        'retry', retry, 'max_tries', max_tries, 'on_held', on_held));
-    job.readers := add_job.readers;
-    job.starts := add_job.starts;
-    job.algorithm := dbanon_internal.checked_algorithm(method, algorithm);
-    PERFORM dbanon_internal.check_job(job);
-    PERFORM dbanon_internal.chosen_readers(job.name, true, job.readers);
-    SELECT format('%I.%I', n.nspname, c.relname) INTO job.source
-        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = add_job.source;
-    -- Each period is a run's since and until.
-    IF coalesce(params, '{}') ?| ARRAY['since', 'until'] THEN
-        RAISE EXCEPTION 'The parameters of a job must be without since and until. Got them.'
-            USING ERRCODE = 'DA011', DETAIL = 'They are those of each period.', HINT = 'Say where the first one begins: starts => ....';
-    END IF;
-    job.params := coalesce(params, '{}');
-    job.starts := coalesce(job.starts, dbanon_internal.first_start(job));
-    PERFORM dbanon_internal.ask_times(job, 'any', job.starts, NULL);
-    bounds := dbanon_internal.period_from(job.starts, job.every, job.tz, job.starts);
-    PERFORM dbanon_internal.check_reach(job, dbanon_internal.check_params(method, job.algorithm, dbanon_internal.period_params(job, bounds)));
-    made := dbanon_internal.write_job(job, replace);
     IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = job.owner) THEN
         RAISE NOTICE 'The owner of job %, %, is a superuser: functions that its source calls run with all rights.', job.name, job.owner;
     END IF;
     SELECT string_agg(r.title, ', ' ORDER BY r.title), bool_or(r.alone) OR dbanon_internal.stands_alone(job.method, job.algorithm) INTO rivals, alone
-        FROM dbanon_internal.job_rivals(job) r;
+        FROM dbanon_internal.find_rivals(job) r;
     IF rivals IS NOT NULL THEN
         RAISE NOTICE 'The people of job % are also published by: %. Of two publications of one time the later is refused %, and its period is held.',
             job.name, rivals, CASE WHEN alone THEN 'where one of the methods stands alone' ELSE 'if too few are left' END;
     END IF;
     PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(
         dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, lower(bounds), upper(bounds))));
-    RAISE NOTICE 'Job % begins with the period from % to %, which is due at %.', job.name, lower(bounds), upper(bounds), upper(bounds) + job.wait;
-    RETURN made;
+    RAISE NOTICE 'Job % % with the period from % to %, which is due at %.', job.name, CASE WHEN came THEN 'goes on' ELSE 'begins' END,
+        lower(bounds), upper(bounds), upper(bounds) + job.wait;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.announce_job(dbanon.job, boolean) IS
+'Says what to look at of a job that was added or changed: its owner, its rivals, its index, and the period that comes next.';
+
+CREATE OR REPLACE FUNCTION dbanon.add_job(
+    name text, source regclass DEFAULT NULL, load jsonb DEFAULT NULL, method text DEFAULT NULL, params jsonb DEFAULT NULL, algorithm text DEFAULT NULL,
+    dataset text DEFAULT NULL, further jsonb DEFAULT NULL, every interval DEFAULT NULL, tz text DEFAULT NULL, starts timestamptz DEFAULT NULL,
+    wait interval DEFAULT NULL, lateness interval DEFAULT NULL, at_least double precision DEFAULT NULL, limits jsonb DEFAULT NULL,
+    keep_data interval DEFAULT NULL, keep_parts interval DEFAULT NULL, readers text[] DEFAULT NULL, retry interval DEFAULT NULL,
+    max_tries integer DEFAULT NULL, on_held text DEFAULT NULL, owner text DEFAULT NULL, replace boolean DEFAULT false)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET intervalstyle = 'postgres'
+SET extra_float_digits = 1
+AS $$
+DECLARE
+    qualified CONSTANT text := (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                                WHERE c.oid = add_job.source);
+    job dbanon.job := dbanon_internal.fill_job((
+        SELECT to_jsonb(a) FROM (SELECT name, qualified AS source, load, method, params, algorithm, dataset, further, every, tz, starts, wait,
+            lateness, at_least, limits, keep_data, keep_parts, readers, retry, max_tries, on_held, owner) a), replace);
+    came CONSTANT boolean := job.job_id IS NOT NULL;
+BEGIN
+    PERFORM dbanon_internal.check_job(job);
+    PERFORM dbanon_internal.check_release_of(job);
+    -- A source that cannot be loaded is refused, also where it need not be asked for its first time.
+    job.starts := coalesce(job.starts, dbanon_internal.find_start(job));
+    PERFORM dbanon_internal.ask_times(job, 'any', job.starts, NULL);
+    PERFORM dbanon_internal.try_loads(job);
+    PERFORM dbanon_internal.check_reach(job, dbanon_internal.check_params(
+        job.method, job.algorithm, dbanon_internal.period_params(job, dbanon_internal.next_period(job))));
+    job := dbanon_internal.write_job(job);
+    PERFORM dbanon_internal.announce_job(job, came);
+    RETURN job.job_id;
 END
 $$;
 COMMENT ON FUNCTION dbanon.add_job(
-    text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval, real, jsonb, interval, interval, text[],
-    interval, integer, text, text, boolean) IS
-'Says what is to happen every night: what is new in a source is loaded, the period that has ended is computed and published as a part of the release
-of the job''s name, and what is older than it is to be is forgotten. A job overrides no refusal: what is refused is held. Sessions that have logged in as its owner
-do it: dbanon worker --schedule, or CALL dbanon.run_jobs(). Takes: name, of the job and its release; source, a table or view as in SQL; load, a JSON object of
-what dbanon.import_trajectories takes to read it, with the same defaults but tz; method, params and algorithm, as dbanon.submit_run takes them, without since and
-until; dataset, where rows go (name); further, an array of objects of other loads of each period: kind (requests or quasi_identifiers), source and what the
-import of that kind takes; every, the length of a period, days and more by the clock of tz; tz, the time zone of periods, and of times that name none (UTC); starts, where the first
-period begins, otherwise where the release ends or at the first midnight of the source''s rows; wait, how long after its end a period is due; lateness, how long rows of a
-period may still come that is not published; at_least, the share of the median of seven periods without which one is thin and waits; limits, the greatest values of
-figures of a run, above which it is held; keep_data, after which data are forgotten, but for what the next period needs; keep_parts, after which parts are withdrawn, and the rows of their runs deleted;
-readers, as for dbanon.publish; retry, how long after a failure it tries again, doubled each time up to a quarter of every; max_tries, after which a period is held; on_held, whether
-later periods go_on or stop; owner, a role that this login may become (this login); replace, to change the job of that name: its periods stay. Returns: its number. Raises: DA001, DA002, DA003 if
-there is one of the name, DA011, DA012 and DA014 for its source or owner; notices of what to look at. Example: SELECT dbanon.add_job(''taxi'', ''public.gps'',
+    text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval, double precision, jsonb, interval, interval,
+    text[], interval, integer, text, text, boolean) IS
+'Says what is to happen every night, or changes that. The job loads what is new in a source. It computes the period that has ended. It publishes the result as a
+part of the release of its name. It forgets what is old. A job overrides no refusal: it holds the period. Sessions that have logged in as its owner run it, by
+dbanon worker --schedule or CALL dbanon.run_jobs(). Takes:
+- name, of the job and of its release.
+- source, a table or view. A new job needs it.
+- load, a JSON object of arguments of dbanon.import_trajectories, with the same defaults except tz. A new job needs it.
+- method, as for dbanon.submit_run. A new job needs it.
+- params, a JSON object of parameters without since and until.
+- algorithm, as for dbanon.submit_run.
+- dataset, where rows go. Else the name.
+- further, a JSON array of other loads of each period. Each has a kind, requests or quasi_identifiers, and arguments of dbanon.import_requests or
+dbanon.import_quasi_identifiers. ''[]'' takes them back.
+- every, the length of a period. Days and more go by the clock of tz. Else 1 day.
+- tz, the time zone of periods, and of times that name none. Else UTC.
+- starts, where the first period begins. Else where the release ends, or at the first midnight of the source''s rows.
+- wait, how long after its end a period is due. Else 1 hour.
+- lateness, how long rows of a period that is not published may still come. Else 3 days.
+- at_least, the share of the median of seven periods below which a period is thin and waits. Else 0.5.
+- limits, a JSON object of the greatest values of figures of a run, above which its period is held. ''{}'' takes them back.
+- keep_data, after which data are forgotten, except what the next period needs. Else never; ''100 years'' takes it back.
+- keep_parts, after which parts are withdrawn, and the rows of their runs deleted. Else never; ''100 years'' takes it back.
+- readers, as for dbanon.publish. ''{}'' takes them back.
+- retry, how long after a failure the job tries again. It doubles each time, up to a quarter of every. Else 5 minutes.
+- max_tries, after which a period is held. Else 10.
+- on_held, whether later periods go_on or stop while one is held. Else go_on.
+- owner, a role that this login may become. Else this login.
+- replace: change the job of that name. What is not given stays as it is. Of load and params each word stays by itself, and null takes it back. Periods stay.
+Returns: its number. Raises: DA001; DA002; DA003 if there is a job of the name, or a release that does not grow; DA011, DA012 and DA014 for what each night would
+refuse, or its owner; DA013 while its dataset is being loaded; notices of what to look at. Example: SELECT dbanon.add_job(''taxi'', ''public.gps'',
 load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'', method => ''METHOD'', params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'',
 keep_parts => ''1 year'').';
 
 -- ---- steering
+
+CREATE OR REPLACE FUNCTION dbanon_internal.steer_whole_job(job dbanon.job, action text) RETURNS integer
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF action = 'remove' AND NOT dbanon_internal.may_act_for(job.owner) AND EXISTS (SELECT FROM pg_roles r WHERE r.rolname = job.owner) THEN
+        RAISE EXCEPTION 'A job must be removed by its owner. That of % is %.', job.name, job.owner
+            USING ERRCODE = 'DA014', DETAIL = 'Every operator may pause it.', HINT = format('SELECT dbanon.steer_job(%L, ''pause'').', job.name);
+    END IF;
+    UPDATE dbanon.job j SET paused = CASE action WHEN 'remove' THEN j.paused ELSE action = 'pause' END,
+                            removed_at = CASE action WHEN 'remove' THEN now() END
+        WHERE j.job_id = job.job_id AND (action = 'remove' OR j.paused <> (action = 'pause'));
+    RETURN FOUND::integer;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.steer_whole_job(dbanon.job, text) IS
+'Pauses, resumes or removes a job; returns 1 if that changed it.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.steer_periods(job dbanon.job, action text, since timestamptz, reason text) RETURNS integer
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    bounds CONSTANT tstzrange := dbanon_internal.next_period(job);
+    steered dbanon.job_period[];
+BEGIN
+    IF action = 'skip' THEN
+        PERFORM dbanon_internal.check_reason('A period that is skipped', reason);
+    END IF;
+    -- Those that are held, or the one that is named: it may be under way, to come, or skipped.
+    IF since = lower(bounds) AND upper(bounds) <= now() THEN
+        INSERT INTO dbanon.job_period (job_id, period) VALUES (job.job_id, bounds) ON CONFLICT DO NOTHING;
+    END IF;
+    SELECT array_agg(p) INTO steered FROM (
+        SELECT p.* FROM dbanon.job_period p
+        WHERE p.job_id = job.job_id
+            AND (p.state NOT IN ('done', 'retain')
+                 -- Its part was withdrawn: another is compared with it, as with all that was read.
+                 OR (action = 'retry' AND p.state = 'done' AND EXISTS (
+                    SELECT FROM dbanon.release l WHERE l.release_id = p.release_id AND l.withdrawn_at IS NOT NULL)))
+            AND CASE WHEN steer_periods.since IS NULL THEN p.state = 'held' ELSE lower(p.period) = steer_periods.since END
+        ORDER BY p.period FOR UPDATE) p;
+    IF steered IS NULL THEN
+        RAISE EXCEPTION 'A period to % must be one that has ended and has no live part. Job % has none%.', action, job.name,
+                coalesce(format(' that begins at %s', since), ' that is held')
+            USING ERRCODE = 'DA013', DETAIL = 'Periods are named by their beginnings.',
+                  HINT = 'List them: SELECT * FROM dbanon.job_runs.';
+    END IF;
+    UPDATE dbanon.job_period p
+        SET state = CASE action WHEN 'skip' THEN 'skipped' ELSE 'load' END, skipped_as = CASE action WHEN 'skip' THEN 'asked' END,
+            release_id = NULL, forced = action = 'retry', tries = 0, next_at = clock_timestamp(), sqlstate = NULL, error = NULL, changed_at = clock_timestamp(),
+            finished_at = CASE action WHEN 'skip' THEN clock_timestamp() END
+        WHERE p.job_id = job.job_id AND p.period IN (SELECT s.period FROM unnest(steered) s);
+    INSERT INTO dbanon.audit (action, dataset, release, detail)
+        SELECT steer_periods.action || '_period', job.dataset, job.name, jsonb_strip_nulls(jsonb_build_object(
+            'job_id', job.job_id, 'since', lower(s.period), 'until', upper(s.period), 'reason', steer_periods.reason))
+        FROM unnest(steered) s ORDER BY s.period;
+    RETURN cardinality(steered);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.steer_periods(dbanon.job, text, timestamptz, text) IS
+'Lets periods of a job be loaded and computed again, or skipped; returns how many.';
 
 CREATE OR REPLACE FUNCTION dbanon.steer_job(name text, action text, since timestamptz DEFAULT NULL, reason text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -331,56 +654,24 @@ AS $$
 DECLARE
     actions CONSTANT text[] := ARRAY['pause', 'resume', 'retry', 'skip', 'remove'];
     job CONSTANT dbanon.job := dbanon_internal.known_job(steer_job.name);
-    steered dbanon.job_period[];
-    bounds tstzrange;
 BEGIN
     IF action IS NULL OR action <> ALL (actions) THEN
         PERFORM dbanon_internal.refuse_name('action on a job', action, actions);
-    ELSIF action IN ('pause', 'resume', 'remove') THEN
-        IF action = 'remove' AND NOT (dbanon_internal.may_act_for(job.owner) OR NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = job.owner)) THEN
-            RAISE EXCEPTION 'A job must be removed by its owner. That of % is %.', job.name, job.owner
-                USING ERRCODE = 'DA014', DETAIL = 'Every operator may pause it.', HINT = format('SELECT dbanon.steer_job(%L, ''pause'').', job.name);
-        END IF;
-        UPDATE dbanon.job j SET paused = CASE action WHEN 'remove' THEN j.paused ELSE action = 'pause' END,
-                                removed_at = CASE action WHEN 'remove' THEN now() END
-            WHERE j.job_id = job.job_id AND (action = 'remove' OR j.paused <> (action = 'pause'));
-        RETURN FOUND::integer;
+    ELSIF action IN ('retry', 'skip') THEN
+        RETURN dbanon_internal.steer_periods(job, action, since, reason);
     END IF;
-    IF action = 'skip' THEN
-        PERFORM dbanon_internal.check_reason('A period that is skipped', reason);
-    END IF;
-    -- Those that are held, or the one that is named: it may be under way, to come, or skipped.
-    bounds := dbanon_internal.next_period(job);
-    IF since = lower(bounds) AND upper(bounds) <= now() THEN
-        INSERT INTO dbanon.job_period (job_id, period) VALUES (job.job_id, bounds) ON CONFLICT DO NOTHING;
-    END IF;
-    SELECT array_agg(p) INTO steered FROM (
-        SELECT p.* FROM dbanon.job_period p
-        WHERE p.job_id = job.job_id AND p.state NOT IN ('done', 'retain')
-            AND CASE WHEN steer_job.since IS NULL THEN p.state = 'held' ELSE lower(p.period) = steer_job.since END
-        ORDER BY p.period FOR UPDATE) p;
-    IF steered IS NULL THEN
-        RAISE EXCEPTION 'A period to % must be one that has ended and is not published. Job % has none%.', action, job.name,
-                coalesce(format(' that begins at %s', since), ' that is held')
-            USING ERRCODE = 'DA013', DETAIL = 'Periods are named by their beginnings.',
-                  HINT = 'List them: SELECT * FROM dbanon.job_runs.';
-    END IF;
-    UPDATE dbanon.job_period p
-        SET state = CASE action WHEN 'skip' THEN 'skipped' ELSE 'load' END, skipped_as = CASE action WHEN 'skip' THEN 'asked' END,
-            forced = action = 'retry', tries = 0, next_at = clock_timestamp(), sqlstate = NULL, error = NULL, changed_at = clock_timestamp(),
-            finished_at = CASE action WHEN 'skip' THEN clock_timestamp() END
-        WHERE p.job_id = job.job_id AND p.period IN (SELECT s.period FROM unnest(steered) s);
-    INSERT INTO dbanon.audit (action, dataset, release, detail)
-        SELECT steer_job.action || '_period', job.dataset, job.name, jsonb_strip_nulls(jsonb_build_object(
-            'job_id', job.job_id, 'since', lower(s.period), 'until', upper(s.period), 'reason', steer_job.reason)) FROM unnest(steered) s ORDER BY s.period;
-    RETURN cardinality(steered);
+    RETURN dbanon_internal.steer_whole_job(job, action);
 EXCEPTION WHEN lock_not_available THEN
     RAISE EXCEPTION 'Job % is at work on the period, and nothing was changed.', steer_job.name
         USING ERRCODE = 'DA013', DETAIL = 'A step of it has not ended within 10 seconds.', HINT = 'Try again later.';
 END
 $$;
 COMMENT ON FUNCTION dbanon.steer_job(text, text, timestamptz, text) IS
-'Pauses, resumes or removes a job, or decides about periods of it. Takes: name; action: pause: no new step is begun; resume; remove: the job ends, and its periods, data and
-release stay; retry: the period is loaded and computed again, as it is, however few rows the source has; skip: it is not published; since, the beginning of the period to retry or
-skip: all that are held, unless given; reason, for skip, in three words or more, which is recorded. Returns: how many jobs or periods it changed. Raises: DA001; DA002; DA011; DA013 if
-there is no such period, or it is being worked on; DA014 if another login removes it than its owner. Example: SELECT dbanon.steer_job(''taxi'', ''skip'', ''2026-11-20'', ''the clocks were wrong'').';
+'Pauses, resumes or removes a job, or decides about periods of it. Takes:
+- name.
+- action: pause, so that no new step is begun; resume; remove, which ends the job, while its periods, data and release stay; retry, which loads and computes a
+period again, however few rows the source has, also if its part was withdrawn; skip, which leaves a period unpublished.
+- since, the beginning of the period to retry or skip. Else all that are held.
+- reason, for skip, in three words or more. It is recorded.
+Returns: how many jobs or periods it changed. Raises: DA001; DA002; DA011; DA013 if there is no such period, or it is being worked on; DA014 if another login
+than its owner removes it. Example: SELECT dbanon.steer_job(''taxi'', ''skip'', ''2026-11-20'', ''the clocks were wrong'').';

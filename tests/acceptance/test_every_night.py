@@ -24,7 +24,9 @@ FROM (SELECT date_trunc('day', now() AT TIME ZONE 'Europe/Berlin') AT TIME ZONE 
 CROSS JOIN generate_series(1, 8) i
 CROSS JOIN LATERAL generate_series(midnight - interval '50 hours', now(), '4 minutes') t
 """
-SECTIONS = {text: kind for kind, text in pages.blocks(PAGE, "sql dba", "sql nina", "sql anna", "sql cron")}
+SECTIONS = {
+    text: kind for kind, text in pages.blocks(PAGE, "sql dba", "sql nina", "sql anna", "sql cron", "sql change")
+}
 
 
 @pytest.fixture
@@ -76,6 +78,8 @@ def test_a_table_is_published_every_night_as_the_page_says(
         [statement] = re.findall(r"'(CALL [^']*)'", statements("cron", names)[0])
         with psycopg.connect(nina, autocommit=True) as owner:
             assert owner.execute(statement).fetchone() == (0, 0)
+            owner.execute(statements("change", names)[0])  # type: ignore[arg-type]
+            assert owner.execute("SELECT extract(hour FROM wait)::int FROM dbanon.jobs").fetchone() == (2,)
     anna = database_url(database, user=names["anna"], password="choose-another")
     with psycopg.connect(anna) as analyst:
         parts, minutes = [analyst.execute(statement).fetchall() for statement in statements("anna", names)]  # type: ignore[arg-type]

@@ -14,7 +14,10 @@ from tests.db.parts import run_of
 from tests.facts import refused
 
 pytestmark = pytest.mark.db
-ADD = "job add taxi public.gps tp-aware --subject cab --time ts --x lon --y lat -p k=3 --starts 2008-06-01T00:00:00Z"
+ADD = (
+    "job add taxi --source public.gps --method tp-aware --subject cab --time ts --x lon --y lat -p k=3 "
+    "--starts 2008-06-01T00:00:00Z"
+)
 FIRST = "2008-06-01T00:00Z"
 
 
@@ -59,12 +62,29 @@ def test_a_job_is_paused_resumed_decided_about_and_removed(gps: str) -> None:
         ([*ADD.split(), "--further", "{"], ["JSON"]),
         ([*ADD.split(), "--limit", "seen=few"], ["number"]),
         ([*ADD.split(), "--max-tries", "0"], ["max-tries"]),
+        ([*ADD.split(), "--on-held", "shrug"], ["on-held", "go_on"]),
+        (["job", "add", "taxi", "--replace", "--wait", "2 hours"], ["source"]),
+        ([word.replace("public.gps", "nowhere") for word in ADD.split()], ["nowhere", "source"]),
         (["job", "skip", "none", "--reason", "there is no such job"], ["none"]),
         (["job", "retry", "none", "yesterday night"], ["period"]),
     ],
 )
 def test_what_cannot_be_asked_of_a_job_is_one_sentence(gps: str, words: list[str], facts: list[str]) -> None:
     refused(call(gps, *words), 2, *facts)
+
+
+def test_a_job_is_changed_by_what_is_given_alone(gps: str) -> None:
+    call(gps, *ADD.split(), "--keep-data", "30 days", "--limit", "seen=99", "--grid-m", "5")
+    query = "SELECT to_jsonb(j) FROM dbanon.job j"
+    with psycopg.connect(gps, autocommit=True) as connection:
+        [[before]] = connection.execute(query).fetchall()
+        json_of(call(gps, "--json", *["job", "add", "taxi", "--replace", "--wait"], "2 hours", "--grid-m", "1"))
+        [[after]] = connection.execute(query).fetchall()
+    assert before["load"] == {"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "grid_m": 5}
+    assert {name: after[name] for name in after if after[name] != before[name]} == {
+        "wait": "02:00:00",
+        "load": {**before["load"], "grid_m": 1},
+    }
 
 
 def test_held_periods_are_an_error_of_a_run_of_jobs_that_is_to_be_strict(gps: str) -> None:
@@ -105,8 +125,8 @@ def test_a_run_is_published_as_a_part_and_the_part_is_withdrawn(database: str) -
 def test_python_has_the_same_verbs(gps: str) -> None:
     with open_database(gps) as database:
         job_id, notices = database.add_job(
-            "taxi", "public.gps", "tp-aware", subject="cab", time="ts", x="lon", y="lat", params={"k": 3},
-            limits={"requests_of_few_over_parts": 5},
+            "taxi", source="public.gps", method="tp-aware", subject="cab", time="ts", x="lon", y="lat", params={"k": 3},
+            limits={"requests_of_few_over_parts": 5}, readers=("dbanon_analyst",), at_least=0.25,
         )  # fmt: skip
         assert job_id == 1
         assert notices

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from dbanon.load.datasets import ASKED
-from dbanon.options import Field, fields, loading, publishing
+from dbanon.options import Field, fields, loading, publishing, scheduling
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
 from dbanon.postgres.connection import jsonb
 
@@ -169,3 +169,18 @@ def test_a_number_that_json_or_an_integer_cannot_hold_gets_the_sentence_of_its_o
         connection.execute(f"SELECT dbanon_internal.begin_load({ASKED})", {"asked": jsonb(asked)})
     assert caught.value.sqlstate == "DA011"
     assert all(word in str(caught.value) for word in what)
+
+
+def test_the_server_takes_what_a_job_can_be_asked_for(connection: psycopg.Connection[Any]) -> None:
+    options = {one.name: one for one in fields(scheduling.AddingJob) if one.name not in scheduling.LOAD}
+    [arguments, defaults] = connection.execute(
+        "SELECT p.proargnames, pronargdefaults FROM pg_proc p WHERE p.oid = 'dbanon.add_job'::regproc"
+    ).fetchone()
+    assert sorted(arguments) == sorted(["name", "load", *options])
+    assert defaults == len(arguments) - 1
+    kept = connection.execute(
+        "SELECT array_agg(attname::text) FROM pg_attribute WHERE attrelid = 'dbanon.job'::regclass AND attnum > 0"
+    ).fetchone()[0]
+    assert set(arguments) - set(kept) == {"replace"}
+    # So that what a job has stays where nothing is said.
+    assert {one.name for one in fields(scheduling.AddingJob) if one.default is not None} == {"replace"}

@@ -233,8 +233,11 @@ def _split(arguments: str) -> list[str]:
 def _function(thing: Thing) -> str:
     lines = [f"\n### {thing.name}\n\n{_text(thing.part(''))}\n\n```sql\n{_signature(thing)}\n```\n\n"]
     for word in ("Takes", "Returns", "Raises"):
-        if thing.part(word):
-            lines.append(f"- **{word}** {_text(thing.part(word))}\n")
+        said = thing.part(word)
+        if said.startswith("- "):
+            lines += [f"- **{word}**\n", *(f"  - {_text(item)}\n" for item in said[2:].split(" - "))]
+        elif said:
+            lines.append(f"- **{word}** {_text(said)}\n")
     lines.append(f"- **Runs** {_who(thing)}.\n")
     if thing.example:
         lines.append(f"\n```sql\n{thing.example}\n```\n")

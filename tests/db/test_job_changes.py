@@ -1,0 +1,295 @@
+"""Adding and changing a job: what is given is checked as each night would check it, and what is not given stays."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.db.nights import add, compute, day, night, source, step, value
+from tests.facts import refusal
+
+LOAD = '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'
+ROW = "SELECT to_jsonb(j) - '{looked_at,held_by}'::text[] FROM dbanon.job j"
+REQUESTS = '{"kind": "requests", "source": "public.gps", "columns": ["lon"], "subject": "cab", "time": "ts"}'
+
+
+@pytest.fixture
+def own(connection: psycopg.Connection) -> psycopg.Connection:
+    """Connection to a database with a source of three days and the day before them."""
+    source(connection)
+    return connection
+
+
+def change(connection: psycopg.Connection[Any], rest: str) -> dict[str, Any]:
+    """Change the job; which columns have become what."""
+    before = value(connection, ROW)
+    connection.execute(f"SELECT dbanon.add_job('taxi', {rest}, replace => true)")  # type: ignore[arg-type]
+    return {name: now for name, now in value(connection, ROW).items() if now != before[name]}
+
+
+# ---- changing
+
+
+def test_a_change_of_one_argument_keeps_all_others(own):
+    own.execute("CREATE ROLE kept_owner IN ROLE dbanon_operator")
+    add(
+        own,
+        f", owner => 'kept_owner', keep_data => '30 days', keep_parts => '1 year', limits => '{{\"seen\": 99}}', "
+        f"further => '[{REQUESTS}]', lateness => '2 days', at_least => 0.25, retry => '1 minute', max_tries => 3, "
+        "on_held => 'stop', every => '12 hours', tz => 'Europe/Berlin'",
+    )
+    own.execute("SELECT dbanon.steer_job('taxi', 'pause')")
+    assert change(own, "wait => '2 hours'") == {"wait": "02:00:00"}
+    own.execute("DROP ROLE kept_owner")
+
+
+def test_words_of_load_and_params_are_changed_alone_and_null_takes_them_back(own):
+    add(own)
+    assert change(own, """load => '{"filter": "true"}', params => '{"k": 4}'""") == {
+        "load": {"subject": "cab", "time": "ts", "x": "lon", "y": "lat", "filter": "true"},
+        "params": {"k": 4, "step_s": 3600},
+    }
+    assert change(own, """load => '{"filter": null}', params => '{"step_s": null}'""") == {
+        "load": {"subject": "cab", "time": "ts", "x": "lon", "y": "lat"},
+        "params": {"k": 4},
+    }
+
+
+def test_neutral_values_take_back_what_was_asked_for(own):
+    own.execute("CREATE ROLE neutral_reader")
+    add(own, f", limits => '{{\"seen\": 99}}', further => '[{REQUESTS}]', readers => '{{neutral_reader}}'")
+    assert change(own, "limits => '{}', further => '[]', readers => '{}'") == {
+        "limits": {},
+        "further": [],
+        "readers": None,
+    }
+    own.execute("DROP ROLE neutral_reader")
+
+
+def test_another_method_begins_with_its_own_parameters_and_algorithm(own):
+    add(own)
+    changed = change(own, """method => 'kte', params => '{"k": 3}'""")
+    assert (changed["method"], changed["params"]) == ("kte", {"k": 3})
+    assert changed["algorithm"] != "traj-anon"
+
+
+@pytest.mark.parametrize(
+    ("call", "lacking"),
+    [
+        ("wait => '2 hours', replace => true", ["source", "load", "method"]),
+        (f"'public.gps', load => '{LOAD}'", ["method"]),
+        ("'public.gps', method => 'tp-aware'", ["load"]),
+    ],
+)
+def test_a_new_job_must_have_source_load_and_method(own, call, lacking):
+    with refusal("DA011", "taxi", *lacking):
+        own.execute(f"SELECT dbanon.add_job('taxi', {call})")
+
+
+def heard(connection: psycopg.Connection[Any]) -> list[str]:
+    said: list[str] = []
+    connection.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    return said
+
+
+def test_the_notice_names_the_period_that_comes_next(own):
+    said = heard(own)
+    add(own)
+    assert "2008-06-01 00:00:00+00 to 2008-06-02" in said[-1]
+    assert night(own) == "done"
+    own.execute("SELECT dbanon.add_job('taxi', every => '6 hours', replace => true)")
+    assert "2008-06-02 00:00:00+00 to 2008-06-02 06:00:00" in said[-1]
+    assert value(own, "SELECT lower(dbanon_internal.next_period(j)) FROM dbanon.job j") == day(1)
+
+
+def test_periods_of_a_job_that_is_changed_keep_their_raster(own):
+    add(own, ", every => '12 hours'")
+    assert night(own) == "done"
+    assert change(own, "wait => '2 hours'").keys() == {"wait"}
+    assert value(own, "SELECT dbanon_internal.next_period(j)::text FROM dbanon.job j").startswith(
+        '["2008-06-01 12:00:00+00"'
+    )
+
+
+# ---- what each night would refuse
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ('"grid_m": -5', "DA011"),
+        ('"grid_s": 0', "DA011"),
+        ('"srid": 1', "DA011"),
+        ('"srid": 4326', "DA011"),
+        ('"crs": "EPSG:99"', "DA011"),
+        ('"bbox": [1, 2]', "DA011"),
+        ('"max_speed_kmh": -1', "DA011"),
+        ('"split_gap_s": 0', "DA011"),
+        ('"settle_s": -1', "DA011"),
+        ('"population": " "', "DA011"),
+        ('"grid_m": "wide"', "DA011"),
+        ('"width": 5', "DA011"),
+        ('"trip": "gone"', "DA012"),
+    ],
+)
+def test_a_word_of_the_load_that_each_night_would_refuse_is_refused(own, word, state):
+    with refusal(state):
+        own.execute(
+            f"SELECT dbanon.add_job('taxi', 'public.gps', '{LOAD[:-1]}, {word}}}', 'tp-aware')"  # type: ignore[arg-type]
+        )
+    assert value(own, "SELECT count(*) FROM dbanon.job") == 0
+
+
+@pytest.mark.parametrize(
+    ("further", "state", "facts"),
+    [
+        ("{}", "DA011", ["kind"]),
+        ("3", "DA011", ["kind"]),
+        ('{"kind": "requests", "source": "public.gps"}', "DA011", ["columns"]),
+        ('{"kind": "requests", "columns": ["lon"]}', "DA011", ["source"]),
+        ('{"kind": "requests", "source": "public.gps", "columns": "lon"}', "DA011", ["columns"]),
+        (REQUESTS.replace('"columns"', '"width": 3, "columns"'), "DA011", ["width"]),
+        (REQUESTS.replace("lon", "gone"), "DA012", ["gone"]),
+        (REQUESTS.replace("lon", "cab"), "DA011", ["cab"]),
+        (REQUESTS.replace("public.gps", "public.none"), "DA012", ["public.none"]),
+        (REQUESTS.replace('"columns"', '"filter": "lon >", "columns"'), "DA011", ["filter"]),
+        (REQUESTS.replace('"columns"', '"tz": "Mars/Olympus", "columns"'), "DA011", ["zone"]),
+        ('{"kind": "quasi_identifiers", "source": "public.gps", "subject": "gone"}', "DA012", ["gone"]),
+        (
+            '{"kind": "quasi_identifiers", "source": "public.gps", "subject": "cab", "time": "ts", "set_name": " "}',
+            "DA011",
+            ["set"],
+        ),
+    ],
+)
+def test_a_further_load_that_its_import_would_refuse_is_refused(own, further, state, facts):
+    with refusal(state, *facts):
+        add(own, f", further => '[{further}]'")
+    assert value(own, "SELECT count(*) FROM dbanon.job") == 0
+
+
+def test_trying_the_loads_leaves_nothing_behind(own, login):
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as nina:
+        add(nina, f", further => '[{REQUESTS}]'")
+    for table in ("dataset", "load", "request", "trajectory", "quarantine"):
+        assert value(own, f"SELECT count(*) FROM dbanon.{table}") == 0
+    assert value(own, "SELECT array_agg(action) FROM dbanon.audit") == ["add_job"]
+
+
+def test_a_job_is_not_added_while_its_dataset_is_being_loaded(own, database):
+    own.execute("ALTER FUNCTION dbanon_internal.try_loads(dbanon.job) SET lock_timeout = '10ms'")
+    with psycopg.connect(database) as other:
+        other.execute("SELECT dbanon_internal.lock_dataset('taxi')")
+        with refusal("DA013", "taxi"):
+            add(own)
+    add(own)
+
+
+def test_a_limit_on_a_figure_that_no_run_of_the_method_has_is_refused(own):
+    with refusal("DA011", "nofig"):
+        add(own, """, limits => '{"nofig": 1}'""")
+    # Figures of a run that was verified here count, too.
+    add(own, """, limits => '{"requests_of_few_over_parts": 0, "requests_of_few_over_windows": 0}'""")
+    assert [step(own), step(own)] == ["run", "compute"]
+    run = compute(own)
+    own.execute("""UPDATE dbanon.verification SET figures = '{"seen": 6, "odd": 1}' WHERE run_id = %s""", [run])
+    assert change(own, """limits => '{"odd": 2}'""") == {"limits": {"odd": 2}}
+
+
+@pytest.mark.parametrize(
+    "starts", ["infinity", "-infinity", "0001-01-01Z", "1969-12-31Z", "2099-01-01Z", "294276-01-01Z"]
+)
+def test_an_endless_or_far_start_is_refused(own, starts):
+    with refusal("DA011", "starts"):
+        add(own, f", starts => '{starts}'")
+
+
+def test_a_job_whose_name_has_a_live_release_that_does_not_grow_is_refused(own):
+    add(own)
+    assert night(own) == "done"
+    own.execute("SELECT dbanon.publish(run_id, 'other') FROM dbanon.run")
+    with refusal("DA003", "other"):
+        add(own, name="other")
+    own.execute("SELECT dbanon.unpublish('other')")
+    add(own, name="other")
+
+
+@pytest.mark.parametrize(
+    ("rest", "argument"),
+    [("method => 'kte'", "method"), ("dataset => 'other'", "dataset"), ("readers => '{a_reader}'", "readers")],
+)
+def test_what_all_parts_have_alike_stays_while_the_release_is_live(own, rest, argument):
+    own.execute("CREATE ROLE a_reader")
+    add(own)
+    assert night(own) == "done"
+    with refusal("DA011", argument):
+        change(own, rest)
+    own.execute("DROP ROLE a_reader")
+
+
+@pytest.mark.parametrize(
+    ("rest", "argument"),
+    [
+        (", every => '1 second'", "every"),
+        (", wait => '31 days'", "wait"),
+        (", lateness => '-1 day'", "lateness"),
+        (", keep_data => '1 hour'", "keep_data"),
+        (", keep_parts => '200 years'", "keep_parts"),
+        (", retry => '0'", "retry"),
+        (", at_least => 'NaN'", "at_least"),
+        (", max_tries => 1001", "max_tries"),
+        (", on_held => 'shrug'", "on_held"),
+        (", limits => '[]'", "limits"),
+        (", further => '{}'", "further"),
+    ],
+)
+def test_a_refusal_names_the_one_argument_that_is_wrong(own, rest, argument):
+    with refusal("DA011") as refused:
+        add(own, rest)
+    said = refused.value.diag.message_primary
+    names = {"every", "wait", "lateness", "keep_data", "keep_parts", "retry", "at_least", "max_tries", "on_held"}
+    assert {name for name in names | {"limits", "further"} if f" {name} " in said} == {argument}
+
+
+# ---- who writes jobs
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"every": "0"}',
+        '{"tz": "x"}',
+        '{"name": "Evil Name"}',
+        '{"load": []}',
+        '{"limits": {"nofig": 1}}',
+        '{"at_least": 2}',
+    ],
+)
+def test_no_operator_writes_a_job_that_cannot_be_one(own, login, broken):
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as nina:
+        add(nina)
+        with refusal("DA002" if "name" in broken else "DA011"):
+            nina.execute("SELECT dbanon_internal.write_job(jsonb_populate_record(j, %s)) FROM dbanon.job j", [broken])
+        nina.execute("SELECT * FROM dbanon.jobs")
+        nina.execute("SELECT * FROM dbanon.health")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "every = '0'",
+        "name = 'Evil Name'",
+        "at_least = 'NaN'",
+        "max_tries = 0",
+        "retry = '0'",
+        "wait = '-1 s'",
+        "lateness = '-1 s'",
+        "keep_data = '0'",
+        "keep_parts = '0'",
+        "starts = 'infinity'",
+    ],
+)
+def test_the_table_of_jobs_holds_no_job_that_breaks_its_views(own, column):
+    add(own)
+    with refusal("23514"):
+        own.execute(f"UPDATE dbanon.job SET {column}")
