@@ -98,15 +98,20 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
+    ended CONSTANT timestamptz := coalesce(upper((changes ->> 'period')::tstzrange), upper(period));
 BEGIN
     UPDATE dbanon.job_period p
-        SET (state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
+        SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
              changed_at, finished_at)
-            = (SELECT n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.gone, n.forgotten, n.run_id,
+            = (SELECT n.period, n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.gone, n.forgotten, n.run_id,
                    n.release_id, n.sqlstate, n.error, clock_timestamp(),
                    CASE WHEN n.state IN ('done', 'skipped', 'held') THEN coalesce(p.finished_at, clock_timestamp()) END
                FROM jsonb_populate_record(p, changes) n)
         WHERE p.job_id = job.job_id AND p.period = set_period.period;
+    -- A gap of the source that is divided because rows of it have come: what follows is looked at next.
+    IF ended < upper(period) THEN
+        INSERT INTO dbanon.job_period (job_id, period, forced, at_source) VALUES (job.job_id, tstzrange(ended, upper(period)), true, 0);
+    END IF;
     IF changes ->> 'state' = 'held' THEN
         INSERT INTO dbanon.audit (action, dataset, release, detail)
             VALUES ('hold_period', job.dataset, job.name, jsonb_build_object(
@@ -169,6 +174,24 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.load_further(dbanon.job, timestamptz, timestamptz) IS
 'Loads requests and quasi-identifiers of a span of time for a job.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.divide_gap(job dbanon.job, step dbanon.job_period) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    first_end CONSTANT timestamptz := upper(dbanon_internal.period_from(job.starts, job.every, job.tz, lower(step.period)));
+    first_row CONSTANT timestamptz := to_timestamp(dbanon_internal.ask_times(job, 'first', lower(step.period), upper(step.period)));
+    parted_at CONSTANT timestamptz := CASE
+        WHEN first_row < first_end THEN first_end
+        ELSE (SELECT b.before FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, first_row) b) END;
+BEGIN
+    RETURN jsonb_build_object('period', tstzrange(lower(step.period), coalesce(parted_at, upper(step.period))), 'error', NULL, 'sqlstate', NULL)
+        || CASE WHEN first_row < first_end THEN '{}' ELSE jsonb '{"state": "skipped", "skipped_as": "empty"}' END;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.divide_gap(dbanon.job, dbanon.job_period) IS
+'Divides a gap of the source that is to be looked at again where the first row of it has come; without one it stays a gap.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.load_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -186,14 +209,18 @@ DECLARE
         WHERE p.job_id = job.job_id AND p.state = 'done' AND lower(p.period) >= lower(step.period) - job.lateness AND p.period < step.period ORDER BY p.period);
     gone bigint := 0;
 BEGIN
-    -- A server's clock that is ahead makes nothing due: the source must have gone on after the period.
-    IF NOT step.forced AND dbanon_internal.ask_times(job, 'any', upper(step.period), NULL) = 0 THEN
+    IF step.at_source = 0 AND upper(step.period) > upper(dbanon_internal.period_from(job.starts, job.every, job.tz, lower(step.period))) THEN
+        RETURN dbanon_internal.divide_gap(job, step);
+    END IF;
+    -- A server's clock that is ahead makes nothing due: the source must have gone on after the period. A row of the future does not show that.
+    IF NOT step.forced AND dbanon_internal.ask_times(job, 'any', upper(step.period), clock_timestamp()) = 0 THEN
         RETURN jsonb_build_object('error', 'The source has no row from after the period yet.', 'sqlstate', NULL,
                                   'next_at', clock_timestamp() + least(job.retry, job.every / 4));
     END IF;
     counted := dbanon_internal.ask_times(job, 'count', lower(step.period), upper(step.period));
     IF counted = 0 THEN
-        RETURN '{"state": "skipped", "skipped_as": "empty", "at_source": 0, "error": null, "sqlstate": null}';
+        RETURN jsonb_build_object('state', 'skipped', 'skipped_as', 'empty', 'at_source', 0, 'error', NULL, 'sqlstate', NULL,
+                                  'period', tstzrange(lower(step.period), dbanon_internal.find_gap_end(job, step.period)));
     END IF;
     SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY l.at_source) INTO usual
         FROM (SELECT p.at_source FROM dbanon.job_period p WHERE p.job_id = job.job_id AND p.state = 'done' AND p.period < step.period
@@ -237,6 +264,15 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_period(dbanon.job, dbanon.job_period) IS
 'Queues the run of a period.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.run_again() RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT '{"state": "run", "run_id": null, "tries": 0, "error": null, "sqlstate": null}'::jsonb
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_again() IS
+'What becomes of a period whose run is gone, since a subject of it was forgotten or somebody dropped it: another run is queued.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -246,7 +282,9 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.reap_runs();
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = step.run_id;
-    IF run.status IN ('queued', 'running', 'computed') THEN
+    IF run.run_id IS NULL THEN
+        RETURN dbanon_internal.run_again();
+    ELSIF run.status IN ('queued', 'running', 'computed') THEN
         RETURN NULL;
     ELSIF run.status = 'verified' THEN
         RETURN '{"state": "publish", "tries": 0, "error": null, "sqlstate": null}';
@@ -256,8 +294,8 @@ BEGIN
         RETURN dbanon_internal.failed_step(job, step, 'DA004', format('The attack refused run %s.', run.run_id),
                                            format('See it: SELECT * FROM dbanon.runs WHERE run_id = %s.', run.run_id));
     END IF;
-    -- Failed, cancelled, or dropped when a subject was forgotten.
-    RETURN dbanon_internal.failed_step(job, step, 'DA016', coalesce(run.error, format('Run %s is not there any more.', step.run_id)), NULL, 'run');
+    -- Failed or cancelled.
+    RETURN dbanon_internal.failed_step(job, step, 'DA016', run.error, NULL, 'run');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_period(dbanon.job, dbanon.job_period) IS
@@ -298,10 +336,19 @@ DECLARE
 BEGIN
     -- It may have been published by hand, or by a job of this name that was removed.
     IF part IS NULL THEN
+        IF NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = step.run_id) THEN
+            RETURN dbanon_internal.run_again();
+        END IF;
         tried := dbanon_internal.try_publish(step.run_id, job.name, false, false, NULL, false, job.readers, true);
         IF tried.state = '57014' THEN
             PERFORM dbanon_internal.raise_refusal(tried.state, tried.message, tried.detail, tried.hint);
         ELSIF tried.state IS NOT NULL THEN
+            IF tried.state = 'DA003' AND EXISTS (SELECT FROM dbanon.release l WHERE l.name = job.name AND l.series_id IS NULL AND l.withdrawn_at IS NULL) THEN
+                -- It does not grow, and stays until somebody withdraws it.
+                RETURN '{"state": "held"}' || dbanon_internal.failed_step(job, step, tried.state, tried.message, format(
+                    'Withdraw it, and try again: SELECT dbanon.unpublish(%L); SELECT dbanon.steer_job(%L, ''retry''). Or remove the job, and add it under '
+                    'another name.', job.name, job.name)) - 'state';
+            END IF;
             RETURN dbanon_internal.failed_step(job, step, tried.state, tried.message, tried.hint);
         END IF;
         part := (SELECT max(l.release_id) FROM dbanon.release l WHERE l.run_id = step.run_id);
@@ -340,6 +387,21 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.drop_part_rows(bigint) IS
 'Deletes what the runs wrote of whose parts a job keeps none any more and which are withdrawn; runs, groups and exposures stay.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.find_needed(job dbanon.job) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT least(lower(n.next), min(lower(p.period))) - n.history
+    FROM (SELECT dbanon_internal.next_period(job) AS next, dbanon_internal.job_history(job) AS history) n
+    LEFT JOIN dbanon.job_period p ON p.job_id = job.job_id AND (
+        p.state NOT IN ('done', 'retain', 'skipped')
+        -- As dbanon_internal.load_period opens them again.
+        OR (p.state = 'skipped' AND p.skipped_as <> 'asked' AND lower(p.period) >= lower(n.next) - greatest(job.lateness, n.history)))
+    GROUP BY n.next, n.history
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_needed(dbanon.job) IS
+'Finds since when a job needs data: for its next period, for those that wait or are held, and for those that were skipped and that late rows may open again.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.retain_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -354,10 +416,8 @@ DECLARE
     state text;
     sentence text;
 BEGIN
-    -- Never what a period needs that has not been published: the next, and all that wait, are held, or were left out and may be opened again.
     before := least(upper(step.period) - greatest(job.keep_data, history), (
-        SELECT min(lower(p.period)) - history FROM dbanon.job_period p
-        WHERE p.job_id = job.job_id AND p.state NOT IN ('done', 'retain', 'skipped')));
+        SELECT min(dbanon_internal.find_needed(j)) FROM dbanon.job j WHERE j.dataset = job.dataset AND j.removed_at IS NULL));
     FOREACH task IN ARRAY ARRAY['parts', 'rows', 'data', 'months'] LOOP
         -- Each by itself: what fails today is done tomorrow.
         BEGIN

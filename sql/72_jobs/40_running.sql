@@ -63,6 +63,40 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.held_periods(bigint[]) IS
 'How many periods of some jobs are held.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.read_settings(search_path text) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- The search path is given, since here it is another.
+    SELECT jsonb_object_agg(s.name, current_setting(s.name)) || jsonb_build_object('search_path', search_path)
+    FROM pg_settings s WHERE s.context IN ('user', 'superuser')
+$$;
+COMMENT ON FUNCTION dbanon_internal.read_settings(text) IS
+'The settings that a session can change.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.restore_settings(settings jsonb, search_path text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    changed record;
+BEGIN
+    FOR changed IN
+        SELECT b.key, b.value
+        FROM jsonb_each_text(settings) b JOIN jsonb_each_text(dbanon_internal.read_settings(search_path)) a ON a.key = b.key
+        WHERE a.value <> b.value
+    LOOP
+        BEGIN
+            PERFORM set_config(changed.key, changed.value, false);
+        EXCEPTION WHEN others THEN
+            NULL;  -- Some can be changed at the beginning of a session only, and decide about no job.
+        END;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.restore_settings(jsonb, text) IS
+'Gives a session back the settings that it had before a source''s function changed them, such as a time limit, so that the next step and other jobs go on.';
+
 -- The procedure has no settings (with them it could not commit), so it looks up nothing by an unqualified name.
 CREATE OR REPLACE PROCEDURE dbanon.run_jobs(
     only_job text DEFAULT NULL, wait boolean DEFAULT true, strict boolean DEFAULT false, INOUT advanced integer DEFAULT NULL, INOUT held integer DEFAULT NULL)
@@ -74,6 +108,7 @@ DECLARE
     id bigint;
     came text;
     taken boolean;
+    settings CONSTANT jsonb := dbanon_internal.read_settings(pg_catalog.current_setting('search_path'));
 BEGIN
     -- As in dbanon.anonymize.
     BEGIN
@@ -95,6 +130,7 @@ BEGIN
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
             came := dbanon_internal.advance_job(id);
+            PERFORM dbanon_internal.restore_settings(settings, pg_catalog.current_setting('search_path'));
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
             EXIT WHEN came OPERATOR(pg_catalog.=) 'idle';
@@ -140,11 +176,11 @@ BEGIN
     END IF;
     FOR number IN 1 .. periods LOOP
         since := lower(bounds);
-        until := upper(bounds);
+        at_source := dbanon_internal.ask_times(job, 'count', since, upper(bounds));
+        until := CASE WHEN at_source = 0 AND upper(bounds) <= now() THEN dbanon_internal.find_gap_end(job, bounds) ELSE upper(bounds) END;
         due_at := until + job.wait;
-        at_source := dbanon_internal.ask_times(job, 'count', since, until);
         note := CASE WHEN due_at > now() THEN 'not due yet'
-            WHEN dbanon_internal.ask_times(job, 'any', until, NULL) = 0 THEN 'waits until the source has a row from after it'
+            WHEN dbanon_internal.ask_times(job, 'any', until, clock_timestamp()) = 0 THEN 'waits until the source has a row from after it'
             WHEN at_source = 0 THEN 'skipped: the source has no row of it'
             WHEN history = '0' OR dbanon_internal.ask_times(job, 'any', since - history, since) = 1 THEN ''
             ELSE format('the source has nothing from the %s before it, so few people are known at its beginning', history) END;
@@ -175,7 +211,8 @@ CROSS JOIN LATERAL (
         max(p.late) FILTER (WHERE p.period = l.last) AS late, max(p.gone) FILTER (WHERE p.period = l.last) AS gone,
         bool_or(p.state NOT IN ('done', 'skipped', 'held')) AS open, max(p.tries) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS tries,
         min(p.next_at) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS next_at,
-        (array_agg(p.error ORDER BY p.changed_at DESC) FILTER (WHERE p.error IS NOT NULL AND (p.state <> 'done' OR p.period = l.last)))[1] AS last_error
+        -- What waits for its source has a sentence, but no SQLSTATE: that is no error.
+        (array_agg(p.error ORDER BY p.changed_at DESC) FILTER (WHERE p.sqlstate IS NOT NULL AND (p.state <> 'done' OR p.period = l.last)))[1] AS last_error
     FROM dbanon.job_period p CROSS JOIN (SELECT m.period AS last FROM dbanon.job_period m WHERE m.job_id = j.job_id ORDER BY m.period DESC LIMIT 1) l
     WHERE p.job_id = j.job_id) n
 WHERE j.removed_at IS NULL;
@@ -195,6 +232,8 @@ AS $$
     CROSS JOIN LATERAL (VALUES
         (2, j.state = 'orphaned', format('Job %s has no owner: there is no role %s.', j.name, j.owner), NULL,
          'Give it another: SELECT dbanon.add_job(..., owner => ..., replace => true)'),
+        (2, j.next_at IS NULL, format('Job %s has no next period: there is no time zone of its name any more, or its intervals are none.', j.name), NULL,
+         'Change it: SELECT dbanon.add_job(..., replace => true)'),
         (2, j.held > 0, format('Job %s: %s held.', j.name, dbanon_internal.counted(j.held, 'period is', 'periods are')),
          (SELECT min(r.finished_at) FROM dbanon.job_runs r WHERE r.name = j.name AND r.state = 'held'),
          format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', j.name)),

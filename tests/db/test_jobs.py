@@ -169,6 +169,50 @@ def test_what_breaks_an_earlier_promise_is_held_and_never_overridden(job):
     assert value(job, "SELECT count(*) FROM dbanon.release WHERE name = 'taxi'") == 0
 
 
+@pytest.fixture
+def outlier(own: psycopg.Connection) -> psycopg.Connection:
+    """Connection to a database with a job whose source has one row of 1970, and then none for 38 years."""
+    own.execute("INSERT INTO public.gps VALUES ('c1', '1970-01-01 12:00Z', 8.2, 53.1)")
+    add(own, ", starts => '1970-01-01Z'")
+    return own
+
+
+def test_a_gap_of_a_source_is_one_period_but_for_what_may_come_late(outlier):
+    assert [step(outlier), step(outlier)] == ["run", "compute"]
+    compute(outlier, "failed", "Too few.", "infeasible")
+    assert [night(outlier) for _ in range(6)] == ["skipped"] * 5 + ["done"]
+    first = datetime(1970, 1, 1, tzinfo=UTC)
+    wanted = [first, first + timedelta(days=1), *(day(number) for number in range(-4, 1))]
+    assert periods(outlier, "since") == [*wanted[:2], *wanted[2:6]]
+    assert periods(outlier, "until")[1] == day(-4)
+    # A row of the gap that comes late opens its period, as ever.
+    rows(outlier, -3, -2)
+    assert step(outlier) == "run"
+    assert (day(-3), "load") in periods(outlier)
+
+
+def test_a_plan_passes_over_a_gap_as_the_job_does(outlier):
+    found = outlier.execute("SELECT since, until, at_source FROM dbanon.plan_job('taxi', 4)").fetchall()
+    assert [row[2] for row in found] == [1, 0, 0, 0]
+    assert found[1][1] == day(-4)
+    assert found[2][:2] == (day(-4), day(-3))
+
+
+def test_a_gap_that_is_looked_at_again_is_divided_where_its_rows_are(outlier):
+    assert [step(outlier), step(outlier)] == ["run", "compute"]
+    compute(outlier, "failed", "Too few.", "infeasible")
+    assert [night(outlier), night(outlier)] == ["skipped", "skipped"]
+    rows(outlier, -100, -98)
+    outlier.execute("SELECT dbanon.steer_job('taxi', 'retry', '1970-01-02Z')")
+    for _ in range(20):
+        if step(outlier) == "waiting":
+            compute(outlier)
+    found = periods(outlier, "since, until, state, at_source")
+    assert found[1][1:] == (day(-100), "skipped", 0)
+    assert [row[2:] for row in found[2:4]] == [("done", 144), ("done", 144)]
+    assert found[4] == (day(-98), day(-4), "skipped", 0)
+
+
 def test_a_figure_above_its_limit_holds_the_period(own):
     add(own, """, limits => '{"seen": 5}'""")
     assert [step(own), step(own)] == ["run", "compute"]
@@ -594,13 +638,24 @@ def test_a_source_that_is_lost_or_changed_stops_no_other_job(job, change, state)
     assert periods(job, "state", "other") == ["compute"]
 
 
-def test_rows_of_the_future_are_counted_and_make_nothing_due(own):
-    add(own)
-    own.execute("DELETE FROM public.gps WHERE ts >= %s", [day(1)])
+def test_a_row_of_the_future_does_not_show_that_the_source_has_gone_on(own):
+    own.execute("DELETE FROM public.gps WHERE ts >= %s", [day(0.5)])
     own.execute("INSERT INTO public.gps VALUES ('c1', now() + interval '3 days', 8.2, 53.1)")
+    add(own)
+    assert step(own) == "load"
+    assert value(own, "SELECT note FROM dbanon.plan_job('taxi', 1)").startswith("waits")
+    rows(own, 0.5, 2)
+    again(own)
     assert night(own) == "done"
-    assert [night(own)] == ["skipped"]
+    assert periods(own, "at_source, late") == [(144, 0)]
     assert value(own, "SELECT to_timestamp(max(last_s)) FROM dbanon.trajectory") < day(1)
+
+
+def test_no_period_of_a_source_that_stops_is_skipped(own):
+    own.execute("INSERT INTO public.gps VALUES ('c1', now() + interval '3 days', 8.2, 53.1)")
+    add(own)
+    assert [night(own), night(own), night(own)] == ["done", "done", "idle"]
+    assert periods(own, "state") == ["done", "done", "load"]
 
 
 # ---- calls
