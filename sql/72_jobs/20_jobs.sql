@@ -356,7 +356,11 @@ BEGIN
     END IF;
     SELECT array_agg(p) INTO steered FROM (
         SELECT p.* FROM dbanon.job_period p
-        WHERE p.job_id = job.job_id AND p.state NOT IN ('done', 'retain')
+        WHERE p.job_id = job.job_id
+            AND (p.state NOT IN ('done', 'retain')
+                 -- Its part was withdrawn: another is compared with it, as with all that was read.
+                 OR (action = 'retry' AND p.state = 'done' AND EXISTS (
+                    SELECT FROM dbanon.release l WHERE l.release_id = p.release_id AND l.withdrawn_at IS NOT NULL)))
             AND CASE WHEN steer_job.since IS NULL THEN p.state = 'held' ELSE lower(p.period) = steer_job.since END
         ORDER BY p.period FOR UPDATE) p;
     IF steered IS NULL THEN
@@ -367,7 +371,7 @@ BEGIN
     END IF;
     UPDATE dbanon.job_period p
         SET state = CASE action WHEN 'skip' THEN 'skipped' ELSE 'load' END, skipped_as = CASE action WHEN 'skip' THEN 'asked' END,
-            forced = action = 'retry', tries = 0, next_at = clock_timestamp(), sqlstate = NULL, error = NULL, changed_at = clock_timestamp(),
+            release_id = NULL, forced = action = 'retry', tries = 0, next_at = clock_timestamp(), sqlstate = NULL, error = NULL, changed_at = clock_timestamp(),
             finished_at = CASE action WHEN 'skip' THEN clock_timestamp() END
         WHERE p.job_id = job.job_id AND p.period IN (SELECT s.period FROM unnest(steered) s);
     INSERT INTO dbanon.audit (action, dataset, release, detail)

@@ -175,6 +175,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'The source is asked about each.', HINT = 'Give a smaller one.';
     END IF;
     FOR number IN 1 .. periods LOOP
+        EXIT WHEN bounds IS NULL;
         since := lower(bounds);
         at_source := dbanon_internal.ask_times(job, 'count', since, upper(bounds));
         until := CASE WHEN at_source = 0 AND upper(bounds) <= now() THEN dbanon_internal.find_gap_end(job, bounds) ELSE upper(bounds) END;
