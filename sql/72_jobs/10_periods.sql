@@ -1,10 +1,10 @@
 -- Jobs: which periods they have, and what their sources hold of a period.
 --
--- A source is read with the rights of the session, which has logged in as the job's owner, by the functions by which imports read it.
+-- The session that runs a job has logged in as its owner. The functions by which imports read a source read it here too, with the rights of that session.
 
 -- ---- periods
 
-CREATE OR REPLACE FUNCTION dbanon_internal.period_bound(starts timestamptz, every interval, tz text, n bigint) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_bound(starts timestamptz, every interval, tz text, n bigint) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -15,8 +15,8 @@ AS $$
                 ELSE ((starts AT TIME ZONE tz) + every * n) AT TIME ZONE tz END
     FROM (SELECT date_trunc('day', starts AT TIME ZONE tz) AS midnight) m
 $$;
-COMMENT ON FUNCTION dbanon_internal.period_bound(timestamptz, interval, text, bigint) IS
-'The n-th bound of periods that are counted from an instant: days and more by the clock of a time zone, hours and less as they pass.';
+COMMENT ON FUNCTION dbanon_internal.compute_bound(timestamptz, interval, text, bigint) IS
+'Computes the n-th bound of periods that are counted from an instant: days and more by the clock of a time zone, hours and less as they pass.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.find_bounds(
     starts timestamptz, every interval, tz text, moment timestamptz, OUT before timestamptz, OUT after timestamptz)
@@ -27,7 +27,7 @@ AS $$
     SELECT max(b.bound) FILTER (WHERE b.bound <= moment), min(b.bound) FILTER (WHERE b.bound > moment)
     FROM (SELECT floor(extract(epoch FROM moment - starts) / extract(epoch FROM every))::bigint AS guess) g
     CROSS JOIN LATERAL generate_series(g.guess - 2 - abs(g.guess) / 20, g.guess + 3 + abs(g.guess) / 20) n
-    CROSS JOIN LATERAL dbanon_internal.period_bound(starts, every, tz, n) b (bound)
+    CROSS JOIN LATERAL dbanon_internal.compute_bound(starts, every, tz, n) b (bound)
 $$;
 COMMENT ON FUNCTION dbanon_internal.find_bounds(timestamptz, interval, text, timestamptz) IS
 'Finds the last bound of periods that is not after a moment, and the first one after it.';

@@ -364,7 +364,7 @@ BEGIN
             AND CASE WHEN steer_job.since IS NULL THEN p.state = 'held' ELSE lower(p.period) = steer_job.since END
         ORDER BY p.period FOR UPDATE) p;
     IF steered IS NULL THEN
-        RAISE EXCEPTION 'A period to % must be one that has ended and is not published. Job % has none%.', action, job.name,
+        RAISE EXCEPTION 'A period to % must be one that has ended and has no live part. Job % has none%.', action, job.name,
                 coalesce(format(' that begins at %s', since), ' that is held')
             USING ERRCODE = 'DA013', DETAIL = 'Periods are named by their beginnings.',
                   HINT = 'List them: SELECT * FROM dbanon.job_runs.';
@@ -385,6 +385,6 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.steer_job(text, text, timestamptz, text) IS
 'Pauses, resumes or removes a job, or decides about periods of it. Takes: name; action: pause: no new step is begun; resume; remove: the job ends, and its periods, data and
-release stay; retry: the period is loaded and computed again, as it is, however few rows the source has; skip: it is not published; since, the beginning of the period to retry or
+release stay; retry: the period is loaded and computed again, as it is, however few rows the source has, also if its part was withdrawn; skip: it is not published; since, the beginning of the period to retry or
 skip: all that are held, unless given; reason, for skip, in three words or more, which is recorded. Returns: how many jobs or periods it changed. Raises: DA001; DA002; DA011; DA013 if
 there is no such period, or it is being worked on; DA014 if another login removes it than its owner. Example: SELECT dbanon.steer_job(''taxi'', ''skip'', ''2026-11-20'', ''the clocks were wrong'').';

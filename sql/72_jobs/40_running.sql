@@ -41,27 +41,23 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.begin_jobs(text, boolean) IS
 'The jobs that dbanon.run_jobs is to look at.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.refuse_held(held integer) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.count_held(job_ids bigint[], strict boolean) RETURNS integer
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    held CONSTANT integer := (SELECT count(*) FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held');
 BEGIN
-    RAISE EXCEPTION 'Of the jobs of %, % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
-        USING ERRCODE = 'DA019', DETAIL = 'All that could be done was done, and is committed.',
-              HINT = 'See why: SELECT * FROM dbanon.job_runs. Then retry or skip them: SELECT dbanon.steer_job(name, ''retry'').';
+    IF strict AND held > 0 THEN
+        RAISE EXCEPTION 'Of the jobs of %, % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
+            USING ERRCODE = 'DA019', DETAIL = 'All that could be done was done, and is committed.',
+                  HINT = 'See why: SELECT * FROM dbanon.job_runs. Then retry or skip them: SELECT dbanon.steer_job(name, ''retry'').';
+    END IF;
+    RETURN held;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_held(integer) IS
-'Says that periods are held, so that the caller, such as pg_cron, shows an error.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.held_periods(job_ids bigint[]) RETURNS integer
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT count(*)::integer FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held'
-$$;
-COMMENT ON FUNCTION dbanon_internal.held_periods(bigint[]) IS
-'How many periods of some jobs are held.';
+COMMENT ON FUNCTION dbanon_internal.count_held(bigint[], boolean) IS
+'Counts the periods of some jobs that are held; if strict, raises an error for them, so that a caller such as pg_cron shows one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.read_settings(search_path text) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
@@ -106,7 +102,7 @@ DECLARE
     within boolean;
     ids bigint[];
     id bigint;
-    came text;
+    outcome text;
     taken boolean;
     settings CONSTANT jsonb := dbanon_internal.read_settings(pg_catalog.current_setting('search_path'));
 BEGIN
@@ -129,17 +125,17 @@ BEGIN
         WHILE taken LOOP
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-            came := dbanon_internal.advance_job(id);
+            outcome := dbanon_internal.advance_job(id);
             PERFORM dbanon_internal.restore_settings(settings, pg_catalog.current_setting('search_path'));
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-            EXIT WHEN came OPERATOR(pg_catalog.=) 'idle';
-            IF came OPERATOR(pg_catalog.=) 'waiting' THEN
+            EXIT WHEN outcome OPERATOR(pg_catalog.=) 'idle';
+            IF outcome OPERATOR(pg_catalog.=) 'waiting' THEN
                 EXIT WHEN NOT wait OR NOT EXISTS (SELECT FROM dbanon.workers);
                 PERFORM pg_catalog.pg_sleep(0.2);
             ELSE
                 advanced := advanced OPERATOR(pg_catalog.+) 1;
-                RAISE NOTICE 'Job %: %', (SELECT j.name FROM dbanon.job j WHERE j.job_id OPERATOR(pg_catalog.=) id), came;
+                RAISE NOTICE 'Job %: %', (SELECT j.name FROM dbanon.job j WHERE j.job_id OPERATOR(pg_catalog.=) id), outcome;
             END IF;
         END LOOP;
         IF taken THEN
@@ -147,10 +143,7 @@ BEGIN
         END IF;
     END LOOP;
     COMMIT;
-    held := dbanon_internal.held_periods(ids);
-    IF strict AND held OPERATOR(pg_catalog.>) 0 THEN
-        PERFORM dbanon_internal.refuse_held(held);
-    END IF;
+    held := dbanon_internal.count_held(ids, strict);
 END
 $$;
 COMMENT ON PROCEDURE dbanon.run_jobs(text, boolean, boolean, integer, integer) IS
