@@ -91,7 +91,7 @@ class Schedule:
                 said = f": {row['error']}" if row["error"] else ""
                 self._log.event(
                     "job", f"job {row['name']}, {period}: {row['state']}{said}", job=row["name"], period=period,
-                    level="error" if row["state"] == "held" else "warning" if row["error"] else "info",
+                    level="error" if row["state"] == "held" else "warning" if row["sqlstate"] else "info",
                     state=row["state"], tries=row["tries"], run_id=row["run_id"], sqlstate=row["sqlstate"],
                     sentence=None if row["sqlstate"] in _QUOTING else row["error"],
                 )  # fmt: skip

@@ -197,8 +197,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    since CONSTANT timestamptz := greatest(lower(step.period) - greatest(job.lateness, dbanon_internal.job_history(job)), (
-        SELECT d.kept_since FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL));
+    kept_since CONSTANT timestamptz := (SELECT d.kept_since FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL);
+    since CONSTANT timestamptz := greatest(kept_since, lower(step.period) - greatest(job.lateness, dbanon_internal.job_history(job)));
     rows_at_source bigint;
     usual_rows double precision;
     loaded record;
@@ -221,6 +221,11 @@ BEGIN
     IF rows_at_source = 0 THEN
         RETURN jsonb_build_object('state', 'skipped', 'skipped_as', 'empty', 'at_source', 0, 'error', NULL, 'sqlstate', NULL,
                                   'period', tstzrange(lower(step.period), dbanon_internal.find_gap_end(job, step.period)));
+    END IF;
+    IF kept_since > lower(step.period) THEN
+        RETURN '{"state": "held"}' || dbanon_internal.failed_step(job, step, 'DA011',
+            format('Data of a period must not have been forgotten before it is loaded. All before %s have been.', kept_since),
+            format('Skip it: SELECT dbanon.steer_job(%L, ''skip'', %L, ''its data were forgotten'').', job.name, lower(step.period))) - 'state';
     END IF;
     SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY l.at_source) INTO usual_rows
         FROM (SELECT p.at_source FROM dbanon.job_period p WHERE p.job_id = job.job_id AND p.state = 'done' AND p.period < step.period

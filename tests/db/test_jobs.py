@@ -457,6 +457,16 @@ def test_retention_never_forgets_what_may_open_a_skipped_period_again(own):
     assert periods(own, "at_source")[1] == 144
 
 
+def test_a_period_whose_data_were_forgotten_is_held_at_once(own):
+    add(own, ", keep_data => '1 day', lateness => '0'")
+    assert [night(own), night(own)] == ["done", "done"]
+    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
+    own.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [day(0)])
+    assert step(own) == "held"
+    assert "'skip'" in periods(own, "error")[0]
+    assert "forgotten" in periods(own, "error")[0]
+
+
 def test_a_skipped_period_that_no_row_opens_any_more_is_forgotten(own):
     own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [day(1), day(2)])
     rows(own, 3, 6)
