@@ -126,7 +126,9 @@ BEGIN
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
             outcome := dbanon_internal.advance_job(id);
-            PERFORM dbanon_internal.restore_settings(settings, pg_catalog.current_setting('search_path'));
+            IF outcome OPERATOR(pg_catalog.<>) ALL (ARRAY['idle', 'waiting']) THEN  -- a source may have been read
+                PERFORM dbanon_internal.restore_settings(settings, pg_catalog.current_setting('search_path'));
+            END IF;
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
             EXIT WHEN outcome OPERATOR(pg_catalog.=) 'idle';
@@ -226,7 +228,7 @@ AS $$
     CROSS JOIN LATERAL (VALUES
         (2, j.state = 'orphaned', format('Job %s has no owner: there is no role %s.', j.name, j.owner), NULL,
          'Give it another: SELECT dbanon.add_job(..., owner => ..., replace => true)'),
-        (2, j.next_at IS NULL, format('Job %s has no next period: there is no time zone of its name any more, or its intervals are none.', j.name), NULL,
+        (2, j.next_at IS NULL, format('Job %s has no next period, since the server does not know its time zone, or its intervals have no length.', j.name), NULL,
          'Change it: SELECT dbanon.add_job(..., replace => true)'),
         (2, j.held > 0, format('Job %s: %s held.', j.name, dbanon_internal.counted(j.held, 'period is', 'periods are')),
          (SELECT min(r.finished_at) FROM dbanon.job_runs r WHERE r.name = j.name AND r.state = 'held'),
