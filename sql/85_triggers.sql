@@ -79,6 +79,11 @@ BEGIN
         EXECUTE format('CREATE OR REPLACE TRIGGER %I %s %s ON dbanon.%I %s EXECUTE FUNCTION dbanon_internal.%I()',
                        trigger.name, trigger.moment, trigger.event, trigger.relation, trigger.firing, trigger.calls);
     END LOOP;
+    -- At the commit, so that the log names no publication that was undone, such as one that a job holds. A release that is lost has no run.
+    IF NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = 'dbanon.release'::regclass AND t.tgname = 'note_publication') THEN
+        CREATE CONSTRAINT TRIGGER note_publication AFTER INSERT ON dbanon.release DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW WHEN (NEW.run_id IS NOT NULL) EXECUTE FUNCTION dbanon_internal.note_publication();
+    END IF;
     -- Those of releases' own tables too, where an administrator has changed them. Those of views cannot be: with replica, writing
     -- through dbanon.cloak changes nothing.
     FOR trigger IN

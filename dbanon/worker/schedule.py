@@ -90,7 +90,7 @@ class Schedule:
                 said = f": {row['error']}" if row["error"] else ""
                 self._log.event(
                     "job", f"job {row['name']}, {period}: {row['state']}{said}", job=row["name"], period=period,
-                    level="error" if row["state"] == "held" else "warning" if row["error"] else "info",
+                    level="error" if row["state"] == "held" else "warning" if row["sqlstate"] else "info",
                     state=row["state"], tries=row["tries"], run_id=row["run_id"], sqlstate=row["sqlstate"],
                     sentence=row["error"] if row["sqlstate"] is None else quotable(row["sqlstate"], row["error"]),
                 )  # fmt: skip

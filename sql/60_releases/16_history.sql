@@ -55,8 +55,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_history() IS
 'Refuses to publish from a database that went back in time until dbanon.confirm_history was called.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.note_publication(release_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.note_publication() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET "TimeZone" = 'UTC'
 AS $$
@@ -70,11 +70,12 @@ BEGIN
         JOIN ONLY dbanon.run r ON r.run_id = l.run_id
         JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         JOIN ONLY dbanon.population p ON p.population_id = d.population_id
-        WHERE l.release_id = note_publication.release_id);
+        WHERE l.release_id = NEW.release_id);
+    RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.note_publication(bigint) IS
-'Writes a publication into the server''s log, and remembers where the first one was made.';
+COMMENT ON FUNCTION dbanon_internal.note_publication() IS
+'Writes a publication into the server''s log when it is committed, and remembers where the first one was made.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_lost(published jsonb) RETURNS TABLE (
     name text, population text, span tstzrange, reach_s double precision, digest bytea)

@@ -411,7 +411,6 @@ BEGIN
     FOR said IN SELECT n FROM dbanon_internal.run_notices(publish.run_id) n LOOP
         RAISE NOTICE '%', said;
     END LOOP;
-    PERFORM dbanon_internal.note_publication(new_release);
     RETURN copied;
 END
 $$;

@@ -1,10 +1,10 @@
 -- Jobs: which periods they have, and what their sources hold of a period.
 --
--- A source is read with the rights of the session, which has logged in as the job's owner, by the functions by which imports read it.
+-- The session that runs a job has logged in as its owner. The functions by which imports read a source read it here too, with the rights of that session.
 
 -- ---- periods
 
-CREATE OR REPLACE FUNCTION dbanon_internal.period_bound(starts timestamptz, every interval, tz text, n bigint) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION dbanon_internal.compute_bound(starts timestamptz, every interval, tz text, n bigint) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -15,31 +15,46 @@ AS $$
                 ELSE ((starts AT TIME ZONE tz) + every * n) AT TIME ZONE tz END
     FROM (SELECT date_trunc('day', starts AT TIME ZONE tz) AS midnight) m
 $$;
-COMMENT ON FUNCTION dbanon_internal.period_bound(timestamptz, interval, text, bigint) IS
-'The n-th bound of periods that are counted from an instant: days and more by the clock of a time zone, hours and less as they pass.';
+COMMENT ON FUNCTION dbanon_internal.compute_bound(timestamptz, interval, text, bigint) IS
+'Computes the n-th bound of periods that are counted from an instant: days and more by the clock of a time zone, hours and less as they pass.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_bounds(
+    starts timestamptz, every interval, tz text, moment timestamptz, OUT before timestamptz, OUT after timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Months are of unequal lengths, so the number of the bound is guessed, and looked for around that.
+    SELECT max(b.bound) FILTER (WHERE b.bound <= moment), min(b.bound) FILTER (WHERE b.bound > moment)
+    FROM (SELECT floor(extract(epoch FROM moment - starts) / extract(epoch FROM every))::bigint AS guess) g
+    CROSS JOIN LATERAL generate_series(g.guess - 2 - abs(g.guess) / 20, g.guess + 3 + abs(g.guess) / 20) n
+    CROSS JOIN LATERAL dbanon_internal.compute_bound(starts, every, tz, n) b (bound)
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_bounds(timestamptz, interval, text, timestamptz) IS
+'Finds the last bound of periods that is not after a moment, and the first one after it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.period_from(starts timestamptz, every interval, tz text, since timestamptz) RETURNS tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- Months are of unequal lengths, so the number of the bound is guessed, and looked for around that.
-    SELECT tstzrange(since, min(dbanon_internal.period_bound(starts, every, tz, n)))
-    FROM (SELECT floor(extract(epoch FROM since - starts) / extract(epoch FROM every))::bigint AS guess) g
-    CROSS JOIN LATERAL generate_series(g.guess - 2 - abs(g.guess) / 20, g.guess + 3 + abs(g.guess) / 20) n
-    WHERE dbanon_internal.period_bound(starts, every, tz, n) > since
+    SELECT tstzrange(since, b.after) FROM dbanon_internal.find_bounds(starts, every, tz, since) b
 $$;
 COMMENT ON FUNCTION dbanon_internal.period_from(timestamptz, interval, text, timestamptz) IS
 'The period from an instant to the next bound after it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.next_period(job dbanon.job) RETURNS tstzrange
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT dbanon_internal.period_from(job.starts, job.every, job.tz, greatest(job.starts, (
-        SELECT max(upper(p.period)) FROM dbanon.job_period p WHERE p.job_id = job.job_id)))
+BEGIN
+    RETURN dbanon_internal.period_from(job.starts, job.every, job.tz, greatest(job.starts, (
+        SELECT max(upper(p.period)) FROM dbanon.job_period p WHERE p.job_id = job.job_id)));
+EXCEPTION WHEN data_exception THEN
+    -- A time zone that the server has no longer: dbanon.jobs shows other jobs, and dbanon.run_jobs goes on with them.
+    RETURN NULL;
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.next_period(dbanon.job) IS
-'The first period of a job that has not come yet.';
+'The first period of a job that has not come yet; NULL where the intervals or the time zone of the job give none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.job_history(job dbanon.job) RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -111,7 +126,9 @@ DECLARE
     times text;
 BEGIN
     PERFORM dbanon_internal.check_columns(asked, false);
-    PERFORM dbanon_internal.check_zone(asked.tz);
+    IF job.job_id IS NULL THEN  -- dbanon.add_job asks; to look among all time zones for each question would take longer than to answer it
+        PERFORM dbanon_internal.check_zone(asked.tz);
+    END IF;
     PERFORM dbanon_internal.check_window(asked);
     described := dbanon_internal.describe_source(dbanon_internal.job_source(job.source), array_remove(
         ARRAY[subject, asked."time", asked.geom, asked.x, asked.y, asked.trip], NULL), subject, asked.geom);
@@ -147,3 +164,25 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.ask_times(dbanon.job, text, timestamptz, timestamptz, dbanon.job_period[]) IS
 'Asks a job''s source how many rows it has of a span of time (count), whether it has any (any, as 1 or 0), for the first time in unix
 seconds (first), or how many rows of some periods it has no longer (gone); refuses a source that the job could not load.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_gap_end(job dbanon.job, period tstzrange) RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    next_row timestamptz;
+    watched_since timestamptz;
+BEGIN
+    IF EXISTS (SELECT FROM dbanon.job_period p WHERE p.job_id = job.job_id AND lower(p.period) >= upper(find_gap_end.period)) THEN
+        RETURN upper(period);
+    END IF;
+    next_row := to_timestamp(dbanon_internal.ask_times(job, 'first', upper(period), clock_timestamp()));
+    -- Empty periods that rows may still come for stay separate: each is opened again if they do.
+    SELECT b.before - greatest(job.lateness, dbanon_internal.job_history(job)) INTO watched_since
+        FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, least(next_row, clock_timestamp() - job.wait)) b WHERE next_row IS NOT NULL;
+    RETURN greatest(upper(period), (
+        SELECT b.before FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, watched_since) b));
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_gap_end(dbanon.job, tstzrange) IS
+'Finds how far the gap of a job''s source reaches that begins with an empty period: to the last bound before which no row is awaited any more.';

@@ -48,7 +48,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_job(bigint) IS
-'Takes a job for the calling session, which holds an advisory lock on it until it gives it back or ends; false where another has it, or it rests.';
+'Takes a job for the calling session, which then holds an advisory lock on it until it gives the job back or ends; false if another session has the job, or the job is paused or removed.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_job(job_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -98,15 +98,20 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(set_period.job_id);
+    ended CONSTANT timestamptz := coalesce(upper((changes ->> 'period')::tstzrange), upper(period));
 BEGIN
     UPDATE dbanon.job_period p
-        SET (state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
+        SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
              changed_at, finished_at)
-            = (SELECT n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.gone, n.forgotten, n.run_id,
+            = (SELECT n.period, n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.gone, n.forgotten, n.run_id,
                    n.release_id, n.sqlstate, n.error, clock_timestamp(),
                    CASE WHEN n.state IN ('done', 'skipped', 'held') THEN coalesce(p.finished_at, clock_timestamp()) END
                FROM jsonb_populate_record(p, changes) n)
         WHERE p.job_id = job.job_id AND p.period = set_period.period;
+    -- A gap of the source that is divided because rows of it have come: what follows is looked at next.
+    IF ended < upper(period) THEN
+        INSERT INTO dbanon.job_period (job_id, period, forced, at_source) VALUES (job.job_id, tstzrange(ended, upper(period)), true, 0);
+    END IF;
     IF changes ->> 'state' = 'held' THEN
         INSERT INTO dbanon.audit (action, dataset, release, detail)
             VALUES ('hold_period', job.dataset, job.name, jsonb_build_object(
@@ -136,7 +141,7 @@ AS $$
           FROM (SELECT (state NOT IN ('DA013', 'DA020', '40001', '40P01', '55P03'))::integer AS counts) c) f
 $$;
 COMMENT ON FUNCTION dbanon_internal.failed_step(dbanon.job, dbanon.job_period, text, text, text, text) IS
-'What becomes of a period whose step failed: it is tried again later, or held.';
+'Says what becomes of a period after a step failed: the step is tried again later, or the period is held.';
 
 -- ---- the steps
 
@@ -145,23 +150,23 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    one jsonb;
-    made bigint;
+    load jsonb;
+    new_id bigint;
     ids bigint[] := '{}';
 BEGIN
-    FOR one IN SELECT f.value FROM jsonb_array_elements(job.further) WITH ORDINALITY f (value, ord) ORDER BY f.ord LOOP
-        IF one ->> 'kind' = 'requests' THEN
-            made := (SELECT i.load_id FROM dbanon.import_requests(
-                dbanon_internal.job_source(one ->> 'source'), job.dataset, ARRAY(SELECT jsonb_array_elements_text(one -> 'columns')),
-                subject => coalesce(one ->> 'subject', 'subject'), "time" => coalesce(one ->> 'time', 'time'), tz => coalesce(one ->> 'tz', job.tz),
-                mode => 'new', filter => one ->> 'filter', since => load_further.since, until => load_further.until) i);
+    FOR load IN SELECT f.value FROM jsonb_array_elements(job.further) WITH ORDINALITY f (value, ord) ORDER BY f.ord LOOP
+        IF load ->> 'kind' = 'requests' THEN
+            new_id := (SELECT i.load_id FROM dbanon.import_requests(
+                dbanon_internal.job_source(load ->> 'source'), job.dataset, ARRAY(SELECT jsonb_array_elements_text(load -> 'columns')),
+                subject => coalesce(load ->> 'subject', 'subject'), "time" => coalesce(load ->> 'time', 'time'), tz => coalesce(load ->> 'tz', job.tz),
+                mode => 'new', filter => load ->> 'filter', since => load_further.since, until => load_further.until) i);
         ELSE
-            made := (SELECT i.load_id FROM dbanon.import_quasi_identifiers(
-                dbanon_internal.job_source(one ->> 'source'), job.dataset, subject => coalesce(one ->> 'subject', 'subject'),
-                "time" => coalesce(one ->> 'time', 'time'), tz => coalesce(one ->> 'tz', job.tz), set_name => coalesce(one ->> 'set_name', 'default'),
-                mode => 'new', filter => one ->> 'filter', since => load_further.since, until => load_further.until) i);
+            new_id := (SELECT i.load_id FROM dbanon.import_quasi_identifiers(
+                dbanon_internal.job_source(load ->> 'source'), job.dataset, subject => coalesce(load ->> 'subject', 'subject'),
+                "time" => coalesce(load ->> 'time', 'time'), tz => coalesce(load ->> 'tz', job.tz), set_name => coalesce(load ->> 'set_name', 'default'),
+                mode => 'new', filter => load ->> 'filter', since => load_further.since, until => load_further.until) i);
         END IF;
-        ids := ids || made;
+        ids := ids || new_id;
     END LOOP;
     RETURN ids;
 END
@@ -169,59 +174,86 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.load_further(dbanon.job, timestamptz, timestamptz) IS
 'Loads requests and quasi-identifiers of a span of time for a job.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.divide_gap(job dbanon.job, step dbanon.job_period) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    first_end CONSTANT timestamptz := upper(dbanon_internal.period_from(job.starts, job.every, job.tz, lower(step.period)));
+    first_row CONSTANT timestamptz := to_timestamp(dbanon_internal.ask_times(job, 'first', lower(step.period), upper(step.period)));
+    parted_at CONSTANT timestamptz := CASE
+        WHEN first_row < first_end THEN first_end
+        ELSE (SELECT b.before FROM dbanon_internal.find_bounds(job.starts, job.every, job.tz, first_row) b) END;
+BEGIN
+    RETURN jsonb_build_object('period', tstzrange(lower(step.period), coalesce(parted_at, upper(step.period))), 'error', NULL, 'sqlstate', NULL)
+        || CASE WHEN first_row < first_end THEN '{}' ELSE jsonb '{"state": "skipped", "skipped_as": "empty"}' END;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.divide_gap(dbanon.job, dbanon.job_period) IS
+'Divides a gap of the source that is to be looked at again where the first row of it has come; without one it stays a gap.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.load_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    since CONSTANT timestamptz := greatest(lower(step.period) - greatest(job.lateness, dbanon_internal.job_history(job)), (
-        SELECT d.kept_since FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL));
-    counted bigint;
-    usual double precision;
+    kept_since CONSTANT timestamptz := (SELECT d.kept_since FROM dbanon.dataset d WHERE d.name = job.dataset AND d.dropped_at IS NULL);
+    since CONSTANT timestamptz := greatest(kept_since, lower(step.period) - greatest(job.lateness, dbanon_internal.job_history(job)));
+    rows_at_source bigint;
+    usual_rows double precision;
     loaded record;
-    further bigint[];
-    open dbanon.job_period;
+    further_ids bigint[];
+    late_for dbanon.job_period;
     past CONSTANT dbanon.job_period[] := ARRAY(
         SELECT p FROM dbanon.job_period p
         WHERE p.job_id = job.job_id AND p.state = 'done' AND lower(p.period) >= lower(step.period) - job.lateness AND p.period < step.period ORDER BY p.period);
     gone bigint := 0;
 BEGIN
-    -- A server's clock that is ahead makes nothing due: the source must have gone on after the period.
-    IF NOT step.forced AND dbanon_internal.ask_times(job, 'any', upper(step.period), NULL) = 0 THEN
+    IF step.at_source = 0 AND upper(step.period) > upper(dbanon_internal.period_from(job.starts, job.every, job.tz, lower(step.period))) THEN
+        RETURN dbanon_internal.divide_gap(job, step);
+    END IF;
+    -- A server's clock that is ahead makes nothing due: the source must have gone on after the period. A row of the future does not show that.
+    IF NOT step.forced AND dbanon_internal.ask_times(job, 'any', upper(step.period), clock_timestamp()) = 0 THEN
         RETURN jsonb_build_object('error', 'The source has no row from after the period yet.', 'sqlstate', NULL,
                                   'next_at', clock_timestamp() + least(job.retry, job.every / 4));
     END IF;
-    counted := dbanon_internal.ask_times(job, 'count', lower(step.period), upper(step.period));
-    IF counted = 0 THEN
-        RETURN '{"state": "skipped", "skipped_as": "empty", "at_source": 0, "error": null, "sqlstate": null}';
+    rows_at_source := dbanon_internal.ask_times(job, 'count', lower(step.period), upper(step.period));
+    IF rows_at_source = 0 THEN
+        RETURN jsonb_build_object('state', 'skipped', 'skipped_as', 'empty', 'at_source', 0, 'error', NULL, 'sqlstate', NULL,
+                                  'period', tstzrange(lower(step.period), dbanon_internal.find_gap_end(job, step.period)));
     END IF;
-    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY l.at_source) INTO usual
+    IF kept_since > lower(step.period) THEN
+        RETURN '{"state": "held"}' || dbanon_internal.failed_step(job, step, 'DA011',
+            format('Data of a period must not have been forgotten before it is loaded. All before %s have been.', kept_since),
+            format('Skip it: SELECT dbanon.steer_job(%L, ''skip'', %L, ''its data were forgotten'').', job.name, lower(step.period))) - 'state';
+    END IF;
+    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY l.at_source) INTO usual_rows
         FROM (SELECT p.at_source FROM dbanon.job_period p WHERE p.job_id = job.job_id AND p.state = 'done' AND p.period < step.period
               ORDER BY p.period DESC LIMIT 7) l;
-    IF NOT step.forced AND counted < job.at_least * usual THEN
+    IF NOT step.forced AND rows_at_source < job.at_least * usual_rows THEN
         RAISE EXCEPTION 'A period must have at least % times as many rows as those before it, or it is thin and waits. It has %, they had %.',
-                job.at_least, dbanon_internal.format_count(counted), dbanon_internal.format_count(usual::bigint)
+                job.at_least, dbanon_internal.format_count(rows_at_source), dbanon_internal.format_count(usual_rows::bigint)
             USING ERRCODE = 'DA012', HINT = format('Look after the source, or take it as it is: SELECT dbanon.steer_job(%L, ''retry'', %L).', job.name, lower(step.period));
     END IF;
     SELECT f.load_id, f.rows_kept, n.* INTO loaded
         FROM dbanon_internal.import_fixes(dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, since, upper(step.period))) f
         CROSS JOIN dbanon_internal.main_counts(f.left_out) n;
-    further := dbanon_internal.load_further(job, since, upper(step.period));
+    further_ids := dbanon_internal.load_further(job, since, upper(step.period));
     -- What was published stays as it is; that the source no longer has all of it is counted, and said.
     IF cardinality(past) > 0 THEN
         gone := dbanon_internal.ask_times(job, 'gone', lower(past[1].period), lower(step.period), past);
     END IF;
     -- Rows that came after their period was skipped for want of them are loaded now: it is opened again, and is the first to be done.
-    FOR open IN
+    FOR late_for IN
         SELECT p.* FROM dbanon.job_period p
         WHERE p.job_id = job.job_id AND p.state = 'skipped' AND p.skipped_as <> 'asked' AND lower(p.period) >= since AND p.period < step.period
     LOOP
-        IF dbanon_internal.ask_times(job, 'count', lower(open.period), upper(open.period)) > coalesce(open.at_source, 0) THEN
-            PERFORM dbanon_internal.set_period(job.job_id, open.period, '{"state": "load", "skipped_as": null, "tries": 0}');
+        IF dbanon_internal.ask_times(job, 'count', lower(late_for.period), upper(late_for.period)) > coalesce(late_for.at_source, 0) THEN
+            PERFORM dbanon_internal.set_period(job.job_id, late_for.period, '{"state": "load", "skipped_as": null, "tries": 0}');
         END IF;
     END LOOP;
-    RETURN jsonb_build_object('state', 'run', 'tries', 0, 'error', NULL, 'sqlstate', NULL, 'at_source', counted, 'rows_new', loaded.rows_kept,
-        'known', loaded.known, 'late', loaded.late, 'gone', gone, 'forgotten', loaded.forgotten, 'load_ids', step.load_ids || loaded.load_id || further);
+    RETURN jsonb_build_object('state', 'run', 'tries', 0, 'error', NULL, 'sqlstate', NULL, 'at_source', rows_at_source, 'rows_new', loaded.rows_kept,
+        'known', loaded.known, 'late', loaded.late, 'gone', gone, 'forgotten', loaded.forgotten, 'load_ids', step.load_ids || loaded.load_id || further_ids);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.load_period(dbanon.job, dbanon.job_period) IS
@@ -237,6 +269,15 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_period(dbanon.job, dbanon.job_period) IS
 'Queues the run of a period.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.run_again() RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT '{"state": "run", "run_id": null, "tries": 0, "error": null, "sqlstate": null}'::jsonb
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_again() IS
+'What becomes of a period whose run is gone, since a subject of it was forgotten or somebody dropped it: another run is queued.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.compute_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -246,7 +287,9 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.reap_runs();
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = step.run_id;
-    IF run.status IN ('queued', 'running', 'computed') THEN
+    IF run.run_id IS NULL THEN
+        RETURN dbanon_internal.run_again();
+    ELSIF run.status IN ('queued', 'running', 'computed') THEN
         RETURN NULL;
     ELSIF run.status = 'verified' THEN
         RETURN '{"state": "publish", "tries": 0, "error": null, "sqlstate": null}';
@@ -256,8 +299,8 @@ BEGIN
         RETURN dbanon_internal.failed_step(job, step, 'DA004', format('The attack refused run %s.', run.run_id),
                                            format('See it: SELECT * FROM dbanon.runs WHERE run_id = %s.', run.run_id));
     END IF;
-    -- Failed, cancelled, or dropped when a subject was forgotten.
-    RETURN dbanon_internal.failed_step(job, step, 'DA016', coalesce(run.error, format('Run %s is not there any more.', step.run_id)), NULL, 'run');
+    -- Failed or cancelled.
+    RETURN dbanon_internal.failed_step(job, step, 'DA016', run.error, NULL, 'run');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.compute_period(dbanon.job, dbanon.job_period) IS
@@ -285,24 +328,33 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_limits(dbanon.job, bigint, bigint) IS
-'Refuses a part of which a figure, of its run, its attack or of all parts together, is above a job''s limit for it, or not known.';
+'Refuses a part if a figure of its run, of its attack or of all parts together is above the job''s limit for that figure, or is not known.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.publish_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    tried record;
+    outcome record;
     part bigint := (SELECT l.release_id FROM dbanon.release l
                     WHERE l.name = job.name AND l.series_id IS NOT NULL AND l.withdrawn_at IS NULL AND l.bounds <@ step.period ORDER BY 1 LIMIT 1);
 BEGIN
     -- It may have been published by hand, or by a job of this name that was removed.
     IF part IS NULL THEN
-        tried := dbanon_internal.try_publish(step.run_id, job.name, false, false, NULL, false, job.readers, true);
-        IF tried.state = '57014' THEN
-            PERFORM dbanon_internal.raise_refusal(tried.state, tried.message, tried.detail, tried.hint);
-        ELSIF tried.state IS NOT NULL THEN
-            RETURN dbanon_internal.failed_step(job, step, tried.state, tried.message, tried.hint);
+        IF NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = step.run_id) THEN
+            RETURN dbanon_internal.run_again();
+        END IF;
+        outcome := dbanon_internal.try_publish(step.run_id, job.name, false, false, NULL, false, job.readers, true);
+        IF outcome.state = '57014' THEN
+            PERFORM dbanon_internal.raise_refusal(outcome.state, outcome.message, outcome.detail, outcome.hint);
+        ELSIF outcome.state IS NOT NULL THEN
+            IF outcome.state = 'DA003' AND EXISTS (SELECT FROM dbanon.release l WHERE l.name = job.name AND l.series_id IS NULL AND l.withdrawn_at IS NULL) THEN
+                -- It does not grow, and stays until somebody withdraws it.
+                RETURN '{"state": "held"}' || dbanon_internal.failed_step(job, step, outcome.state, outcome.message, format(
+                    'Withdraw it, and try again: SELECT dbanon.unpublish(%L); SELECT dbanon.steer_job(%L, ''retry''). Or remove the job, and add it under '
+                    'another name.', job.name, job.name)) - 'state';
+            END IF;
+            RETURN dbanon_internal.failed_step(job, step, outcome.state, outcome.message, outcome.hint);
         END IF;
         part := (SELECT max(l.release_id) FROM dbanon.release l WHERE l.run_id = step.run_id);
         -- Some figures are known only beside the other parts. An error undoes the publication, which nobody has seen yet.
@@ -338,7 +390,22 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.drop_part_rows(bigint) IS
-'Deletes what the runs wrote of whose parts a job keeps none any more and which are withdrawn; runs, groups and exposures stay.';
+'Deletes the rows of runs whose parts are withdrawn and older than their job keeps parts; the runs, their groups and exposures stay.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.find_needed(job dbanon.job) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT least(lower(n.next), min(lower(p.period))) - n.history
+    FROM (SELECT dbanon_internal.next_period(job) AS next, dbanon_internal.job_history(job) AS history) n
+    LEFT JOIN dbanon.job_period p ON p.job_id = job.job_id AND (
+        p.state NOT IN ('done', 'retain', 'skipped')
+        -- As dbanon_internal.load_period opens them again.
+        OR (p.state = 'skipped' AND p.skipped_as <> 'asked' AND lower(p.period) >= lower(n.next) - greatest(job.lateness, n.history)))
+    GROUP BY n.next, n.history
+$$;
+COMMENT ON FUNCTION dbanon_internal.find_needed(dbanon.job) IS
+'Finds since when a job needs data: for its next period, for those that wait or are held, and for those that were skipped and that late rows may open again.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.retain_period(job dbanon.job, step dbanon.job_period) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -349,15 +416,13 @@ DECLARE
     history CONSTANT interval := dbanon_internal.job_history(job);
     month CONSTANT timestamptz := date_trunc('month', lower(step.period) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
     task text;
-    before timestamptz;
-    warned text;
+    forgotten_until timestamptz;
+    warnings text;
     state text;
     sentence text;
 BEGIN
-    -- Never what a period needs that has not been published: the next, and all that wait, are held, or were left out and may be opened again.
-    before := least(upper(step.period) - greatest(job.keep_data, history), (
-        SELECT min(lower(p.period)) - history FROM dbanon.job_period p
-        WHERE p.job_id = job.job_id AND p.state NOT IN ('done', 'retain', 'skipped')));
+    forgotten_until := least(upper(step.period) - greatest(job.keep_data, history), (
+        SELECT min(dbanon_internal.find_needed(j)) FROM dbanon.job j WHERE j.dataset = job.dataset AND j.removed_at IS NULL));
     FOREACH task IN ARRAY ARRAY['parts', 'rows', 'data', 'months'] LOOP
         -- Each by itself: what fails today is done tomorrow.
         BEGIN
@@ -368,7 +433,7 @@ BEGIN
             ELSIF task = 'rows' THEN
                 PERFORM dbanon_internal.drop_part_rows(job.job_id);
             ELSIF task = 'data' AND job.keep_data IS NOT NULL THEN
-                PERFORM f.* FROM dbanon.forget_before(job.dataset, before) f;
+                PERFORM f.* FROM dbanon.forget_before(job.dataset, forgotten_until) f;
             ELSIF task = 'months' AND EXISTS (
                     SELECT FROM (SELECT t.bounds, lag(t.bounds) OVER (ORDER BY lower(t.bounds)) AS former
                                  FROM dbanon.series s CROSS JOIN LATERAL dbanon_internal.series_tables(s.series_id) t
@@ -379,15 +444,15 @@ BEGIN
             END IF;
         EXCEPTION WHEN others THEN
             GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, sentence = MESSAGE_TEXT;
-            warned := concat_ws(' ', warned, CASE WHEN state LIKE 'DA%' THEN sentence
+            warnings := concat_ws(' ', warnings, CASE WHEN state LIKE 'DA%' THEN sentence
                 ELSE format('The server refused to tidy up %s (SQLSTATE %s); its log says why.', task, state) END);
         END;
     END LOOP;
-    RETURN jsonb_build_object('state', 'done', 'error', left(warned, 1000), 'sqlstate', state);
+    RETURN jsonb_build_object('state', 'done', 'error', left(warnings, 1000), 'sqlstate', state);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
-'Withdraws parts that are older than they are to be, deletes what their runs wrote, forgets old data, and folds the months before; what could not be done is noted and tried again after the next period.';
+'Withdraws parts that are older than the job keeps them, deletes the rows of their runs, forgets old data, and folds the months before; what fails is noted, and tried again after the next period.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -396,7 +461,7 @@ AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(advance_job.job_id);
     step CONSTANT dbanon.job_period := dbanon_internal.open_period(job.job_id);
-    made jsonb;
+    changes jsonb;
     state text;
     message text;
     hint text;
@@ -406,21 +471,21 @@ BEGIN
         RETURN 'idle';
     END IF;
     BEGIN
-        made := CASE step.state
+        changes := CASE step.state
             WHEN 'load' THEN dbanon_internal.load_period(job, step) WHEN 'run' THEN dbanon_internal.run_period(job, step)
             WHEN 'compute' THEN dbanon_internal.compute_period(job, step) WHEN 'publish' THEN dbanon_internal.publish_period(job, step)
             ELSE dbanon_internal.retain_period(job, step) END;
     EXCEPTION WHEN others THEN
         -- What it did is undone; the period says what was wrong, and other jobs go on.
         GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-        made := dbanon_internal.failed_step(job, step, state, message, hint);
+        changes := dbanon_internal.failed_step(job, step, state, message, hint);
     END;
-    IF made IS NULL THEN
+    IF changes IS NULL THEN
         RETURN 'waiting';
     END IF;
-    PERFORM dbanon_internal.set_period(job.job_id, step.period, made);
-    RETURN format('%s, %s: %s', lower(step.period), step.state, coalesce(made ->> 'error', made ->> 'state', 'as before'));
+    PERFORM dbanon_internal.set_period(job.job_id, step.period, changes);
+    RETURN format('%s, %s: %s', lower(step.period), step.state, coalesce(changes ->> 'error', changes ->> 'state', 'as before'));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.advance_job(bigint) IS
-'Takes the next step of a job, and returns what came of it; waiting: for a run; idle: nothing is to be done now.';
+'Takes the next step of a job, and returns what the step led to, waiting while a run is computed, or idle if nothing is to be done now.';

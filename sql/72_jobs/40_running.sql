@@ -41,27 +41,57 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.begin_jobs(text, boolean) IS
 'The jobs that dbanon.run_jobs is to look at.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.refuse_held(held integer) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.count_held(job_ids bigint[], strict boolean) RETURNS integer
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    held CONSTANT integer := (SELECT count(*) FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held');
+BEGIN
+    IF strict AND held > 0 THEN
+        RAISE EXCEPTION 'Of the jobs of %, % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
+            USING ERRCODE = 'DA019', DETAIL = 'All that could be done was done, and is committed.',
+                  HINT = 'See why: SELECT * FROM dbanon.job_runs. Then retry or skip them: SELECT dbanon.steer_job(name, ''retry'').';
+    END IF;
+    RETURN held;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.count_held(bigint[], boolean) IS
+'Counts the periods of some jobs that are held; if strict, raises an error for them, so that a caller such as pg_cron shows one.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.read_settings(search_path text) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- The search path is given, since here it is another.
+    SELECT jsonb_object_agg(s.name, current_setting(s.name)) || jsonb_build_object('search_path', search_path)
+    FROM pg_settings s WHERE s.context IN ('user', 'superuser')
+$$;
+COMMENT ON FUNCTION dbanon_internal.read_settings(text) IS
+'The settings that a session can change.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.restore_settings(settings jsonb, search_path text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    changed record;
 BEGIN
-    RAISE EXCEPTION 'Of the jobs of %, % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
-        USING ERRCODE = 'DA019', DETAIL = 'All that could be done was done, and is committed.',
-              HINT = 'See why: SELECT * FROM dbanon.job_runs. Then retry or skip them: SELECT dbanon.steer_job(name, ''retry'').';
+    FOR changed IN
+        SELECT b.key, b.value
+        FROM jsonb_each_text(settings) b JOIN jsonb_each_text(dbanon_internal.read_settings(search_path)) a ON a.key = b.key
+        WHERE a.value <> b.value
+    LOOP
+        BEGIN
+            PERFORM set_config(changed.key, changed.value, false);
+        EXCEPTION WHEN others THEN
+            NULL;  -- Some can be changed at the beginning of a session only, and decide about no job.
+        END;
+    END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_held(integer) IS
-'Says that periods are held, so that the caller, such as pg_cron, shows an error.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.held_periods(job_ids bigint[]) RETURNS integer
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT count(*)::integer FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held'
-$$;
-COMMENT ON FUNCTION dbanon_internal.held_periods(bigint[]) IS
-'How many periods of some jobs are held.';
+COMMENT ON FUNCTION dbanon_internal.restore_settings(jsonb, text) IS
+'Gives a session back the settings that it had before a source''s function changed them, such as a time limit, so that the next step and other jobs go on.';
 
 -- The procedure has no settings (with them it could not commit), so it looks up nothing by an unqualified name.
 CREATE OR REPLACE PROCEDURE dbanon.run_jobs(
@@ -72,8 +102,9 @@ DECLARE
     within boolean;
     ids bigint[];
     id bigint;
-    came text;
+    outcome text;
     taken boolean;
+    settings CONSTANT jsonb := dbanon_internal.read_settings(pg_catalog.current_setting('search_path'));
 BEGIN
     -- As in dbanon.anonymize.
     BEGIN
@@ -94,16 +125,19 @@ BEGIN
         WHILE taken LOOP
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-            came := dbanon_internal.advance_job(id);
+            outcome := dbanon_internal.advance_job(id);
+            IF outcome OPERATOR(pg_catalog.<>) ALL (ARRAY['idle', 'waiting']) THEN  -- a source may have been read
+                PERFORM dbanon_internal.restore_settings(settings, pg_catalog.current_setting('search_path'));
+            END IF;
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-            EXIT WHEN came OPERATOR(pg_catalog.=) 'idle';
-            IF came OPERATOR(pg_catalog.=) 'waiting' THEN
+            EXIT WHEN outcome OPERATOR(pg_catalog.=) 'idle';
+            IF outcome OPERATOR(pg_catalog.=) 'waiting' THEN
                 EXIT WHEN NOT wait OR NOT EXISTS (SELECT FROM dbanon.workers);
                 PERFORM pg_catalog.pg_sleep(0.2);
             ELSE
                 advanced := advanced OPERATOR(pg_catalog.+) 1;
-                RAISE NOTICE 'Job %: %', (SELECT j.name FROM dbanon.job j WHERE j.job_id OPERATOR(pg_catalog.=) id), came;
+                RAISE NOTICE 'Job %: %', (SELECT j.name FROM dbanon.job j WHERE j.job_id OPERATOR(pg_catalog.=) id), outcome;
             END IF;
         END LOOP;
         IF taken THEN
@@ -111,10 +145,7 @@ BEGIN
         END IF;
     END LOOP;
     COMMIT;
-    held := dbanon_internal.held_periods(ids);
-    IF strict AND held OPERATOR(pg_catalog.>) 0 THEN
-        PERFORM dbanon_internal.refuse_held(held);
-    END IF;
+    held := dbanon_internal.count_held(ids, strict);
 END
 $$;
 COMMENT ON PROCEDURE dbanon.run_jobs(text, boolean, boolean, integer, integer) IS
@@ -139,12 +170,13 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'The source is asked about each.', HINT = 'Give a smaller one.';
     END IF;
     FOR number IN 1 .. periods LOOP
+        EXIT WHEN bounds IS NULL;
         since := lower(bounds);
-        until := upper(bounds);
+        at_source := dbanon_internal.ask_times(job, 'count', since, upper(bounds));
+        until := CASE WHEN at_source = 0 AND upper(bounds) <= now() THEN dbanon_internal.find_gap_end(job, bounds) ELSE upper(bounds) END;
         due_at := until + job.wait;
-        at_source := dbanon_internal.ask_times(job, 'count', since, until);
         note := CASE WHEN due_at > now() THEN 'not due yet'
-            WHEN dbanon_internal.ask_times(job, 'any', until, NULL) = 0 THEN 'waits until the source has a row from after it'
+            WHEN dbanon_internal.ask_times(job, 'any', until, clock_timestamp()) = 0 THEN 'waits until the source has a row from after it'
             WHEN at_source = 0 THEN 'skipped: the source has no row of it'
             WHEN history = '0' OR dbanon_internal.ask_times(job, 'any', since - history, since) = 1 THEN ''
             ELSE format('the source has nothing from the %s before it, so few people are known at its beginning', history) END;
@@ -175,7 +207,8 @@ CROSS JOIN LATERAL (
         max(p.late) FILTER (WHERE p.period = l.last) AS late, max(p.gone) FILTER (WHERE p.period = l.last) AS gone,
         bool_or(p.state NOT IN ('done', 'skipped', 'held')) AS open, max(p.tries) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS tries,
         min(p.next_at) FILTER (WHERE p.state NOT IN ('done', 'skipped', 'held')) AS next_at,
-        (array_agg(p.error ORDER BY p.changed_at DESC) FILTER (WHERE p.error IS NOT NULL AND (p.state <> 'done' OR p.period = l.last)))[1] AS last_error
+        -- What waits for its source has a sentence, but no SQLSTATE: that is no error.
+        (array_agg(p.error ORDER BY p.changed_at DESC) FILTER (WHERE p.sqlstate IS NOT NULL AND (p.state <> 'done' OR p.period = l.last)))[1] AS last_error
     FROM dbanon.job_period p CROSS JOIN (SELECT m.period AS last FROM dbanon.job_period m WHERE m.job_id = j.job_id ORDER BY m.period DESC LIMIT 1) l
     WHERE p.job_id = j.job_id) n
 WHERE j.removed_at IS NULL;
@@ -195,6 +228,8 @@ AS $$
     CROSS JOIN LATERAL (VALUES
         (2, j.state = 'orphaned', format('Job %s has no owner: there is no role %s.', j.name, j.owner), NULL,
          'Give it another: SELECT dbanon.add_job(..., owner => ..., replace => true)'),
+        (2, j.next_at IS NULL, format('Job %s has no next period, since the server does not know its time zone, or its intervals have no length.', j.name), NULL,
+         'Change it: SELECT dbanon.add_job(..., replace => true)'),
         (2, j.held > 0, format('Job %s: %s held.', j.name, dbanon_internal.counted(j.held, 'period is', 'periods are')),
          (SELECT min(r.finished_at) FROM dbanon.job_runs r WHERE r.name = j.name AND r.state = 'held'),
          format('See why, then retry or skip: SELECT dbanon.steer_job(%L, ''retry'')', j.name)),

@@ -36,6 +36,7 @@ COMMIT;
 SELECT dbanon.publish(1, 'ten');
 SELECT dbanon.publish(1, 'other');
 SELECT dbanon.unpublish('other');
+SET CONSTRAINTS ALL IMMEDIATE;
 {UNGUARDED}
 TRUNCATE dbanon.grouping;
 INSERT INTO dbanon.grouping (release_id, period, people)

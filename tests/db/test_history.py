@@ -57,6 +57,18 @@ def copy(own: psycopg.Connection, line: dict[str, Any], dbanon_server: "Target")
         yield opened
 
 
+def test_a_publication_that_is_undone_leaves_no_line(own: psycopg.Connection) -> None:
+    said: list[str] = []
+    own.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    own.execute("SET client_min_messages = log")
+    with own.transaction():
+        with own.transaction(force_rollback=True):
+            own.execute("SELECT dbanon.publish(1, 'undone')")
+        own.execute("SELECT dbanon.publish(1, 'ten')")
+        assert not [text for text in said if "dbanon: published" in text]
+    assert [json.loads(text[18:])["name"] for text in said if text.startswith("dbanon: published")] == ["ten"]
+
+
 def test_a_copy_of_what_published_computes_and_measures_but_publishes_nothing(copy: psycopg.Connection) -> None:
     copy.execute("SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 5}')")
     assert copy.execute("SELECT relation FROM dbanon.measure_overlap(1)").fetchone() == ("same",)

@@ -179,13 +179,62 @@ def test_what_breaks_an_earlier_promise_is_held_and_never_overridden(job):
     assert value(job, "SELECT count(*) FROM dbanon.release WHERE name = 'taxi'") == 0
 
 
+@pytest.fixture
+def outlier(own: psycopg.Connection) -> psycopg.Connection:
+    """Connection to a database with a job whose source has one row of 1970, and then none for 38 years."""
+    own.execute("INSERT INTO public.gps VALUES ('c1', '1970-01-01 12:00Z', 8.2, 53.1)")
+    add(own, ", starts => '1970-01-01Z'")
+    return own
+
+
+def test_a_gap_of_a_source_is_one_period_but_for_what_may_come_late(outlier):
+    assert [step(outlier), step(outlier)] == ["run", "compute"]
+    compute(outlier, "failed", "Too few.", "infeasible")
+    assert [night(outlier) for _ in range(6)] == ["skipped"] * 5 + ["done"]
+    first = datetime(1970, 1, 1, tzinfo=UTC)
+    wanted = [first, first + timedelta(days=1), *(day(number) for number in range(-4, 1))]
+    assert periods(outlier, "since") == [*wanted[:2], *wanted[2:6]]
+    assert periods(outlier, "until")[1] == day(-4)
+    # A row of the gap that comes late opens its period, as ever.
+    rows(outlier, -3, -2)
+    assert step(outlier) == "run"
+    assert (day(-3), "load") in periods(outlier)
+
+
+def test_a_plan_passes_over_a_gap_as_the_job_does(outlier):
+    found = outlier.execute("SELECT since, until, at_source FROM dbanon.plan_job('taxi', 4)").fetchall()
+    assert [row[2] for row in found] == [1, 0, 0, 0]
+    assert found[1][1] == day(-4)
+    assert found[2][:2] == (day(-4), day(-3))
+
+
+def test_a_gap_that_is_looked_at_again_is_divided_where_its_rows_are(outlier):
+    assert [step(outlier), step(outlier)] == ["run", "compute"]
+    compute(outlier, "failed", "Too few.", "infeasible")
+    assert [night(outlier), night(outlier)] == ["skipped", "skipped"]
+    rows(outlier, -100, -98)
+    outlier.execute("SELECT dbanon.steer_job('taxi', 'retry', '1970-01-02Z')")
+    for _ in range(20):
+        if step(outlier) == "waiting":
+            compute(outlier)
+    found = periods(outlier, "since, until, state, at_source")
+    assert found[1][1:] == (day(-100), "skipped", 0)
+    assert [row[2:] for row in found[2:4]] == [("done", 144), ("done", 144)]
+    assert found[4] == (day(-98), day(-4), "skipped", 0)
+
+
 def test_a_figure_above_its_limit_holds_the_period(own):
     add(own, """, limits => '{"seen": 5}'""")
+    logged: list[str] = []
+    own.add_notice_handler(lambda notice: logged.append(notice.message_primary or ""))
+    own.execute("SET client_min_messages = log")
     assert [step(own), step(own)] == ["run", "compute"]
     compute(own)
     assert [step(own), step(own)] == ["publish", "held"]
     assert "seen" in periods(own, "error")[0]
     assert value(own, "SELECT count(*) FROM dbanon.release") == 0
+    # An administrator enters each line of the log after a restore.
+    assert not [said for said in logged if "dbanon: published" in said]
 
 
 def ask(connection: psycopg.Connection[Any], run: int, people: list[str]) -> None:
@@ -253,6 +302,44 @@ def test_data_that_changed_after_the_run_lead_to_another_run(job):
     assert periods(job, "sqlstate, tries") == [("DA005", 1)]
 
 
+@pytest.mark.parametrize("steps", range(1, 6))
+def test_a_job_goes_on_when_a_person_is_forgotten_before_any_step(own, steps):
+    add(own)
+    for _ in range(steps):
+        if step(own) == "waiting":
+            compute(own)
+    own.execute("SELECT dbanon.forget_subject('taxi', 'c6')")
+    assert night(own) == "done"
+    assert periods(own, "state, sqlstate, error, tries") == [("done", None, None, 0)]
+    assert value(own, "SELECT count(*) FROM published.parts") == 1
+    assert value(own, "SELECT count(*) FROM dbanon.trajectory WHERE subject = 'c6'") == 0
+    # Of a part that was published before, the notice says what can be done.
+    assert value(own, "SELECT max(subjects) FROM published.taxi") == (6 if steps > 4 else 5)
+
+
+def test_another_run_is_queued_where_somebody_dropped_the_one_that_waits(job):
+    assert [step(job), step(job)] == ["run", "compute"]
+    compute(job)
+    assert step(job) == "publish"
+    job.execute("SELECT dbanon.drop_run(run_id) FROM dbanon.run")
+    assert step(job) == "run"
+    assert periods(job, "run_id, tries, sqlstate, next_at <= now()") == [(None, 0, None, True)]
+    assert night(job) == "done"
+
+
+def test_a_name_that_a_release_has_which_does_not_grow_holds_the_period_at_once(job):
+    assert [step(job), step(job)] == ["run", "compute"]
+    job.execute("SELECT dbanon.publish(%s, 'taxi')", [compute(job)])
+    assert [step(job), step(job)] == ["publish", "held"]
+    assert periods(job, "sqlstate, tries, finished_at IS NULL") == [("DA003", 1, False)]
+    assert "replace => true" not in periods(job, "error")[0]
+    for call in ("dbanon.unpublish('taxi')", "dbanon.steer_job('taxi', 'retry')"):
+        assert call in periods(job, "error")[0]
+        job.execute(f"SELECT {call}")
+    assert night(job) == "done"
+    assert value(job, "SELECT count(*) FROM published.parts") == 1
+
+
 def test_what_is_busy_is_tried_again_without_end(job, database):
     job.execute("ALTER FUNCTION dbanon_internal.lock_releases() SET lock_timeout = '10ms'")
     assert [step(job), step(job)] == ["run", "compute"]
@@ -272,6 +359,19 @@ def test_a_period_that_was_published_by_hand_is_done(job):
     job.execute("SELECT dbanon.publish(%s, 'taxi', grow => true)", [run])
     assert [step(job) for _ in range(3)] == ["publish", "retain", "done"]
     assert value(job, "SELECT count(*) FROM dbanon.release") == 1
+
+
+def test_a_period_whose_part_was_withdrawn_is_published_again_when_asked(job):
+    assert [night(job), night(job)] == ["done", "done"]
+    parts = "SELECT array_agg(since ORDER BY since) FROM published.parts"
+    job.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
+    with refusal("DA013"):
+        job.execute("SELECT dbanon.steer_job('taxi', 'skip', %s, 'the clocks were wrong')", [day(0)])
+    assert value(job, "SELECT dbanon.steer_job('taxi', 'retry', %s)", day(0)) == 1
+    assert night(job) == "done"
+    assert value(job, parts) == [day(0), day(1)]
+    with refusal("DA013"):
+        job.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [day(0)])
 
 
 def test_a_job_that_is_added_again_goes_on_where_its_release_ends(job):
@@ -397,6 +497,62 @@ def test_retention_never_forgets_what_a_held_period_needs(own):
     assert step(own) == "held"
     assert night(own) == "done"
     assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(0) - timedelta(seconds=900)
+
+
+def test_retention_never_forgets_what_another_job_of_the_dataset_needs(own):
+    rows(own, 3, 3.1)
+    add(own, ", dataset => 'd'", "slow")
+    add(own, ", dataset => 'd', keep_data => '1 day', lateness => '0'", "quick")
+    assert [step(own, "slow"), step(own, "slow")] == ["run", "compute"]
+    compute(own, "refused")
+    assert step(own, "slow") == "held"
+    for done in range(2):
+        assert step(own, "quick") == "run"
+        assert step(own, "quick") == "compute"
+        compute(own)
+        own.execute("UPDATE dbanon.job_period SET state = 'retain' WHERE state = 'compute'")
+        assert step(own, "quick") == "done"
+        assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(0) - timedelta(seconds=900), done
+    # The next night of the other job begins a day later.
+    own.execute("SELECT dbanon.steer_job('slow', 'skip', reason => 'the receivers were broken')")
+    own.execute("UPDATE dbanon.job_period SET state = 'retain' WHERE lower(period) = %s", [day(1)])
+    assert step(own, "quick") == "done"
+    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(1) - timedelta(seconds=900)
+    own.execute("SELECT dbanon.steer_job('slow', 'remove')")
+    own.execute("UPDATE dbanon.job_period SET state = 'retain' WHERE lower(period) = %s", [day(1)])
+    assert step(own, "quick") == "done"
+    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(1)
+
+
+def test_retention_never_forgets_what_may_open_a_skipped_period_again(own):
+    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [day(1), day(2)])
+    rows(own, 3, 6)
+    add(own, ", keep_data => '1 day', lateness => '2 days'")
+    assert [night(own) for _ in range(3)] == ["done", "skipped", "done"]
+    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(1) - timedelta(seconds=900)
+    rows(own, 1, 2)
+    assert step(own) == "run"
+    assert [night(own), night(own)] == ["done", "done"]
+    assert periods(own, "state") == ["done"] * 4
+    assert periods(own, "at_source")[1] == 144
+
+
+def test_a_period_whose_data_were_forgotten_is_held_at_once(own):
+    add(own, ", keep_data => '1 day', lateness => '0'")
+    assert [night(own), night(own)] == ["done", "done"]
+    own.execute("SELECT dbanon.unpublish_part('taxi', %s)", [day(0)])
+    own.execute("SELECT dbanon.steer_job('taxi', 'retry', %s)", [day(0)])
+    assert step(own) == "held"
+    assert "'skip'" in periods(own, "error")[0]
+    assert "forgotten" in periods(own, "error")[0]
+
+
+def test_a_skipped_period_that_no_row_opens_any_more_is_forgotten(own):
+    own.execute("DELETE FROM public.gps WHERE ts >= %s AND ts < %s", [day(1), day(2)])
+    rows(own, 3, 6)
+    add(own, ", keep_data => '1 day', lateness => '1 day'")
+    assert [night(own) for _ in range(4)] == ["done", "skipped", "done", "done"]
+    assert value(own, "SELECT kept_since FROM dbanon.dataset") == day(3)
 
 
 def test_old_parts_are_withdrawn(own):
@@ -687,12 +843,16 @@ def test_a_source_that_is_lost_or_changed_stops_no_other_job(job, change, state)
     assert periods(job, "state", "other") == ["compute"]
 
 
-def test_rows_of_the_future_are_counted_and_make_nothing_due(own):
-    add(own)
-    own.execute("DELETE FROM public.gps WHERE ts >= %s", [day(1)])
+def test_a_row_of_the_future_does_not_show_that_the_source_has_gone_on(own):
+    own.execute("DELETE FROM public.gps WHERE ts >= %s", [day(0.5)])
     own.execute("INSERT INTO public.gps VALUES ('c1', now() + interval '3 days', 8.2, 53.1)")
+    add(own)
+    assert step(own) == "load"
+    assert value(own, "SELECT note FROM dbanon.plan_job('taxi', 1)").startswith("waits")
+    rows(own, 0.5, 2)
+    again(own)
     assert night(own) == "done"
-    assert [night(own)] == ["skipped"]
+    assert periods(own, "at_source, late") == [(144, 0)]
     assert value(own, "SELECT to_timestamp(max(last_s)) FROM dbanon.trajectory") < day(1)
 
 
@@ -718,10 +878,44 @@ def test_the_log_says_what_becomes_of_periods_and_nothing_of_their_data(own, cap
     assert [(line["job"], line["state"], line.get("sqlstate"), line["level"]) for line in lines] == [
         ("taxi", "held", "DA004", "error"),
         ("second", "load", "DA012", "warning"),
-        ("last", "load", None, "warning"),
+        ("last", "load", None, "info"),
     ]
     assert [line.get("sentence") for line in lines] == [None, None, periods(own, "error", "last")[0]]
     assert (until_, busy) == (value(own, "SELECT max(changed_at) FROM dbanon.job_runs"), False)
+
+
+def test_no_period_of_a_source_that_stops_is_skipped(own):
+    own.execute("INSERT INTO public.gps VALUES ('c1', now() + interval '3 days', 8.2, 53.1)")
+    add(own)
+    assert [night(own), night(own), night(own)] == ["done", "done", "idle"]
+    assert periods(own, "state") == ["done", "done", "load"]
+
+
+@pytest.mark.parametrize("broken", ["every = '0'", "tz = 'Europe/Atlantis'"])
+def test_a_job_without_periods_is_said_and_stops_no_other(job, broken):
+    add(job, ", dataset => 'taxi'", "other")
+    job.execute(f"UPDATE dbanon.job SET {broken} WHERE name = 'taxi'")
+    assert job.execute(RUN).fetchone() == (2, 0)
+    assert periods(job, "state", "other") == ["compute"]
+    found = job.execute("SELECT name, next_at IS NULL FROM dbanon.jobs ORDER BY name").fetchall()
+    assert found == [("other", False), ("taxi", True)]
+    assert 2 in [row[0] for row in job.execute("SELECT level FROM dbanon.health WHERE about = 'job taxi'")]
+    assert job.execute("SELECT FROM dbanon.plan_job('taxi')").fetchall() == []
+
+
+def test_a_source_that_is_awaited_is_no_error_until_the_job_is_late(own):
+    today = value(own, "SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'")
+    own.execute("UPDATE public.gps SET ts = ts + (%s - %s::timestamptz)", [today, day(3)])
+    add(own, f", starts => '{today - timedelta(days=1)}', wait => '0'")
+    assert step(own) == "load"
+    assert periods(own, "sqlstate, error IS NULL") == [(None, False)]
+    assert value(own, "SELECT last_error FROM dbanon.jobs") is None
+    # Not more than an hour after midnight, when the job is late.
+    own.execute("UPDATE dbanon.job SET wait = '1 day'")
+    assert own.execute("SELECT level, what FROM dbanon.health WHERE about = 'job taxi'").fetchall() == []
+    own.execute("UPDATE dbanon.job SET every = '1 minute', wait = '0'")
+    found = own.execute("SELECT level, what FROM dbanon.health WHERE about = 'job taxi'").fetchall()
+    assert [(level, "late" in what) for level, what in found] == [(1, True)]
 
 
 # ---- calls
@@ -744,6 +938,27 @@ def test_strict_is_an_error_after_all_work_is_committed(job):
     with refusal("DA019"):
         job.execute("CALL dbanon.run_jobs(wait => false, strict => true)")
     assert periods(job, "state") == ["held", "compute"]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["default_transaction_read_only = on", "statement_timeout = 1", "lock_timeout = 1", "search_path = nowhere"],
+)
+def test_what_a_function_of_a_source_sets_ends_with_the_step(own, setting):
+    own.execute("CREATE TABLE public.other AS SELECT 'o' || cab AS cab, ts, lon, lat FROM public.gps")
+    own.execute(
+        f"CREATE FUNCTION public.spoil(lat float8) RETURNS float8 LANGUAGE plpgsql AS "
+        f"$$ BEGIN IF current_setting('spoil.now', true) = 'yes' THEN SET {setting}; END IF; RETURN lat; END $$"
+    )
+    own.execute("CREATE VIEW public.trap AS SELECT cab, ts, lon, public.spoil(lat) AS lat FROM public.gps")
+    add(own, "", "bad", "public.trap")
+    add(own, "", "good", "public.other")
+    name = setting.split()[0]
+    before = value(own, f"SHOW {name}")
+    own.execute("SET spoil.now = 'yes'")
+    assert own.execute(RUN).fetchone() == (4, 0)
+    assert value(own, f"SHOW {name}") == before
+    assert [periods(own, "state", job) for job in ("bad", "good")] == [["compute"], ["compute"]]
 
 
 def test_a_job_that_another_session_runs_is_left_to_it(job, database):
