@@ -155,17 +155,7 @@ DECLARE
     ids bigint[] := '{}';
 BEGIN
     FOR load IN SELECT f.value FROM jsonb_array_elements(job.further) WITH ORDINALITY f (value, ord) ORDER BY f.ord LOOP
-        IF load ->> 'kind' = 'requests' THEN
-            new_id := (SELECT i.load_id FROM dbanon.import_requests(
-                dbanon_internal.job_source(load ->> 'source'), job.dataset, ARRAY(SELECT jsonb_array_elements_text(load -> 'columns')),
-                subject => coalesce(load ->> 'subject', 'subject'), "time" => coalesce(load ->> 'time', 'time'), tz => coalesce(load ->> 'tz', job.tz),
-                mode => 'new', filter => load ->> 'filter', since => load_further.since, until => load_further.until) i);
-        ELSE
-            new_id := (SELECT i.load_id FROM dbanon.import_quasi_identifiers(
-                dbanon_internal.job_source(load ->> 'source'), job.dataset, subject => coalesce(load ->> 'subject', 'subject'),
-                "time" => coalesce(load ->> 'time', 'time'), tz => coalesce(load ->> 'tz', job.tz), set_name => coalesce(load ->> 'set_name', 'default'),
-                mode => 'new', filter => load ->> 'filter', since => load_further.since, until => load_further.until) i);
-        END IF;
+        EXECUTE dbanon_internal.further_statement(job, load, load_further.since, load_further.until) INTO new_id;
         ids := ids || new_id;
     END LOOP;
     RETURN ids;
