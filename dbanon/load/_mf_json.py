@@ -57,7 +57,8 @@ def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.B
         if name not in _FIX and features[name].null_count == len(features):
             own = "" if name == "id" else ", or 'id' for their own"
             raise DataError(
-                f"Features of {path.name} must have a property '{name}'. None has it; name the right one ({options}){own}."
+                f"Features of {path.name} must have a property '{name}'. None has it; name the right one "
+                f"({options}){own}."
             )
     read = _fixes(path, features, names)
     parts = (read.slice(start, _arrow.ROWS) for start in range(0, len(read), _arrow.ROWS))

@@ -97,8 +97,8 @@ class Fixes:
                     rows += len(part.line)
             if shaped and not placed:
                 raise DataError(
-                    f"Column '{where.columns[0]}' of {source.name} must hold points. It holds lines or areas; make each "
-                    "of their points a row with its time."
+                    f"Column '{where.columns[0]}' of {source.name} must hold points. It holds lines or areas; make "
+                    "each of their points a row with its time."
                 )
             staging.read.append(rows)
 
