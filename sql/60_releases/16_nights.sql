@@ -85,9 +85,9 @@ BEGIN
     SELECT count(DISTINCT x.content) INTO few
         FROM (SELECT c.content FROM common c GROUP BY c.scope, c.content HAVING count(*) < of_run.k) x;
     IF few > 0 THEN
-        RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last % parts of this '
+        RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last 30 parts of this '
                      'release, its dataset or its population: %. If one person sent such a value in each part, it points to that person.',
-            of_run.k, most, few;
+            of_run.k, few;
     END IF;
     RETURN jsonb_build_object('requests_of_few_over_parts', few);
 END
