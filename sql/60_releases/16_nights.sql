@@ -52,38 +52,41 @@ DECLARE
     most CONSTANT integer := 30;
     own CONSTANT bigint := (dbanon_internal.live_series(few_over_parts.name)).series_id;
     of_run record;
+    among bigint[];
+    found bigint[] := '{}';
     few bigint;
 BEGIN
     SELECT r.dataset_id, d.population_id, (r.params ->> 'k')::numeric AS k INTO STRICT of_run
         FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = few_over_parts.run_id;
-    WITH known AS MATERIALIZED (
-        -- Those that were withdrawn, too, and those of other names: who has read them still knows.
-        SELECT l.release_id, upper(l.bounds) AS until, coalesce(l.series_id = own, false) AS of_series, r.dataset_id = of_run.dataset_id AS of_dataset
-        FROM ONLY dbanon.release l
-        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
-        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id AND d.population_id = of_run.population_id
-        WHERE l.bounds IS NOT NULL AND l.release_id <> new_release
-    ), part AS MATERIALIZED (
-        -- A content that others sent in parts of another dataset would leave nobody over all parts: so each scope is looked at by itself.
-        SELECT s.scope, s.release_id FROM (
-            SELECT c.scope, n.release_id, dense_rank() OVER (PARTITION BY c.scope ORDER BY n.until DESC) AS nth
-            FROM known n CROSS JOIN LATERAL (VALUES ('series', n.of_series), ('dataset', n.of_dataset), ('population', true)) c (scope, is_of)
-            WHERE c.is_of) s
-        WHERE s.nth < most
-        UNION ALL SELECT unnest(ARRAY['series', 'dataset', 'population']), new_release
-    ), sent AS MATERIALIZED (
-        SELECT p.scope, a.content, count(*) AS parts FROM part p JOIN ONLY dbanon.asked a ON a.release_id = p.release_id
-        GROUP BY p.scope, a.content HAVING count(*) > 1 AND bool_or(a.release_id = new_release)
-    ), common AS (
-        SELECT s.scope, s.content, q.person
-        FROM sent s
-        JOIN part p ON p.scope = s.scope
-        JOIN ONLY dbanon.asked a ON a.release_id = p.release_id AND a.content = s.content
-        CROSS JOIN LATERAL unnest(a.people) q (person)
-        GROUP BY s.scope, s.content, q.person, s.parts HAVING count(*) = s.parts
-    )
-    SELECT count(DISTINCT x.content) INTO few
-        FROM (SELECT c.content FROM common c GROUP BY c.scope, c.content HAVING count(*) < of_run.k) x;
+    -- Those of its release, of its dataset and of its population, each by itself: a content that others sent elsewhere would leave nobody over all
+    -- parts. Those that were withdrawn, too: who has read them still knows. Mostly the three are the same parts.
+    FOR among IN
+        WITH known AS MATERIALIZED (
+            SELECT l.release_id, upper(l.bounds) AS until, ARRAY[coalesce(l.series_id = own, false), r.dataset_id = of_run.dataset_id, true] AS is_of
+            FROM ONLY dbanon.release l
+            JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+            JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id AND d.population_id = of_run.population_id
+            WHERE l.bounds IS NOT NULL AND l.release_id <> new_release
+        )
+        SELECT DISTINCT array_agg(x.release_id ORDER BY x.release_id)
+        FROM (SELECT c.scope, n.release_id, dense_rank() OVER (PARTITION BY c.scope ORDER BY n.until DESC) AS nth
+              FROM known n CROSS JOIN LATERAL unnest(n.is_of) WITH ORDINALITY c (is_of, scope) WHERE c.is_of) x
+        WHERE x.nth < most GROUP BY x.scope
+    LOOP
+        among := among || new_release;
+        WITH sent AS MATERIALIZED (
+            SELECT a.content, count(*) AS parts FROM ONLY dbanon.asked a WHERE a.release_id = ANY (among)
+            GROUP BY a.content HAVING count(*) > 1 AND bool_or(a.release_id = new_release)
+        ), common AS (
+            SELECT a.content, p.person, count(*) AS parts
+            FROM ONLY dbanon.asked a CROSS JOIN LATERAL unnest(a.people) p (person)
+            WHERE a.release_id = ANY (among) GROUP BY a.content, p.person
+        )
+        SELECT found || coalesce(array_agg(x.content), '{}') INTO found
+            FROM (SELECT s.content FROM sent s JOIN common c ON c.content = s.content AND c.parts = s.parts
+                  GROUP BY s.content HAVING count(*) < of_run.k) x;
+    END LOOP;
+    few := (SELECT count(DISTINCT f.content) FROM unnest(found) f (content));
     IF few > 0 THEN
         RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last 30 parts of this '
                      'release, its dataset or its population: %. If one person sent such a value in each part, it points to that person.',
