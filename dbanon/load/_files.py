@@ -66,19 +66,20 @@ def batches(
     names = list(dict.fromkeys(names))
     read = _parts(path, names, options, may_break, geometry)
     parts = ((dict(zip(names, columns, strict=True)), done) for columns, done in read)
-    yield from numbered(path.name, parts, first=2)
+    yield from numbered(path.name, parts, "rows below its header", first=2)
 
 
 def numbered(
     called: str,
     parts: Iterator[tuple[dict[str, pa.Array], int]],
+    held: str,
     *,
-    first: int,
+    first: int = 1,
     systems: frozenset[str] = frozenset(),
 ) -> Iterator[Batch]:
     """Make batches of parts of a source and how many bytes of it were read with each; its rows are numbered.
 
-    Raises `DataError` if there is no row.
+    Raises `DataError` if there is no row; `held` says what should be there.
     """
     line = first
     for columns, done in parts:
@@ -86,8 +87,7 @@ def numbered(
         yield Batch(pa.array(np.arange(line, line + rows)), columns, done, systems)
         line += rows
     if line == first:
-        below = "below its header" if first > 1 else "to load; a stream that was read before has none left"
-        raise DataError(f"{called} must hold rows {below}. Got none; check it.")
+        raise DataError(f"{called} must hold {held}. Got none; check it.")
 
 
 def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) -> None:
@@ -129,10 +129,10 @@ def _size(path: Path) -> int:
     return there.st_size
 
 
-def demand_file(path: Path) -> None:
+def demand_file(path: Path, kind: str = "CSV or Parquet file") -> None:
     """Refuse what is no file with bytes in it, without opening it."""
     if not _size(path):  # those of the system that wait for what comes, such as /proc/kmsg, call themselves empty
-        raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
+        raise DataError(f"{path.name} must be a {kind}. Got an empty file.")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from dbanon.load import _crs
 _NAME, _ABOUT = b"ARROW:extension:name", b"ARROW:extension:metadata"
 _POINT_BYTES = 21  # of WKB: order of bytes, kind, x and y
 _POINT, _SRID = 1, 0x20000000
+_MOST_KIND = 17  # a triangle
 _FLAGS = 0xE0000000  # of EWKB: z, m and SRID; ISO says z and m by thousands
 
 
@@ -151,6 +152,15 @@ def points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:
     there[whole] = True
     there &= ~(np.isnan(axes[0]) & np.isnan(axes[1]))  # so an empty point is written
     return pa.array(axes[0], mask=~there), pa.array(axes[1], mask=~there)
+
+
+def are_other_shapes(wkb: pa.Array) -> bool:
+    """Whether there are geometries and all of them are lines, areas or collections."""
+    data, start, length = _bytes(wkb)
+    at = start[length >= 5]  # the order of bytes, and the kind
+    kind = np.where(data[at] == 1, _read(data, at + 1, "<u4"), _read(data, at + 1, ">u4"))
+    kind = (kind & ~np.uint32(_FLAGS)) % 1000
+    return bool(len(kind)) and bool(((data[at] <= 1) & (kind > _POINT) & (kind <= _MOST_KIND)).all())
 
 
 def srids(wkb: pa.Array) -> set[int]:

@@ -1,9 +1,11 @@
 """MF-JSON, the JSON of moving features (OGC 19-045r3): each feature of a ``MovingPoint`` is fixes of one subject.
 
-A file is one Feature or FeatureCollection, or one a line. The columns are ``time``, ``x``, ``y`` and the properties of
-the features, with ``id`` for a feature's own. Arrow reads the text; no Python object is made for a fix.
+A file is one Feature or FeatureCollection, one a line, or an array of features. The columns are ``time``, ``x``, ``y``
+and the properties of the features; ``id`` is a feature's own, or the property where it has none. Arrow reads the text;
+no Python object is made for a fix.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,16 +22,17 @@ from dbanon.load import _arrow, _crs, _files
 
 MOST_FILE_BYTES = 512 * 1024**2
 _FIX = ("time", "x", "y")
-_CHANGED = re.compile(r"Column\(((?:/[^/()]*)+)\) changed from \w+ to (\w+)")
+_BEGIN = re.compile(rb"\s*\[?\s*\{")
+_NUMBER = pa.decimal128(38, 9)
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file begins as a JSON object does; False too where it cannot be read."""
+    """Whether a file begins as a JSON object or an array of them does; False too where it cannot be read."""
     try:
         if not path.is_file() or not path.stat().st_size:
             return False
         with path.open("rb") as file:
-            return file.read(1024).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+            return _BEGIN.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None
     except OSError:
         return False
 
@@ -41,7 +44,7 @@ def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.B
     is not known.
     """
     with _files.readable(path, "MF-JSON file"):
-        features, systems = _features(path, [name for name in names if name not in (*_FIX, "id")])
+        features, systems = _features(path, [name for name in names if name not in _FIX])
     moving = features["temporalGeometry"]
     points = pc.fill_null(pc.equal(pc.struct_field(moving, "type"), "MovingPoint"), False)
     if not pc.any(points).as_py():
@@ -52,14 +55,15 @@ def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.B
     features = features.filter(points)
     for name in names:
         if name not in _FIX and features[name].null_count == len(features):
+            own = "" if name == "id" else ", or 'id' for their own"
             raise DataError(
-                f"Features of {path.name} must have a property '{name}'. None has it; name the right one ({options}), "
-                "or 'id' for their own."
+                f"Features of {path.name} must have a property '{name}'. None has it; name the right one "
+                f"({options}){own}."
             )
     read = _fixes(path, features, names)
     parts = (read.slice(start, _arrow.ROWS) for start in range(0, len(read), _arrow.ROWS))
     cut = ({name: part.column(name) for name in names} for part in parts)
-    yield from _files.numbered(path.name, ((part, path.stat().st_size) for part in cut), first=1, systems=systems)
+    yield from _files.numbered(path.name, ((part, path.stat().st_size) for part in cut), "fixes", systems=systems)
 
 
 def _features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatch, frozenset[str]]:
@@ -68,31 +72,32 @@ def _features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatch, fr
     if path.stat().st_size > MOST_FILE_BYTES:
         raise DataError(f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more; split it.")
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    kinds: dict[str, pa.DataType] = {}
+    if text.lstrip().startswith(b"["):
+        text = b'{"features": ' + text + b"}"
+    # A name or a time may be a number as well, and Arrow has to be told which: it stops at the first that is not.
+    own = [name for name in properties if name == "id"]
+    members = ["datetimes", *own, *(f"properties.{name}" for name in properties)]
+    attempts = itertools.product((False, True), repeat=len(members))
     while True:
+        numbers = {member for member, number in zip(members, next(attempts), strict=True) if number}
         try:
-            read = _parsed(text, properties, kinds)
-            break
-        except pa.ArrowInvalid as error:
-            # A name or a time may be a number as well: the reader says which, and is told so.
-            found = _CHANGED.search(str(error))
-            member = found[1].rpartition("/")[2] if found else ""
-            member = "datetimes" if found and member in ("", "[]") else member
-            if not found or found[2] != "number" or member in kinds or member not in ("datetimes", "id", *properties):
+            return _flat(path, _parsed(text, properties, numbers), properties)
+        except pa.ArrowInvalid:
+            if len(numbers) == len(members):
                 raise
-            kinds[member] = pa.float64() if member == "datetimes" else pa.decimal128(38, 9)
-    return _flat(path, read, properties)
 
 
-def _parsed(text: bytes, properties: Sequence[str], kinds: dict[str, pa.DataType]) -> pa.RecordBatch:
-    def kind(name: str) -> pa.DataType:
-        return kinds.get(name, pa.string())
+def _parsed(text: bytes, properties: Sequence[str], numbers: set[str]) -> pa.RecordBatch:
+    def kind(member: str) -> pa.DataType:
+        return _NUMBER if member in numbers else pa.string()
 
+    times = pa.list_(pa.float64() if "datetimes" in numbers else pa.string())
     crs = pa.struct({"properties": pa.struct({"name": pa.string()})})
     moving = {"type": pa.string(), "crs": crs}
-    moving |= {"datetimes": pa.list_(kind("datetimes")), "coordinates": pa.list_(pa.list_(pa.float64()))}
-    feature = {"type": pa.string(), "id": kind("id"), "crs": crs, "temporalGeometry": pa.struct(moving)}
-    feature["properties"] = pa.struct({name: kind(name) for name in properties})
+    moving |= {"datetimes": times, "coordinates": pa.list_(pa.list_(pa.float64()))}
+    feature = {"type": pa.string(), "crs": crs, "temporalGeometry": pa.struct(moving)}
+    feature |= {name: kind(name) for name in properties if name == "id"}
+    feature["properties"] = pa.struct({name: kind(f"properties.{name}") for name in properties})
     schema = pa.schema({**feature, "features": pa.list_(pa.struct(feature))})
     table = pajson.read_json(
         pa.BufferReader(text),
@@ -104,7 +109,7 @@ def _parsed(text: bytes, properties: Sequence[str], kinds: dict[str, pa.DataType
 
 def _flat(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tuple[pa.RecordBatch, frozenset[str]]:
     """Put the features of collections after those that stand alone, their properties beside them."""
-    members = ["id", "crs", "temporalGeometry", "properties"]
+    members = [name for name in ("id", "crs", "temporalGeometry", "properties") if name in read.schema.names]
     inner = pc.list_flatten(read["features"])
     alone = pa.StructArray.from_arrays([read[name] for name in members], members)
     grouped = pa.StructArray.from_arrays([pc.struct_field(inner, name) for name in members], members)
@@ -115,10 +120,10 @@ def _flat(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tuple[
     meant = {name: _crs.of_name(name) for name in named}
     for name, crs in meant.items():
         _crs.check_named(path.name, [name], crs or "")
-    held = [pc.struct_field(whole, ["properties", name]) for name in properties]
-    flat = pa.RecordBatch.from_arrays(
-        [pc.struct_field(whole, "id"), moving, *held], names=["id", "temporalGeometry", *properties]
-    )
+    held = {name: _text(pc.struct_field(whole, ["properties", name])) for name in properties}
+    if "id" in held:
+        held["id"] = pc.coalesce(_text(pc.struct_field(whole, "id")), held["id"])
+    flat = pa.RecordBatch.from_pydict({"temporalGeometry": moving, **held})
     return flat, frozenset(crs for crs in meant.values() if crs) or frozenset([_crs.DEGREES])
 
 
@@ -138,7 +143,7 @@ def _fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.Rec
     columns: dict[str, Any] = {"time": pc.list_flatten(times), "x": x, "y": y}
     for name in names:
         if name not in _FIX:
-            columns[name] = _text(features[name]).take(row)
+            columns[name] = features[name].take(row)
     return pa.RecordBatch.from_arrays([columns[name] for name in names], names=list(names))
 
 

@@ -123,7 +123,8 @@ class Frame:
         _names.check(self.name, self._reader.schema.names, names, wanted.options)
         names = list(dict.fromkeys(names))
         read = _arrow.columns(self.name, self._rows(), names, geometry=wanted.geometry)
-        yield from _files.numbered(self.name, ((dict(zip(names, part, strict=True)), 0) for part in read), first=1)
+        parts = ((dict(zip(names, part, strict=True)), 0) for part in read)
+        yield from _files.numbered(self.name, parts, "rows to load; a stream that was read before has none left")
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         try:

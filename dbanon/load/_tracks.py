@@ -43,7 +43,7 @@ def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.B
     _names.check(path.name, NAMES, names, options)
     files = _found(path) if path.is_dir() else [path]
     parts = _columns(_gathered(_read(path, files)), names)
-    yield from _files.numbered(path.name, parts, first=1, systems=frozenset([_crs.DEGREES]))
+    yield from _files.numbered(path.name, parts, "points of tracks", systems=frozenset([_crs.DEGREES]))
 
 
 def _columns(
@@ -104,7 +104,7 @@ def _read(top: Path, files: Sequence[Path]) -> Iterator[tuple[pa.Table, int]]:
     waiting: list[Path] = []
     for path in files:
         with _files.readable(path, "file of a track"):
-            _files.demand_file(path)
+            _files.demand_file(path, "GPX or PLT file")
             size = path.stat().st_size
             if path.suffix.lower() == ".plt":
                 yield _plt(top, path), size

@@ -80,7 +80,7 @@ class Fixes:
     def stage(self, staging: _staging.Staging, progress: Progress, *, geographic: bool, first: int) -> None:
         """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
         for source, where in zip(self.sources, self.positions, strict=True):
-            times, rows = _parse.Times(self.asked.tz), 0
+            times, rows, placed, shaped = _parse.Times(self.asked.tz), 0, False, False
             names = list(self._cells(where))
             wanted = _sources.Wanted(OPTIONS, geometry=where.columns[0] if where.is_geometry else None)
             for batch in tracked(source, names, wanted, progress):
@@ -88,11 +88,18 @@ class Fixes:
                     self._moving(batch, where, times, 1 + rows) if where.is_moving else self._read(batch, where, times)
                 )
                 self._check_system(source, read.systems)
+                placed = placed or read.x.null_count < len(read.x)
+                shaped = shaped or (where.is_geometry and _geometry.are_other_shapes(batch.columns[where.columns[0]]))
                 for start in range(0, len(read.line), _arrow.ROWS):
                     part = read.slice(start)
                     number = first + sum(staging.read) + rows
                     self._stage_batch(staging, part, number, geographic=geographic)
                     rows += len(part.line)
+            if shaped and not placed:
+                raise DataError(
+                    f"Column '{where.columns[0]}' of {source.name} must hold points. It holds lines or areas; make "
+                    "each of their points a row with its time."
+                )
             staging.read.append(rows)
 
     def _read(self, batch: _files.Batch, where: _Position, times: _parse.Times) -> "_Rows":

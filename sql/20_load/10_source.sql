@@ -69,7 +69,7 @@ AS $$
 BEGIN
     -- Not by trying: AT TIME ZONE takes UTC+2 for two hours west.
     IF tz IS NOT NULL AND NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = tz) THEN
-        RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', dbanon_internal.quoted(tz)
+        RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', CASE tz WHEN '' THEN 'none' ELSE dbanon_internal.quoted(tz) END
             USING ERRCODE = 'DA011', DETAIL = 'pg_timezone_names lists those that can be used.',
                   HINT = 'Name another, for example tz => ''UTC''.';
     END IF;

@@ -31,6 +31,7 @@ DECLARE
     zoned CONSTANT text := format('%s%s\s*([zZ]|[+-][0-9]{2}(:?[0-9]{2})?)\s*$', iso, clock);
     body text := regexp_replace(regexp_replace(value, '^\s*(SRID=[0-9]+;)?\s*(Interp=(Discrete|Step|Stepwise|Linear);)?\s*', '', 'i'),
                                 '\mPOINT\s*(?:ZM|Z|M)?\s*\(([^()]*)\)', '\1', 'gi');
+    srid integer;
     cells text[];
     moments text[];
     times double precision[];
@@ -52,10 +53,12 @@ BEGIN
                                'FROM unnest($1, $2) WITH ORDINALITY m (t, moment, nth)', naive,
                                dbanon_internal.localised_expression('m.moment::timestamp', tz)) INTO times USING times, moments;
             END IF;
+            -- Once: for each instant, a text of 10,000 of them would be looked through 10,000 times.
+            srid := substring(value FROM '(?i)^\s*SRID=([0-9]+);')::integer;
             SELECT array_agg(CASE
                 WHEN p.place ~* format('^\s*%1$s\s+%1$s(\s+%1$s){0,2}\s*$', number) THEN @postgis@.ST_SetSRID(@postgis@.ST_MakePoint(
                     (regexp_match(p.place, '\S+'))[1]::float8, (regexp_match(p.place, '\S+\s+(\S+)'))[1]::float8),
-                    coalesce(substring(value FROM '(?i)^\s*SRID=([0-9]+);')::integer, 0))
+                    coalesce(srid, 0))
                 WHEN p.place ~ '^([0-9A-Fa-f]{2}){21,}$' THEN p.place::@postgis@.geometry END ORDER BY p.nth) INTO places
             FROM (SELECT split_part(c.cell, '@', 1) AS place, c.nth FROM unnest(cells) WITH ORDINALITY c (cell, nth)) p;
         EXCEPTION WHEN data_exception OR internal_error OR invalid_parameter_value THEN

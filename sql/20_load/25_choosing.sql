@@ -47,6 +47,9 @@ BEGIN
     BEGIN
         -- A cursor is of one statement, so that a filter cannot bring another; it is planned, and reads no row.
         SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
+        -- Without parentheses around it: a filter must not end those that the next statements put around it.
+        OPEN tried FOR EXECUTE format(E'SELECT %s\n FROM %s LIMIT 0', filter, qualified);
+        CLOSE tried;
         OPEN tried FOR EXECUTE format(E'SELECT FROM %s WHERE (%s\n) LIMIT 0', qualified, filter);
         CLOSE tried;
         -- The planner puts a subquery into the query around it, unless a volatile function is among what that selects.

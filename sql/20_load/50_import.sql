@@ -22,7 +22,8 @@ DECLARE
             ELSE quote_ident(c.value) END), ', '))
         FROM jsonb_each_text(cells) c);
     newest CONSTANT bigint := (SELECT coalesce(max(r.trajectory_id), 0) FROM dbanon.trajectory r);
-    may_be_none CONSTANT boolean := asked.mode = 'new' AND NOT dbanon_internal.makes_dataset(asked);
+    made CONSTANT boolean := asked.mode = 'replace' OR dbanon_internal.makes_dataset(asked);
+    may_be_none CONSTANT boolean := asked.mode = 'new' AND NOT made;
     sample record;
     shape jsonb;
     middle record;
@@ -63,8 +64,8 @@ BEGIN
     IF kept > 0 THEN
         IF known.day_zone IS NOT NULL THEN
             SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
-            PERFORM dbanon_internal.raise_notice(format(
-                'Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', known.day_zone));
+            PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
+                'Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', known.day_zone) END);
         END IF;
         far := dbanon_internal.kept_far(shape);
         PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));

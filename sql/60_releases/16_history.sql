@@ -92,7 +92,7 @@ BEGIN
                   HINT = 'Give ''[]'' if nothing was published, or such as ''[{"since": "2026-11-01Z", "until": "2026-11-02Z"}]''.';
     END IF;
     RETURN QUERY
-        SELECT coalesce(e.name, 'lost'), coalesce(e.population, 'default'), tstzrange(e.since, e.until), e.reach_s,
+        SELECT coalesce(e.name, 'lost'), e.population, tstzrange(e.since, e.until), e.reach_s,
             decode(coalesce(e.digest, ''), 'hex')
         FROM jsonb_to_recordset(published) e (name text, population text, since timestamptz, until timestamptz, reach_s double precision, digest text)
         WHERE e.since IS NOT NULL OR e.until IS NOT NULL;  -- one without rows says nothing
@@ -111,6 +111,7 @@ SET lock_timeout = '30s'
 AS $$
 DECLARE
     lost record;
+    populations bigint[];
     own bigint;
     entered bigint := 0;
 BEGIN
@@ -123,15 +124,26 @@ BEGIN
             RAISE EXCEPTION 'A release must have a since before its until, both finite, and a reach_s from 0 to 31536000. Got others for %.', lost.name
                 USING ERRCODE = 'DA011', DETAIL = 'All its people are taken to be in it from since to until.', HINT = 'Correct it and call again.';
         END IF;
-        own := dbanon_internal.population_id(lost.population);
-        -- It counts as withdrawn: nobody can read it here. Where its reach is not known, it is as great as that of others.
-        INSERT INTO dbanon.release (name, population_id, digest, rows, withdrawn_at, withdrawn_by, span, reach)
-            SELECT lost.name, own, lost.digest, 0, now(), session_user, lost.span, make_interval(secs => coalesce(lost.reach_s, greatest(
-                900, dbanon_internal.settle_s(own),
-                (SELECT max((r.params ->> (m.traits ->> 'oldest'))::double precision)
-                 FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-                 WHERE d.population_id = own))));
-        entered := entered + 1;
+        -- Whose people a release shows that names no population is not known: it may be anybody's.
+        populations := ARRAY(SELECT p.population_id FROM ONLY dbanon.population p
+                             WHERE lost.population IS NULL OR p.name = lost.population ORDER BY 1);
+        IF populations = '{}' THEN
+            -- Entered for a population that a typing error made, it would be compared with nothing.
+            RAISE EXCEPTION 'The population of what was published must exist. There is none named %.', dbanon_internal.quoted(lost.population)
+                USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.',
+                      HINT = 'Correct the name, or leave it out, so that the release counts for every population. If the population was made after the '
+                             'state that this database has, load a dataset of it first, then call again.';
+        END IF;
+        FOREACH own IN ARRAY populations LOOP
+            -- It counts as withdrawn: nobody can read it here. Where its reach is not known, it is as great as that of others.
+            INSERT INTO dbanon.release (name, population_id, digest, rows, withdrawn_at, withdrawn_by, span, reach)
+                SELECT lost.name, own, lost.digest, 0, now(), session_user, lost.span, make_interval(secs => coalesce(lost.reach_s, greatest(
+                    900, dbanon_internal.settle_s(own),
+                    (SELECT max((r.params ->> (m.traits ->> 'oldest'))::double precision)
+                     FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+                     WHERE d.population_id = own))));
+            entered := entered + 1;
+        END LOOP;
     END LOOP;
     INSERT INTO dbanon.audit (action, detail)
         SELECT 'confirm_history', jsonb_build_object(
@@ -146,6 +158,7 @@ COMMENT ON FUNCTION dbanon.confirm_history(jsonb, text) IS
 release becomes a row of dbanon.releases without a run. Later runs are compared with it as with a release that all analysts have read, that speaks of all people
 of its population from since to until, and that stands alone: what comes near it is published for a reason only. For administrators. Takes: published: a
 JSON array, [] if nothing was published, otherwise the objects of the lines "dbanon: published" of the server''s log, or of objects with since and until
-and, where they are known, population (''default''), name, reach_s (how far from it others are compared with it) and digest; reason: why that is
-all, in three words or more, which is recorded. Returns: how many releases it entered. Raises: DA002, DA011, DA013. Example: SELECT
+and, where they are known, population (without one, the release is entered once for each population), name, reach_s (how far from it others are compared with it) and digest; reason: why that is
+all, in three words or more, which is recorded. Returns: how many releases it entered. Raises: DA001 for a
+population that does not exist, DA002, DA011, DA013. Example: SELECT
 dbanon.confirm_history(''[]'', ''failover, nothing published meanwhile'').';

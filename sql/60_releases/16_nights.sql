@@ -50,31 +50,51 @@ SET jit = off
 AS $$
 DECLARE
     most CONSTANT integer := 30;
-    k CONSTANT numeric := (SELECT (r.params ->> 'k')::numeric FROM ONLY dbanon.run r WHERE r.run_id = few_over_parts.run_id);
-    parts CONSTANT bigint[] := ARRAY(
-        -- Those that were withdrawn, too: who has read them still knows.
-        SELECT l.release_id FROM ONLY dbanon.release l
-        WHERE l.series_id = (dbanon_internal.live_series(few_over_parts.name)).series_id
-        ORDER BY upper(l.bounds) DESC LIMIT most - 1) || new_release;
+    own CONSTANT bigint := (dbanon_internal.live_series(few_over_parts.name)).series_id;
+    of_run record;
+    among bigint[];
+    found bigint[] := '{}';
     few bigint;
 BEGIN
-    WITH sent AS MATERIALIZED (
-        SELECT a.content, count(*) AS parts FROM ONLY dbanon.asked a WHERE a.release_id = ANY (parts)
-        GROUP BY a.content HAVING count(*) > 1 AND bool_or(a.release_id = new_release)
-    ), common AS (
-        SELECT a.content, p.person, count(*) AS parts
-        FROM ONLY dbanon.asked a CROSS JOIN LATERAL unnest(a.people) p (person)
-        WHERE a.release_id = ANY (parts) GROUP BY a.content, p.person
-    )
-    SELECT count(*) INTO few
-        FROM (SELECT FROM sent s JOIN common c ON c.content = s.content AND c.parts = s.parts GROUP BY s.content HAVING count(*) < k) x;
+    SELECT r.dataset_id, d.population_id, (r.params ->> 'k')::numeric AS k INTO STRICT of_run
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = few_over_parts.run_id;
+    -- Those of its release, of its dataset and of its population, each by itself: a content that others sent elsewhere would leave nobody over all
+    -- parts. Those that were withdrawn, too: who has read them still knows. Mostly the three are the same parts.
+    FOR among IN
+        WITH known AS MATERIALIZED (
+            SELECT l.release_id, upper(l.bounds) AS until, ARRAY[coalesce(l.series_id = own, false), r.dataset_id = of_run.dataset_id, true] AS is_of
+            FROM ONLY dbanon.release l
+            JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+            JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id AND d.population_id = of_run.population_id
+            WHERE l.bounds IS NOT NULL AND l.release_id <> new_release
+        )
+        SELECT DISTINCT array_agg(x.release_id ORDER BY x.release_id)
+        FROM (SELECT c.scope, n.release_id, dense_rank() OVER (PARTITION BY c.scope ORDER BY n.until DESC) AS nth
+              FROM known n CROSS JOIN LATERAL unnest(n.is_of) WITH ORDINALITY c (is_of, scope) WHERE c.is_of) x
+        WHERE x.nth < most GROUP BY x.scope
+    LOOP
+        among := among || new_release;
+        WITH sent AS MATERIALIZED (
+            SELECT a.content, count(*) AS parts FROM ONLY dbanon.asked a WHERE a.release_id = ANY (among)
+            GROUP BY a.content HAVING count(*) > 1 AND bool_or(a.release_id = new_release)
+        ), common AS (
+            SELECT a.content, p.person, count(*) AS parts
+            FROM ONLY dbanon.asked a CROSS JOIN LATERAL unnest(a.people) p (person)
+            WHERE a.release_id = ANY (among) GROUP BY a.content, p.person
+        )
+        SELECT found || coalesce(array_agg(x.content), '{}') INTO found
+            FROM (SELECT s.content FROM sent s JOIN common c ON c.content = s.content AND c.parts = s.parts
+                  GROUP BY s.content HAVING count(*) < of_run.k) x;
+    END LOOP;
+    few := (SELECT count(DISTINCT f.content) FROM unnest(found) f (content));
     IF few > 0 THEN
-        RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last %: %. '
-                     'If one person sent such a value in each part, it points to that person.', k,
-            dbanon_internal.counted(cardinality(parts), 'part'), few;
+        RAISE NOTICE 'Published request values that leave fewer than k = % people when their groups are intersected over the last 30 parts of this '
+                     'release, its dataset or its population: %. If one person sent such a value in each part, it points to that person.',
+            of_run.k, few;
     END IF;
     RETURN jsonb_build_object('requests_of_few_over_parts', few);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.few_over_parts(bigint, bigint, text) IS
-'How many contents of requests of a new part leave fewer than k people, but one at least, when groups are intersected over the last 30 parts that have them; says so.';
+'How many contents of requests of a new part leave fewer than k people, but one at least, when groups are intersected over the parts of the last 30 days, or
+whatever time a part is of, that have them: those of its release, of its dataset, or of its population, whatever they are called and withdrawn or not; says so.';

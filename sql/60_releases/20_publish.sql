@@ -176,10 +176,6 @@ BEGIN
         'JOIN ONLY dbanon.region c ON c.run_id = $1 AND c.region_no = e.region_no '
         'ORDER BY s.record_id, e.seq', target, region_value, own) USING copy_release.run_id, base;
     GET DIAGNOSTICS copied = ROW_COUNT;
-    IF bounds IS NOT NULL THEN
-        EXECUTE format('ALTER TABLE %s ADD CONSTRAINT keys CHECK (cloak_id > %s AND cloak_id < %s AND record_id > %2$s AND record_id < %3$s)',
-                       target, base, base + (1::bigint << 32));
-    END IF;
     PERFORM dbanon_internal.finish_table(target, bounds);
     RETURN copied;
 END

@@ -321,6 +321,9 @@ BEGIN
     IF of_people.population_id IS NULL THEN
         RAISE EXCEPTION 'The population must exist. There is none named %.', coalesce(dbanon_internal.quoted(population), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.', HINT = 'List them: SELECT DISTINCT population FROM dbanon.datasets.';
+    ELSIF coalesce(btrim(subject), '') = '' THEN
+        RAISE EXCEPTION 'The subject to remember must have a name. Got none.'
+            USING ERRCODE = 'DA011', DETAIL = 'Nothing was changed.', HINT = 'Name the person as the source does: SELECT dbanon.remember_subject(''default'', ''p7'').';
     END IF;
     DELETE FROM ONLY dbanon.forgotten f WHERE f.population_id = of_people.population_id
         AND f.code = dbanon_internal.person_code(of_people.key, dbanon_internal.one_spelling(subject));
@@ -331,5 +334,5 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.remember_subject(text, text) IS
 'Lets loads bring a person again who was forgotten. What was erased does not come back, and to what is kept of releases the person is new. Takes:
-population, as dbanon.datasets has it; subject. Returns: whether the person had been forgotten. Raises: DA001 if there is no such population.
-Example: SELECT dbanon.remember_subject(''default'', ''p7'').';
+population, as dbanon.datasets has it; subject. Returns: whether the person had been forgotten; false for a name
+that was never forgotten, also a misspelled one, since names are not kept. Raises: DA001 if there is no such population; DA011 without a name. Example: SELECT dbanon.remember_subject(''default'', ''p7'').';

@@ -147,11 +147,14 @@ AS $$
         SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
         WHERE r.dataset_id = live_names.dataset_id AND l.withdrawn_at IS NULL
           AND (computed_since IS NULL OR coalesce(r.finished_at, 'infinity') >= computed_since)
-          AND (shown_before IS NULL OR lower(l.span) < shown_before))) n
+          AND (shown_before IS NULL OR lower(l.span) < shown_before AND NOT EXISTS (
+              -- Named when data were last forgotten: with each night another part of the same release is older.
+              SELECT FROM dbanon.release o JOIN dbanon.dataset d ON d.dataset_id = live_names.dataset_id
+              WHERE (o.release_id = l.release_id OR o.series_id = l.series_id) AND lower(o.span) < d.kept_since)))) n
 $$;
 COMMENT ON FUNCTION dbanon_internal.live_names(bigint, timestamptz, timestamptz) IS
 'Names the live releases of a dataset, and what to type to withdraw them: where a time is given, those computed since it, or with rows from
-before it.';
+before it that had none from before the time at which data were forgotten last.';
 
 -- ---- what people call
 
@@ -230,7 +233,7 @@ COMMENT ON FUNCTION dbanon.forget_before(text, timestamptz) IS
 'Deletes what a dataset has from before a time: trajectories that ended before it, the earlier fixes of the others, requests,
 quasi-identifiers, the runs with any of it that were never published, and rejected rows and names of sources of loads of which nothing is left
 or that were before it. Later loads leave out what is older, too. Releases stay, and with them what later ones are measured against; live ones from before the time are named in a
-notice. A subject is known again by its hashed name when it returns. Takes: dataset; before. Returns: what went, and how many rows. Raises:
+notice, once. A subject is known again by its hashed name when it returns. Takes: dataset; before. Returns: what went, and how many rows. Raises:
 DA001 if there is no such dataset; DA011 for a time that is not in the past; DA013 while a run of the dataset is being worked on; DA015 in a
 transaction that is not read committed. Example: SELECT * FROM dbanon.forget_before(''taxi'', now() - interval ''30 days'').';
 

@@ -66,6 +66,16 @@ def test_a_subject_is_cut_at_each_midnight_of_the_zone(connection, write, gap):
     assert crossing == (0,)
 
 
+def test_that_days_are_cut_is_said_when_the_dataset_is_made_alone(connection, write):
+    first = _per_day(connection, write(_fixes("anna", *TIMES)), mode="new", tz=ZONE)
+    again = _per_day(connection, write(_fixes("anna", JUNE + 5 * DAY)), mode="new", tz=ZONE)
+    assert [any("own, from midnight" in notice for notice in report.notices) for report in (first, again)] == [
+        True,
+        False,
+    ]
+    assert again.days == 1
+
+
 def test_without_a_zone_midnight_is_that_of_utc(connection, write):
     _per_day(connection, write(_fixes("anna", DAY - 1, DAY)))
     assert _days(connection) == [("anna", "1970-01-01", 1), ("anna", "1970-01-02", 1)]

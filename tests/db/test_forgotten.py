@@ -169,6 +169,10 @@ def test_a_forgotten_person_who_is_remembered_comes_with_the_next_load_and_the_a
         operator.execute("SELECT dbanon.remember_subject('fleet', 'x')")
     assert caught.value.sqlstate == "DA001"
     names(str(caught.value), "'fleet'")
+    for nobody in (None, " "):
+        with pytest.raises(psycopg.Error) as caught:
+            operator.execute("SELECT dbanon.remember_subject('default', %s)", [nobody])
+        assert caught.value.sqlstate == "DA011"
 
 
 @pytest.mark.parametrize("role", ["operator", "worker", "analyst"])

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import geopandas as gpd
 import pandas as pd
+import polars as pl
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,6 +82,7 @@ def test_the_same_fixes_are_stored_whatever_they_come_in(connection: Connection,
         _geo(),
         _geo().to_crs("EPSG:3857"),
         duckdb.sql("SELECT * FROM fixes"),
+        pl.from_arrow(FIXES),
     ]
     assert fixes is FIXES
     for number, source in enumerate(sources):
@@ -91,11 +93,11 @@ def test_the_same_fixes_are_stored_whatever_they_come_in(connection: Connection,
     recorded = [row[0] for row in connection.execute("SELECT source FROM dbanon.load ORDER BY load_id")]
     assert recorded[3:] == [
         "pyarrow.Table", "pyarrow.RecordBatchReader", "pandas.DataFrame", "pandas.DataFrame", "geopandas.GeoDataFrame",
-        "geopandas.GeoDataFrame", "duckdb.DuckDBPyRelation",
+        "geopandas.GeoDataFrame", "duckdb.DuckDBPyRelation", "polars.DataFrame",
     ]  # fmt: skip
     cells = connection.execute(
         "SELECT line, reason, content FROM dbanon.quarantine "
-        "WHERE load_id = (SELECT max(load_id) - 2 FROM dbanon.load) ORDER BY line"
+        "WHERE load_id = (SELECT max(load_id) - 3 FROM dbanon.load) ORDER BY line"
     ).fetchall()
     assert [(line, reason) for line, reason, _ in cells] == [(3, "duplicate-fix"), (5, "missing-subject")]
     assert cells[1][2] == {"subject": None, "time": str(START), "geometry": "POINT (8.2 53.1)"}
@@ -117,7 +119,7 @@ def test_files_and_tables_in_memory_are_loaded_together(connection: Connection, 
         (FIXES.slice(4), {}, DataError, ("1 missing-subject",)),
         (_geo().set_crs(None, allow_override=True), {}, ParameterError, ("geopandas.GeoDataFrame", "--crs")),
         (_geo(), {"crs": "EPSG:25832"}, ParameterError, ("EPSG:4326", "--crs EPSG:25832")),
-        (_geo().assign(geometry=shapely.box(8, 53, 8.1, 53.1)), {}, DataError, ("unparsable-position",)),
+        (_geo().assign(geometry=shapely.box(8, 53, 8.1, 53.1)), {}, DataError, ("'geometry'", "points")),
         (FIXES, {"max_speed_kmh": 0.0}, ParameterError, ("speed", "above 0")),
         (FIXES, {"max_speed_kmh": float("nan")}, ParameterError, ("speed", "NaN")),
     ],

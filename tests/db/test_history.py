@@ -134,12 +134,34 @@ def test_what_is_within_the_time_and_the_reach_of_a_lost_release_is_refused(
     copy: psycopg.Connection, lost: dict[str, Any], met: bool
 ) -> None:
     """Where no reach is given, it is the time that people may stay."""
-    confirm(copy, {**EIGHT, **lost})
+    copy.execute("SELECT dbanon_internal.population_id('others')")
+    confirm(copy, {"population": "default", **EIGHT, **lost})
     if met:
         with refusal("DA010", "lost (lost)"):
             copy.execute(AGAIN)
     else:
         assert copy.execute(AGAIN).fetchone() == (4,)
+
+
+def test_a_lost_release_without_a_population_counts_for_every_one(copy: psycopg.Connection) -> None:
+    """Whose people it showed is not known, so a dataset of any of them is held against it."""
+    copy.execute("SELECT dbanon.unpublish('ten')")
+    copy.execute("SELECT dbanon_internal.population_id('others')")
+    assert confirm(copy, EIGHT) == 2
+    entered = copy.execute(
+        "SELECT p.name FROM dbanon.release l JOIN dbanon.population p USING (population_id) ORDER BY 1"
+    ).fetchall()
+    assert entered == [("default",), ("others",)]
+    with refusal("DA010", "lost (lost)"):
+        copy.execute(AGAIN)
+
+
+def test_a_population_that_does_not_exist_is_refused_and_not_made(copy: psycopg.Connection) -> None:
+    with refusal("DA001", "defualt"):
+        confirm(copy, {**EIGHT, "population": "defualt"})
+    with refusal("DA020"):
+        copy.execute(AGAIN)
+    assert copy.execute("SELECT count(*) FROM dbanon.population").fetchone() == (1,)
 
 
 def test_people_who_were_loaded_after_the_restore_are_among_everybody(copy: psycopg.Connection) -> None:

@@ -309,7 +309,11 @@ FILTERS = {
     "": "42601",
     "true) OR (": "42601",
     "true; DROP TABLE public.gps; --": "42601",
-    "true); DROP TABLE public.gps; SELECT (1": "42P11",
+    "true); DROP TABLE public.gps; SELECT (1": "42601",
+    "cab = 'c1') OR (true": "42601",
+    "cab = 'c1') OR (true -- ": "42601",
+    "true, true": "42804",
+    "true AS kept": "42601",
     "nothing = 1": "42703",
     "cab": "42804",
     "count(*) > 1": "42803",
@@ -324,6 +328,16 @@ def test_a_filter_that_is_no_condition_is_refused_without_its_text(gps: psycopg.
     names(str(error), "public.gps", FILTERS[given])
     assert given == "" or given not in str(sqlstate.translated(error))
     assert gps.execute("SELECT to_regclass('public.gps') IS NOT NULL").fetchone() == (True,)
+
+
+def test_a_zone_without_a_name_is_said_to_be_none(gps: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        gps.execute(
+            "SELECT dbanon.add_job('taxi', 'public.gps', method => 'tp-aware', tz => NULL,"
+            """ load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}')"""
+        )
+    assert caught.value.sqlstate == "DA011"
+    names(str(caught.value), "Got none.")
 
 
 def test_a_filter_that_fails_while_it_runs_stores_nothing(gps: psycopg.Connection) -> None:

@@ -72,6 +72,23 @@ def test_a_part_that_was_withdrawn_is_still_known(own: psycopg.Connection) -> No
     assert value(own, FEW) == 1
 
 
+def test_a_release_that_was_withdrawn_and_one_of_another_name_are_still_known(own: psycopg.Connection) -> None:
+    grow(own, mixed(own, 0))
+    own.execute("SELECT dbanon.unpublish('ten')")
+    grow(own, mixed(own, 1, 0))
+    assert value(own, FEW) == 1
+    grow(own, mixed(own, 2, 1), name="other")
+    assert value(own, FEW) == 1
+
+
+def test_parts_of_another_release_in_which_others_sent_it_hide_nothing(own: psycopg.Connection) -> None:
+    grow(own, mixed(own, 0, 0, 1, 2, 3, 4), name="other")
+    grow(own, mixed(own, 1))
+    assert value(own, FEW) == 0
+    grow(own, mixed(own, 2, 0))
+    assert value(own, FEW) == 1
+
+
 def test_only_thirty_parts_count(own: psycopg.Connection) -> None:
     grow(own, mixed(own, 0, 0))
     for number in range(1, 31):

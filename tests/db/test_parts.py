@@ -85,6 +85,20 @@ def test_prefixes_are_in_no_order(own: psycopg.Connection) -> None:
     assert 850 < rising < 1150
 
 
+def test_no_constraint_tells_every_login_which_keys_or_times_a_part_has(
+    grown: psycopg.Connection, login: Login
+) -> None:
+    """Folded ones neither; the bounds of partitions are another matter, which the planner needs."""
+    grown.execute("SELECT dbanon.fold_release('ten', '2008-07-01Z')")
+    with psycopg.connect(login("dbanon_analyst")) as analyst:
+        told = column(
+            analyst,
+            "SELECT conname FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid"
+            " WHERE c.relname ~ '^(release|series)_[0-9]+$' AND k.contype = 'c'",
+        )
+    assert told == []
+
+
 def test_a_reader_is_shown_one_release_with_its_parts(grown: psycopg.Connection) -> None:
     shown = grown.execute("SELECT name, k, rows, parts, starts, ends, since, until FROM published.releases").fetchall()
     starts = [day(n) + timedelta(hours=8) for n in (0, 1, 3)]
@@ -605,6 +619,21 @@ def test_who_forgets_a_subject_is_told_of_a_release_once(grown: psycopg.Connecti
     assert "1 live release was" in sentence
     assert "ten (3 of 4 parts)" in sentence
     withdraw = sentence[sentence.index("SELECT dbanon.unpublish_part") :].split(";")[0]
+    grown.execute(withdraw)  # type: ignore[arg-type]
+    assert value(grown, COUNT) == 4
+
+
+def test_who_forgets_a_time_is_told_of_a_release_once_and_in_short(grown: psycopg.Connection) -> None:
+    said: list[str] = []
+    grown.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    grown.execute("SELECT dbanon.forget_before('ten', %s)", [day(2)])
+    [sentence] = [one for one in said if "Live releases" in one]
+    assert "ten (2 of 3 parts)" in sentence
+    said.clear()
+    grown.execute("SELECT dbanon.forget_before('ten', %s)", [day(4)])
+    assert [one for one in said if "Live releases" in one] == []
+    withdraw = sentence[sentence.index("SELECT dbanon.unpublish_part") :].removesuffix(".")
+    assert "ANY" not in withdraw
     grown.execute(withdraw)  # type: ignore[arg-type]
     assert value(grown, COUNT) == 4
 

@@ -9,6 +9,7 @@ import duckdb
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -51,7 +52,9 @@ FRAMES = {
     "pyarrow reader": lambda: pa.table(PEOPLE).to_reader(),
     "pandas": lambda: pd.DataFrame(PEOPLE),
     "pandas categories": lambda: pd.DataFrame(PEOPLE).astype({"subject": "category"}),
-    "views of texts, as polars has": lambda: pa.table(PEOPLE | {"subject": pa.array(["a", "b"], pa.string_view())}),
+    "polars": lambda: pl.DataFrame(PEOPLE),
+    "polars categories": lambda: pl.DataFrame(PEOPLE, schema_overrides={"subject": pl.Categorical}),
+    "views of texts": lambda: pa.table(PEOPLE | {"subject": pa.array(["a", "b"], pa.string_view())}),
     "categories of views": lambda: pa.table(
         PEOPLE
         | {
@@ -75,6 +78,14 @@ def test_a_table_in_memory_is_read_as_it_is(frame: str) -> None:
     assert {name: [str(cell) for cell in cells] for name, cells in read.items()} == {
         name: [str(cell) for cell in cells] for name, cells in PEOPLE.items()
     }
+
+
+def test_lines_and_areas_are_told_from_points_and_from_other_bytes() -> None:
+    shapes = [shapely.LineString([(0, 0), (1, 1)]), shapely.box(0, 0, 1, 1), shapely.LineString([(0, 0, 1), (1, 1, 1)])]
+    written = [shapely.to_wkb(shape, byte_order=order) for order, shape in zip((0, 1, 1), shapes, strict=True)]
+    assert _geometry.are_other_shapes(pa.array([*written, None], pa.binary()))
+    for others in ([], [None], [*written, shapely.to_wkb(PLACES[0])], [b"what is this"], [*written, b"\7what"]):
+        assert not _geometry.are_other_shapes(pa.array(others, pa.binary()))
 
 
 def test_a_stream_is_read_batch_by_batch_and_cut_into_bounded_slices() -> None:
@@ -283,9 +294,9 @@ TRACKS = {
     "GPX without times": ("a.gpx", GPX.format(UNTIMED), ("a.gpx", "time")),
     "GPX without tracks": ("a.gpx", GPX.format('<wpt lat="1" lon="2"/>'), ("a.gpx", "points of tracks")),
     "GPX that breaks off": ("a.gpx", GPX.format(TRACK)[:-30], ("a.gpx", "whole GPX")),
-    "an empty file": ("a.gpx", "", ("a.gpx", "empty")),
+    "an empty file": ("a.gpx", "", ("a.gpx", "GPX or PLT", "empty")),
     "PLT whose head is cut": ("a.plt", HEAD.partition("\n")[2] + POINT, ("a.plt", "six lines")),
-    "PLT of a head": ("a.plt", HEAD, ("none",)),
+    "PLT of a head": ("a.plt", HEAD, ("points of tracks", "none")),
     "PLT with a cell too few": ("a.plt", HEAD + POINT + "53.1,8.2\n", ("a.plt", "2 cells")),
     "no PLT": ("a.plt", "subject,time,x,y\n", ("a.plt", "PLT")),
 }
@@ -350,6 +361,14 @@ def test_names_and_times_may_be_numbers_and_a_feature_stand_alone(tmp_path: Path
     assert _read(path, "cab", "time") == {"cab": ["100"] * 2, "time": [1310680861000.0, 1310680861001.0]}
 
 
+def test_a_name_is_the_features_own_or_else_the_property_of_that_name_and_an_array_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "moving.json"
+    own, given = _feature(12, [1], [[1, 2]]), _feature("b", [2], [[3, 4]], properties={"id": "p", "cab": "b"})
+    del given["id"]
+    path.write_text(f" [{json.dumps(own)}, {json.dumps(given)}]")
+    assert _read(path, "id", "time", "x") == {"id": ["7", "p"], "time": [1.0, 2.0], "x": [1.0, 3.0]}
+
+
 def test_places_of_too_few_numbers_and_features_that_do_not_move_do_no_harm(tmp_path: Path) -> None:
     still = {"type": "Feature", "properties": {"cab": "c"}, "geometry": {"type": "Point", "coordinates": [1, 2]}}
     read = _read(_json(tmp_path, still, _feature("a", [1, 2, 3], [[1, 2], [3], None])), "cab", "x", "y")
@@ -363,6 +382,8 @@ JSONS = {
     "none": ([], {}, ("MovingPoint",)),
     "another kind of motion": ([ANN | {"temporalGeometry": {"type": "MovingPolygon"}}], {}, ("MovingPoint",)),
     "a property that is not there": ([ANN | {"properties": {}}], {}, ("'cab'", "'id'")),
+    "no names at all": ([ANN | {"id": None}], {}, ("'id'",)),
+    "no fixes": ([_feature("a", [], [])], {}, ("fixes",)),
     "times without places": ([_feature("a", [1, 2], [[1, 2]])], {}, ("datetimes", "coordinates", "Number 1")),
     "an unknown system": ([ANN], {"crs": NAMED}, ("'crs'",)),
 }
@@ -372,7 +393,7 @@ JSONS = {
 def test_json_of_no_moving_points_is_refused_in_one_sentence(tmp_path: Path, case: str) -> None:
     features, more, facts = JSONS[case]
     with refusal(DataError, *facts):
-        _read(_json(tmp_path, *features, **more), "cab", "x")
+        _read(_json(tmp_path, *features, **more), "id" if case == "no names at all" else "cab", "x")
 
 
 @pytest.mark.parametrize("text", ["{", '{"features": [1]}', '{"features": {"a": 1}}', "{}x", '{"type": 5}'])
