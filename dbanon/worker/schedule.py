@@ -5,12 +5,10 @@ worker's processes compute. It may die at any moment: each step is a transaction
 login goes on with the next.
 """
 
+import json
 import threading
-from datetime import datetime
-from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 
 from dbanon.base.errors import DbanonError, StoreError
 from dbanon.database import Database, open_database
@@ -20,6 +18,8 @@ from dbanon.worker.events import Log, quotable
 _LOOK_S = 30.0  # between two looks at what is due
 _SOON_S = 1.0  # while a run is being computed
 _AGAIN_S = 5.0  # before it connects again
+_COMPUTING = "SELECT EXISTS (SELECT FROM dbanon.job_runs r WHERE r.state = 'compute')"
+_RAISED = "PL/pgSQL function dbanon.run_jobs("  # how the context of its own notices begins
 
 
 def demand_operator(connection: Connection) -> None:
@@ -65,10 +65,10 @@ class Schedule:
             try:
                 with open_database(self._dsn) as database:
                     self._database = database
-                    since = one(database.connection, "SELECT clock_timestamp()")
+                    database.connection.add_notice_handler(self._tell)
                     while not self._over.is_set():
                         database.run_jobs(wait=False)
-                        since, busy = self._tell(database.connection, since)
+                        busy = one(database.connection, _COMPUTING)
                         self._over.wait(_SOON_S if busy else _LOOK_S)
             except (DbanonError, psycopg.Error) as error:
                 if not self._over.is_set():
@@ -76,22 +76,14 @@ class Schedule:
                     self._log.failure("schedule", f"jobs: {failed}", failed, seconds=_AGAIN_S)
                     self._over.wait(_AGAIN_S)
 
-    def _tell(self, connection: Connection, since: datetime) -> tuple[datetime, bool]:
-        """Log what has become of periods since a time; returns the time of the last, and whether a run is computed."""
-        query = (
-            "SELECT r.name, r.since, r.state, r.tries, r.run_id, r.sqlstate, r.error, r.changed_at "
-            "FROM dbanon.job_runs r WHERE r.changed_at > %s OR r.state = 'compute' ORDER BY r.changed_at"
-        )
-        with connection.cursor(row_factory=dict_row) as cursor:
-            rows: list[dict[str, Any]] = cursor.execute(query, [since]).fetchall()
-        for row in rows:
-            if row["changed_at"] > since:
-                period = row["since"].isoformat()
-                said = f": {row['error']}" if row["error"] else ""
-                self._log.event(
-                    "job", f"job {row['name']}, {period}: {row['state']}{said}", job=row["name"], period=period,
-                    level="error" if row["state"] == "held" else "warning" if row["sqlstate"] else "info",
-                    state=row["state"], tries=row["tries"], run_id=row["run_id"], sqlstate=row["sqlstate"],
-                    sentence=row["error"] if row["sqlstate"] is None else quotable(row["sqlstate"], row["error"]),
-                )  # fmt: skip
-        return max([since, *(row["changed_at"] for row in rows)]), any(row["state"] == "compute" for row in rows)
+    def _tell(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Log a step that ``dbanon.run_jobs`` has taken, and no notice that a source raises."""
+        if not (notice.context or "").startswith(_RAISED):
+            return
+        step = json.loads(notice.message_detail or "{}")
+        state, sqlstate, error = step["state"], step.get("sqlstate"), step.pop("error", None)
+        self._log.event(
+            "job", f"job {step['job']}, {step['period']}, {step['step']}: {error or state}",
+            level="error" if state == "held" else "warning" if sqlstate else "info",
+            sentence=error if sqlstate is None else quotable(sqlstate, error), **step,
+        )  # fmt: skip

@@ -444,13 +444,14 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.retain_period(dbanon.job, dbanon.job_period) IS
 'Withdraws parts that are older than the job keeps them, deletes the rows of their runs, forgets old data, and folds the months before; what fails is noted, and tried again after the next period.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.advance_job(job_id bigint) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     job CONSTANT dbanon.job := dbanon_internal.demand_owner(advance_job.job_id);
     step CONSTANT dbanon.job_period := dbanon_internal.open_period(job.job_id);
+    began CONSTANT timestamptz := clock_timestamp();
     changes jsonb;
     state text;
     message text;
@@ -458,7 +459,7 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.demand_own_login();
     IF step.job_id IS NULL OR step.next_at > clock_timestamp() THEN
-        RETURN 'idle';
+        RETURN '{"state": "idle"}';
     END IF;
     BEGIN
         changes := CASE step.state
@@ -471,11 +472,15 @@ BEGIN
         changes := dbanon_internal.failed_step(job, step, state, message, hint);
     END;
     IF changes IS NULL THEN
-        RETURN 'waiting';
+        RETURN '{"state": "waiting"}';
     END IF;
     PERFORM dbanon_internal.set_period(job.job_id, step.period, changes);
-    RETURN format('%s, %s: %s', lower(step.period), step.state, coalesce(changes ->> 'error', changes ->> 'state', 'as before'));
+    changes := to_jsonb(step) || changes;
+    RETURN jsonb_strip_nulls(jsonb_build_object(
+        'job', job.name, 'period', lower(step.period), 'step', step.state, 'state', changes -> 'state', 'run_id', changes -> 'run_id', 'tries', changes -> 'tries',
+        'seconds', round(extract(epoch FROM clock_timestamp() - began), 3), 'sqlstate', changes -> 'sqlstate', 'error', changes -> 'error'));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.advance_job(bigint) IS
-'Takes the next step of a job, and returns what the step led to, waiting while a run is computed, or idle if nothing is to be done now.';
+'Takes the next step of a job, and returns it with its seconds and the state, run, tries, error and SQLSTATE of the period after it; the state waiting while a run is
+computed, idle if nothing is to be done now.';

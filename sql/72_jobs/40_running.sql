@@ -102,7 +102,8 @@ DECLARE
     within boolean;
     ids bigint[];
     id bigint;
-    outcome text;
+    outcome jsonb;
+    state text;
     taken boolean;
     settings CONSTANT jsonb := dbanon_internal.read_settings(pg_catalog.current_setting('search_path'));
 BEGIN
@@ -126,18 +127,21 @@ BEGIN
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
             outcome := dbanon_internal.advance_job(id);
-            IF outcome OPERATOR(pg_catalog.<>) ALL (ARRAY['idle', 'waiting']) THEN  -- a source may have been read
+            state := outcome OPERATOR(pg_catalog.->>) 'state';
+            IF state OPERATOR(pg_catalog.<>) ALL (ARRAY['idle', 'waiting']) THEN  -- a source may have been read
                 PERFORM dbanon_internal.restore_settings(settings, pg_catalog.current_setting('search_path'));
             END IF;
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-            EXIT WHEN outcome OPERATOR(pg_catalog.=) 'idle';
-            IF outcome OPERATOR(pg_catalog.=) 'waiting' THEN
+            EXIT WHEN state OPERATOR(pg_catalog.=) 'idle';
+            IF state OPERATOR(pg_catalog.=) 'waiting' THEN
                 EXIT WHEN NOT wait OR NOT EXISTS (SELECT FROM dbanon.workers);
                 PERFORM pg_catalog.pg_sleep(0.2);
             ELSE
                 advanced := advanced OPERATOR(pg_catalog.+) 1;
-                RAISE NOTICE 'Job %: %', (SELECT j.name FROM dbanon.job j WHERE j.job_id OPERATOR(pg_catalog.=) id), outcome;
+                RAISE NOTICE 'Job %, %, %: %', outcome OPERATOR(pg_catalog.->>) 'job', outcome OPERATOR(pg_catalog.->>) 'period',
+                    outcome OPERATOR(pg_catalog.->>) 'step', coalesce(outcome OPERATOR(pg_catalog.->>) 'error', state)
+                    USING DETAIL = outcome::text;
             END IF;
         END LOOP;
         IF taken THEN
@@ -228,7 +232,7 @@ AS $$
     CROSS JOIN LATERAL (VALUES
         (2, j.state = 'orphaned', format('Job %s has no owner: there is no role %s.', j.name, j.owner), NULL,
          'Give it another: SELECT dbanon.add_job(..., owner => ..., replace => true)'),
-        (2, j.next_at IS NULL, format('Job %s has no next period, since the server does not know its time zone, or its intervals have no length.', j.name), NULL,
+        (2, j.next_at IS NULL, format('Job %s has no next period, since the server does not know its time zone.', j.name), NULL,
          'Change it: SELECT dbanon.add_job(..., replace => true)'),
         (2, j.held > 0, format('Job %s: %s held.', j.name, dbanon_internal.counted(j.held, 'period is', 'periods are')),
          (SELECT min(r.finished_at) FROM dbanon.job_runs r WHERE r.name = j.name AND r.state = 'held'),

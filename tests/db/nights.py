@@ -67,16 +67,8 @@ def value(connection: psycopg.Connection[Any], query: str, *params: object) -> A
 
 def step(connection: psycopg.Connection[Any], name: str = "taxi") -> str:
     """Take one step of a job; returns the state of its period after it, or that there was nothing to do."""
-    came = value(
-        connection,
-        "SELECT dbanon_internal.advance_job(job_id) FROM dbanon.job WHERE name = %s AND removed_at IS NULL",
-        name,
-    )
-    if came in ("idle", "waiting"):
-        return str(came)
-    return str(
-        value(connection, "SELECT state FROM dbanon.job_runs WHERE name = %s ORDER BY changed_at DESC LIMIT 1", name)
-    )
+    query = "SELECT dbanon_internal.advance_job(job_id) FROM dbanon.job WHERE name = %s AND removed_at IS NULL"
+    return str(value(connection, query, name)["state"])
 
 
 def compute(
