@@ -330,16 +330,6 @@ def test_a_filter_that_is_no_condition_is_refused_without_its_text(gps: psycopg.
     assert gps.execute("SELECT to_regclass('public.gps') IS NOT NULL").fetchone() == (True,)
 
 
-def test_a_zone_without_a_name_is_said_to_be_none(gps: psycopg.Connection) -> None:
-    with pytest.raises(psycopg.Error) as caught:
-        gps.execute(
-            "SELECT dbanon.add_job('taxi', 'public.gps', method => 'tp-aware', tz => NULL,"
-            """ load => '{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}')"""
-        )
-    assert caught.value.sqlstate == "DA011"
-    names(str(caught.value), "Got none.")
-
-
 def test_a_filter_that_fails_while_it_runs_stores_nothing(gps: psycopg.Connection) -> None:
     error = refused(gps, filter="'1 / (lon - lon)::int > 0'")
     assert error.sqlstate == "DA012"
