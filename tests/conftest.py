@@ -18,6 +18,7 @@ from dbanon.testing import logins
 SEED = int(os.environ.get("DBANON_TEST_SEED") or secrets.randbelow(2**31))
 os.environ["DBANON_TEST_SEED"] = str(SEED)
 PAPERS = Path(__file__).parent / "papers"
+DATABASE = [Path(__file__).parent / name for name in ("db", "upgrade")]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,7 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones"
     )
-    parser.addoption("--one-in", type=int, default=1, help="of all these run one in so many, as the seed has it")
+    parser.addoption(
+        "--database-one-in",
+        type=int,
+        default=1,
+        help="of tests/db and tests/upgrade run one in so many, which the seed chooses, and those marked stress",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,8 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= _others_of_many(items) | {item for item in items if item.get_closest_marker("papers")}
         if not config.getoption("--stress"):
             left_out |= {item for item in items if item.get_closest_marker("stress")}
-    if (one_in := config.getoption("--one-in")) > 1:
-        left_out |= {item for number, item in enumerate(items) if (number + SEED) % one_in}
+    if (one_in := config.getoption("--database-one-in")) > 1:
+        of_database = [item for item in items if item.path.parent in DATABASE and not item.get_closest_marker("stress")]
+        left_out |= {item for number, item in enumerate(of_database) if (number + SEED) % one_in}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 

@@ -7,7 +7,7 @@ from tests.db.histories import copied, history
 from tests.db.oracle import Rule, Verdict
 from tests.db.writing_histories import COLUMNS, written_and_measured
 
-HISTORIES, SHARE, AT_ONCE = 2000, 100, 20
+HISTORIES, SHARE, AT_ONCE = 1300, 100, 20
 TABLES = (*COLUMNS, "series", "release", "grouping", "exposure", "audit", "fix_code")
 
 
