@@ -878,6 +878,7 @@ def test_the_log_says_what_becomes_of_periods_and_nothing_of_their_data(own, cap
     own.execute(FORGER)
     own.execute("CREATE VIEW public.forged AS SELECT cab, public.forge(ts) AS ts, lon, lat FROM public.third")
     add(own, "", "forging", "public.forged")
+    own.execute("SET search_path = public")  # without dbanon, which is also the name of the login
     own.add_notice_handler(Schedule(None, Log("json"), grace_s=1)._tell)
     own.execute(RUN)
     compute(own)
