@@ -5,6 +5,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zlib import crc32
 
 import hypothesis
 import hypothesis.core
@@ -27,10 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones"
     )
     parser.addoption(
-        "--database-one-in",
-        type=int,
-        default=1,
-        help="of tests/db and tests/upgrade run one in so many, which the seed chooses, and those marked stress",
+        "--database-third",
+        choices=["in", "out"],
+        help="of tests/db and tests/upgrade run those marked stress and a third that the seed chooses, or the rest",
     )
 
 
@@ -63,11 +63,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= _others_of_many(items) | {item for item in items if item.get_closest_marker("papers")}
         if not config.getoption("--stress"):
             left_out |= {item for item in items if item.get_closest_marker("stress")}
-    if (one_in := config.getoption("--database-one-in")) > 1:
-        of_database = [item for item in items if item.path.parent in DATABASE and not item.get_closest_marker("stress")]
-        left_out |= {item for number, item in enumerate(of_database) if (number + SEED) % one_in}
+    if third := config.getoption("--database-third"):
+        left_out |= {
+            item
+            for item in items
+            if item.path.parent in DATABASE
+            and not item.get_closest_marker("stress")
+            and _in_third(item) != (third == "in")
+        }
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
+
+
+def _in_third(item: pytest.Item) -> bool:
+    return crc32(item.nodeid.encode()) % 3 == SEED % 3
 
 
 def _others_of_many(items: list[pytest.Item]) -> set[pytest.Item]:
