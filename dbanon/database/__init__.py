@@ -261,8 +261,8 @@ class Database(Datasets):
         """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
 
         With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds; then only those of
-        superusers keep a part of it for a while. Of a release that grows, `at` withdraws the part of that time, beside
-        its readers. Returns the server's notices.
+        superusers keep a part of it for a while. `at` withdraws only the part of that time from a release that grows,
+        while readers go on reading the others. Returns the server's notices.
         """
         with errors_translated():
             return releases.unpublish(self.connection, name, end_readers=end_readers, at=at)

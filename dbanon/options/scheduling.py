@@ -47,7 +47,7 @@ def _else(name: str, default: str) -> Option:
 
 @dataclass(frozen=True, kw_only=True)
 class AddingJob(OfSource):
-    """What a job does every night. What is None is left to the server, or stays as the job has it."""
+    """What a job does every night. None keeps the value that the job has; a new job takes the server's default."""
 
     source: Annotated[str | None, Option("Table or view of the same database, one fix a row. A new job needs it.")] = (
         None

@@ -69,7 +69,7 @@ def run_jobs(connection: Connection, name: str | None, *, wait: bool, strict: bo
 
 
 def steer_job(connection: Connection, name: str, action: str, since: datetime | str | None, reason: str | None) -> int:
-    """Pause, resume, remove a job; retry or skip periods; returns how many jobs or periods were changed."""
+    """Pause, resume or remove a job, or retry or skip its periods. Returns how many jobs or periods it changed."""
     try:
         given = [name, action, since, reason]
         return cast("int", one(connection, "SELECT dbanon.steer_job(%s, %s, %s::timestamptz, %s)", given))

@@ -126,17 +126,17 @@ def serve(
             )
     settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler, log=log)
     with (
-        Schedule(dsn, events, grace_s=grace_s) if schedule else nullcontext(),
+        Schedule(dsn, events, grace_s=grace_s) if schedule else nullcontext() as scheduled,
         Watched(dsn, events, heartbeat=heartbeat, listen=listen) as watched,
     ):
-        useless = _supervise(settings, events, watched)
+        useless = _supervise(settings, events, watched, scheduled)
     if useless == _READ_ONLY:
         raise sqlstate.read_only()
     if useless:
         raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended; start it again.")
 
 
-def _supervise(settings: Settings, log: Log, watched: Watched) -> int | None:
+def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedule | None) -> int | None:
     """Keep the processes up until a signal comes; returns the exit code of one that says that none can work here."""
     context = multiprocessing.get_context("spawn")
     signals, reloads = _catch_signals()
@@ -151,6 +151,8 @@ def _supervise(settings: Settings, log: Log, watched: Watched) -> int | None:
             reloads.clear()
             log.event("reload", "begins afresh, each process when its run is done")
             watched.reload()
+            if scheduled is not None:
+                scheduled.reload()
             for process in processes:
                 _signal(process, signal.SIGHUP)
         if not (signals or useless):

@@ -45,7 +45,7 @@ class Schedule:
 
     def __init__(self, dsn: str | None, log: Log, *, grace_s: float) -> None:
         self._dsn, self._log, self._grace_s = dsn, log, grace_s
-        self._over = threading.Event()
+        self._over, self._again = threading.Event(), threading.Event()
         self._database: Database | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -55,10 +55,15 @@ class Schedule:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        self._again.set()
         self._thread.join(self._grace_s)
         if self._thread.is_alive() and self._database is not None:
             self._database.connection.cancel()
             self._thread.join(1)
+
+    def reload(self) -> None:
+        """Connect afresh when the step under way is done."""
+        self._again.set()
 
     def _work(self) -> None:
         while not self._over.is_set():
@@ -66,10 +71,11 @@ class Schedule:
                 with open_database(self._dsn) as database:
                     self._database = database
                     database.connection.add_notice_handler(self._tell)
-                    while not self._over.is_set():
+                    self._again.clear()
+                    while not (self._over.is_set() or self._again.is_set()):
                         database.run_jobs(wait=False)
                         busy = one(database.connection, _COMPUTING)
-                        self._over.wait(_SOON_S if busy else _LOOK_S)
+                        self._again.wait(_SOON_S if busy else _LOOK_S)
             except (DbanonError, psycopg.Error) as error:
                 if not self._over.is_set():
                     failed = error if isinstance(error, DbanonError) else StoreError(str(error), error.sqlstate)

@@ -125,12 +125,12 @@ COMMENT ON FUNCTION dbanon_internal.set_period(bigint, tstzrange, jsonb) IS
 -- ---- what goes wrong
 
 CREATE OR REPLACE FUNCTION dbanon_internal.failed_step(
-    job dbanon.job, step dbanon.job_period, state text, message text, hint text, again text DEFAULT NULL) RETURNS jsonb
+    job dbanon.job, step dbanon.job_period, state text, message text, hint text, leads_to text DEFAULT NULL) RETURNS jsonb
 LANGUAGE sql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Promises are not made again by waiting; what is in use is free one day, and a restored database waits for its administrator.
-    SELECT jsonb_build_object('state', CASE WHEN f.held THEN 'held' ELSE coalesce(again, CASE state WHEN 'DA005' THEN 'run' END, step.state) END,
+    SELECT jsonb_build_object('state', CASE WHEN f.held THEN 'held' ELSE coalesce(leads_to, CASE state WHEN 'DA005' THEN 'run' END, step.state) END,
         'tries', f.tries, 'sqlstate', state,
         -- The server's own sentences may quote data.
         'error', CASE WHEN state LIKE 'DA%' THEN left(concat_ws(' ', message, nullif(hint, '')), 1000)
@@ -141,7 +141,7 @@ AS $$
           FROM (SELECT (state NOT IN ('DA013', 'DA020', '40001', '40P01', '55P03'))::integer AS counts) c) f
 $$;
 COMMENT ON FUNCTION dbanon_internal.failed_step(dbanon.job, dbanon.job_period, text, text, text, text) IS
-'Says what becomes of a period after a step failed: the step is tried again later, or the period is held.';
+'Says what becomes of a period after a step failed: the job tries the step again later, or what is given instead, or holds the period.';
 
 -- ---- the steps
 
@@ -213,9 +213,9 @@ BEGIN
                                   'period', tstzrange(lower(step.period), dbanon_internal.find_gap_end(job, step.period)));
     END IF;
     IF kept_since > lower(step.period) THEN
-        RETURN '{"state": "held"}' || dbanon_internal.failed_step(job, step, 'DA011',
+        RETURN dbanon_internal.failed_step(job, step, 'DA011',
             format('Data of a period must not have been forgotten before it is loaded. All before %s have been.', kept_since),
-            format('Skip it: SELECT dbanon.steer_job(%L, ''skip'', %L, ''its data were forgotten'').', job.name, lower(step.period))) - 'state';
+            format('Skip it: SELECT dbanon.steer_job(%L, ''skip'', %L, ''its data were forgotten'').', job.name, lower(step.period)), 'held');
     END IF;
     SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY l.at_source) INTO usual_rows
         FROM (SELECT p.at_source FROM dbanon.job_period p WHERE p.job_id = job.job_id AND p.state = 'done' AND p.period < step.period
@@ -340,9 +340,9 @@ BEGIN
         ELSIF outcome.state IS NOT NULL THEN
             IF outcome.state = 'DA003' AND EXISTS (SELECT FROM dbanon.release l WHERE l.name = job.name AND l.series_id IS NULL AND l.withdrawn_at IS NULL) THEN
                 -- It does not grow, and stays until somebody withdraws it.
-                RETURN '{"state": "held"}' || dbanon_internal.failed_step(job, step, outcome.state, outcome.message, format(
+                RETURN dbanon_internal.failed_step(job, step, outcome.state, outcome.message, format(
                     'Withdraw it, and try again: SELECT dbanon.unpublish(%L); SELECT dbanon.steer_job(%L, ''retry''). Or remove the job, and add it under '
-                    'another name.', job.name, job.name)) - 'state';
+                    'another name.', job.name, job.name), 'held');
             END IF;
             RETURN dbanon_internal.failed_step(job, step, outcome.state, outcome.message, outcome.hint);
         END IF;

@@ -20,6 +20,8 @@ from tests.facts import refused
 
 pytestmark = pytest.mark.stress
 
+SCHEDULES = """SELECT pid FROM pg_stat_activity
+    WHERE datname = current_database() AND query LIKE '%FROM dbanon.job_runs%' AND pid <> pg_backend_pid()"""
 SUBMIT = "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 5}')"
 
 
@@ -121,9 +123,11 @@ def test_it_is_not_ready_while_its_connections_are_lost_and_is_again_afterwards(
 def test_a_hang_up_in_the_middle_of_a_run_lets_it_end_and_connects_anew(
     database: str, ten: psycopg.Connection, log: Path, port: int
 ) -> None:
-    options = ("--log", "json", "--listen", f"127.0.0.1:{port}", "--jobs", "2")
+    options = ("--log", "json", "--listen", f"127.0.0.1:{port}", "--jobs", "2", "--schedule")
     with workers.up(database, log, *options, count=2) as worker:
         before = set(worker.children())
+        until(lambda: ten.execute(SCHEDULES).rowcount == 1, 60, worker)
+        schedule = ten.execute(SCHEDULES).fetchall()
         with psycopg.connect(database) as holder:
             holder.execute("LOCK TABLE dbanon.trajectory")
             ten.execute(SUBMIT)
@@ -131,6 +135,7 @@ def test_a_hang_up_in_the_middle_of_a_run_lets_it_end_and_connects_anew(
             worker.process.send_signal(signal.SIGHUP)
             until(lambda: any(line["event"] == "reload" for line in events(worker)), 60, worker)
             until(lambda: len(set(worker.children()) - before) == 1, 60, worker)  # the other, which had no run
+            until(lambda: ten.execute(SCHEDULES).fetchall() not in ([], schedule), 20, worker)
         until(lambda: is_verified(ten, 2), 120, worker)
         until(lambda: len(set(worker.children()) - before) == 2, 60, worker)
         until(lambda: workers.workers(database) == 2 and status(port) == 200, 60, worker)
