@@ -19,6 +19,7 @@ import pytest
 
 from dbanon import synth
 from dbanon.base.background import in_background
+from dbanon.cli._stopping import Stopping
 from dbanon.database import open_database
 from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
@@ -162,6 +163,20 @@ def test_ctrl_c_in_psql_cancels_its_statement_and_is_left_to_it(city_url: str) -
     assert done.code == 1
     assert "canceling statement due to user request" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_signal_during_a_notice_interrupts_all_the_same(city_url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    with psycopg.connect(city_url) as connection:
+        connection.add_notice_handler(lambda _: signal.raise_signal(signal.SIGTERM))
+        try:
+            with pytest.raises(KeyboardInterrupt), Stopping() as stopping:
+                connection.execute("DO $$ BEGIN RAISE NOTICE 'now'; PERFORM pg_sleep(20); END $$")
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    assert stopping.number == signal.SIGTERM
+    assert capfd.readouterr().err == ""
 
 
 # ---- a server that stops: one of its own -----------------------------------------------------------------------------
