@@ -1,0 +1,1 @@
+"""Pages and pictures: figures in, HTML and SVG out; nothing is read from a database here."""
