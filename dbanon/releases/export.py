@@ -47,7 +47,7 @@ def write(
             f"The file's name must end in {', '.join(_WRITERS)}. Got {file.name!r}; choose the format by the ending."
         )
     form: Literal["WKB", "WKT"] = "WKT" if writer is _write_csv else "WKB"
-    with _whole(file) as part, published.opened(connection, name, where=where, params=params, region=form) as rows:
+    with whole(file) as part, published.opened(connection, name, where=where, params=params, region=form) as rows:
         counted = _Counted(rows.batches, progress)
         try:
             writer(part, rows, pa.RecordBatchReader.from_batches(rows.schema, counted))
@@ -59,9 +59,11 @@ def write(
     return counted.rows
 
 
-def write_text(file: Path, text: str) -> None:
-    """Write a text as a file, whole or not at all."""
-    with _whole(file) as part:
+def write_text(file: Path, text: str, *, mode: int | None = None) -> None:
+    """Write a text as a file, whole or not at all; with a mode, nobody else ever finds it with another one."""
+    with whole(file) as part:
+        if mode is not None:
+            part.touch(mode)
         part.write_text(text, encoding="utf-8")
 
 
@@ -105,7 +107,7 @@ class _Counted:
 
 
 @contextmanager
-def _whole(file: Path) -> Iterator[Path]:
+def whole(file: Path) -> Iterator[Path]:
     """Give a place to write a file; what is there after the block is moved to where it belongs, unless it failed."""
     try:
         if file.is_dir():
