@@ -410,10 +410,12 @@ class Database(Datasets):
     @reports
     @keywords(reporting.Reporting)
     def report(self, what: str | int, asked: reporting.Reporting) -> str | Path:
-        """Make the page of a release or a run: what it promises, what the attack found, what it shows, what is left out.
+        """Make the page of a release or a run: what it promises, what was attacked, what it shows, what is left out.
 
-        The page is one HTML file without scripts, which loads nothing. The page for the file of a privacy officer and the
-        one for analysts show no true position; the latter is made with an analyst's rights alone. With `with_truth` the page
+        The page is one HTML file without scripts, which loads nothing. The page for the file of a privacy officer
+            and the
+        one for analysts show no true position; the latter is made with an analyst's rights alone. With `with_truth`
+            the page
         is private: its file has PRIVATE in its name and is its owner's alone, and ``dbanon.audit`` gets its digest.
 
         Parameters
@@ -446,7 +448,8 @@ class Database(Datasets):
     def compare(self, one: str | int, other: str | int, asked: reporting.Writing) -> str | Path:
         """Make a page of two releases or runs side by side, as `report` does; it shows no true position.
 
-        Those of different families are not ranked. Returns the page; or, with `output`, the file that it was written to.
+        Those of different families are not ranked. Returns the page; or, with `output`, the file that it was written
+            to.
         """
         self.progress("reading rows", 0, None)
         html = pages.compare(self.connection, one, other, asked)

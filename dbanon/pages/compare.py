@@ -1,4 +1,4 @@
-"""Makes the page of two releases or runs side by side, with the same scales; those of different promises are not ranked."""
+"""Makes the page of two releases or runs side by side; those of different promises are not ranked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -120,14 +120,16 @@ def _advice(one: Side, other: Side) -> list[Markup]:
         cards.append(
             frame.card(
                 "One of them, as a rule",
-                "Both are of the same people. Where they speak of the same time, whoever has both may find fewer than k: "
+                "Both are of the same people. Where they speak of the same time, whoever has both may find fewer "
+                "than k: "
                 "dbanon measures that before it publishes the second, and refuses.",
             )
         )
     cards.append(
         frame.card(
             "How far off answers are",
-            "This page has nothing that was held against true positions. dbanon evaluate measures that for each, with the same "
+            "This page has nothing that was held against true positions. dbanon evaluate measures that for each, "
+            "with the same "
             "questions.",
         )
     )

@@ -108,7 +108,7 @@ class _Reader:
         )
 
     def hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, few: bool) -> list[Any]:
-        """Draw the last day of the rows, hour by hour: each is asked for itself, which finds its rows by their times."""
+        """Draw the last day of the rows hour by hour; each is asked for itself, which finds rows by their times."""
         since = max(self._rows.since, self._rows.until - timedelta(days=1))
         drawn = []
         hour = since.replace(minute=0, second=0, microsecond=0)
@@ -120,11 +120,12 @@ class _Reader:
         return drawn
 
     def moment(self, window: Window) -> shown.Moment | None:
-        """Choose a time by a fixed rule, the median number of rows, and draw what holds then: regions that hide people."""
+        """Choose a time by a fixed rule, the median number of rows, and draw the regions that hide people then."""
         instant = self._rows.holds == "instant"
         times = self.ask(
             """
-            SELECT CASE WHEN %(instant)s THEN c.valid_from ELSE date_bin('1 hour', c.valid_from, 'epoch') END AS at, count(*)
+            SELECT CASE WHEN %(instant)s THEN c.valid_from ELSE date_bin('1 hour', c.valid_from, 'epoch') END AS at,
+                count(*)
             FROM {relation} c WHERE c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
             GROUP BY 1 ORDER BY 2, 1
             """,
@@ -136,7 +137,8 @@ class _Reader:
         at = at if instant else min(at + timedelta(minutes=30), self._rows.until - timedelta(seconds=1))
         found = self.ask(
             """
-            SELECT count(*) OVER (), {p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_SimplifyPreserveTopology({p}.ST_Scale({p}.ST_Translate(
+            SELECT count(*) OVER (),
+                {p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_SimplifyPreserveTopology({p}.ST_Scale({p}.ST_Translate(
                 c.region, %(x)s, %(y)s), %(by)s, %(by)s), 2), 1), 1, 0)
             FROM {relation} c
             WHERE c.period @> %(at)s AND c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
@@ -194,7 +196,7 @@ class _Reader:
         return float(share)
 
     def questions(self, window: Window, zone: ZoneInfo) -> list[shown.Question]:
-        """Ask how many people are in some squares of the window at some times, the same ones whenever they are asked."""
+        """Ask how many people are in some squares of the window at some times, the same ones each time."""
         wide, high = window.x1 - window.x0, window.y1 - window.y0
         told = []
         for n in range(1, _QUESTIONS + 1):
@@ -209,7 +211,8 @@ class _Reader:
                 SELECT c.at_least, c.expected, c.at_most FROM published.count_inside_of({about}, {named}::regclass,
                     {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s),
                     CASE WHEN NOT %(span)s THEN %(at)s::timestamptz END,
-                    CASE WHEN %(span)s THEN tstzrange(%(at)s::timestamptz, %(at)s::timestamptz + interval '10 minutes') END) c
+                    CASE WHEN %(span)s THEN tstzrange(%(at)s::timestamptz, %(at)s::timestamptz + interval '10
+                        minutes') END) c
                 """,
                 **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": span},
             )
@@ -222,7 +225,8 @@ class _Reader:
         """Draw the atoms of a release that has them; they are public."""
         [(path,)] = self.ask(
             """
-            SELECT {p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_Scale({p}.ST_Translate({p}.ST_SimplifyPreserveTopology({p}.ST_Collect(
+            SELECT {p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_Scale({p}.ST_Translate(
+                {p}.ST_SimplifyPreserveTopology({p}.ST_Collect(
                 a.region), 3 / %(by)s), %(x)s, %(y)s), %(by)s, %(by)s), 1), 1, 0)
             FROM published.atoms a WHERE a.name = %(name)s AND a.since = %(since)s
                 AND {p}.ST_Intersects(a.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
@@ -256,7 +260,8 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
     ).fetchone()
     if column is None or not column[2]:
         raise ParameterError(
-            "The backdrop must be a table or view of lines or areas that this login may read, and none of dbanon's own. "
+            "The backdrop must be a table or view of lines or areas that this login may read, and none of dbanon's "
+            "own. "
             f"Got {table!r}; name one such as public.streets."
         )
     names = {"table": _as_is(column[0]), "column": _as_is(column[1]), "p": sql.Identifier(postgis)}
@@ -266,10 +271,13 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
             SELECT {p}.ST_Intersection({p}.ST_Force2D(CASE WHEN {p}.ST_SRID(t.{column}) = %(srid)s THEN t.{column}
                 ELSE {p}.ST_Transform(t.{column}, %(srid)s) END), b.shape) AS shape
             FROM {table} t, box b
-            WHERE t.{column} OPERATOR({p}.&&) {p}.ST_Transform(b.shape, coalesce(nullif({p}.ST_SRID(t.{column}), 0), %(srid)s))
+            WHERE t.{column} OPERATOR({p}.&&) {p}.ST_Transform(b.shape, coalesce(nullif({p}.ST_SRID(t.{column}), 0),
+                %(srid)s))
         ), drawn AS (
-            SELECT d.dimension, {p}.ST_Simplify({p}.ST_Scale({p}.ST_Translate(d.shape, %(x)s, %(y)s), %(by)s, %(by)s), %(coarse)s) AS shape
-            FROM (SELECT 1 AS dimension, {p}.ST_LineMerge({p}.ST_Collect({p}.ST_CollectionExtract(n.shape, 2))) AS shape FROM near n
+            SELECT d.dimension, {p}.ST_Simplify({p}.ST_Scale({p}.ST_Translate(d.shape, %(x)s, %(y)s), %(by)s,
+                %(by)s), %(coarse)s) AS shape
+            FROM (SELECT 1 AS dimension, {p}.ST_LineMerge({p}.ST_Collect({p}.ST_CollectionExtract(n.shape, 2))) AS
+                shape FROM near n
                   UNION ALL SELECT 2, {p}.ST_Union({p}.ST_CollectionExtract(n.shape, 3)) FROM near n) d
         )
         SELECT d.dimension, {p}.ST_AsSVG({p}.ST_SnapToGrid(d.shape, 3), 1, 0) FROM drawn d

@@ -1,4 +1,4 @@
-"""Makes pages of releases and runs: reads the record and what is drawn with the rights of the audience, and writes files.
+"""Makes pages of releases and runs: reads record and rows with the rights of the audience, and writes files.
 
 The page for analysts is made of what their login reads, also where an administrator asks for it: the analysts' role is
 taken for the whole of it. A private page is known to the audit before it is written.
@@ -70,7 +70,7 @@ def compare(connection: Connection, one: str | int, other: str | int, asked: Sho
     for what in (one, other):
         record, shown = _known(connection, what, zone, asked)
         sides.append(comparing.Side(record=record, shown=shown))
-    return comparing.page(*sides, zone)
+    return comparing.page(sides[0], sides[1], zone)
 
 
 def _known(connection: Connection, what: str | int, zone: ZoneInfo, asked: Showing) -> tuple[Described, Shown]:
@@ -178,7 +178,7 @@ def _shown(connection: Connection, rows: pictured.Rows | None, zone: ZoneInfo, a
 
 @contextmanager
 def _reading(connection: Connection, name: str) -> Iterator[None]:
-    """Have a transaction in which a release is neither replaced nor withdrawn, with an analyst's rights where they can be had."""
+    """Have a transaction in which a release stays as it is, with an analyst's rights where they can be had."""
     with errors_translated(), connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
         connection.execute("SET LOCAL timezone = 'UTC'")
@@ -197,7 +197,7 @@ def _own_rows(connection: Connection) -> Iterator[None]:
 
 
 def _truth(connection: Connection, record: Described, shown: Shown) -> tuple[Truth | None, Shown]:
-    """Read where people last were at the moment that is shown; and of one group, where this login may know who is in it."""
+    """Read where people last were at the moment that is shown, and which are of one group where this login may."""
     window, moment = shown.window, shown.moment
     if window is None or moment is None:
         return None, shown
@@ -208,9 +208,11 @@ def _truth(connection: Connection, record: Described, shown: Shown) -> tuple[Tru
         FROM dbanon.trajectory t JOIN dbanon.dataset d ON d.dataset_id = t.dataset_id AND d.name = %(dataset)s
         CROSS JOIN LATERAL (
             SELECT {p}.ST_Force2D(f.geom) AS position FROM {p}.ST_DumpPoints(t.path) f
-            WHERE {p}.ST_M(f.geom) BETWEEN extract(epoch FROM %(at)s::timestamptz) - %(gap)s AND extract(epoch FROM %(at)s::timestamptz)
+            WHERE {p}.ST_M(f.geom) BETWEEN extract(epoch FROM %(at)s::timestamptz) - %(gap)s AND extract(epoch FROM
+                %(at)s::timestamptz)
             ORDER BY {p}.ST_M(f.geom) DESC LIMIT 1) l
-        WHERE t.first_s <= extract(epoch FROM %(at)s::timestamptz) AND t.last_s >= extract(epoch FROM %(at)s::timestamptz) - %(gap)s
+        WHERE t.first_s <= extract(epoch FROM %(at)s::timestamptz) AND t.last_s >= extract(epoch FROM
+            %(at)s::timestamptz) - %(gap)s
         """).format(**names)
     given = {
         "x0": window.x0,
