@@ -18,6 +18,7 @@ from dbanon.methods.kernels import align
 
 _CUTS = 40
 
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
     """Rows of a run: which record each is of, and from when until when it holds.
@@ -173,7 +174,9 @@ def window(seen: Movements, share: float = 0.95) -> tuple[float, float, float, f
     place = np.stack([seen.x, seen.y])
     each = int(place.shape[1] * (1 - share) / _CUTS)
     for _ in range(_CUTS if each else 0):
-        sides = [(axis, sign * np.partition(sign * place[axis], each)[each], sign) for axis in (0, 1) for sign in (1, -1)]
+        sides = [
+            (axis, sign * np.partition(sign * place[axis], each)[each], sign) for axis in (0, 1) for sign in (1, -1)
+        ]
         kept = [place[:, sign * place[axis] >= sign * limit] for axis, limit, sign in sides]
         place = min(kept, key=lambda some: float(np.prod(np.ptp(some, axis=1) + 1)))
     (x0, y0), (x1, y1) = place.min(axis=1, initial=np.inf), place.max(axis=1, initial=-np.inf)
