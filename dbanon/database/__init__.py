@@ -18,15 +18,17 @@ import psycopg
 
 from dbanon import methods, releases, schema
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
+from dbanon.base.figures import Evaluation
 from dbanon.base.progress import Display, Progress, reports
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
-from dbanon.options import fields, keywords, publishing, reporting, scheduling
+from dbanon.options import evaluating, fields, keywords, publishing, reporting, scheduling
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
 from dbanon.releases import reporting as pages
 from dbanon.releases.published import Params
+from dbanon.runs import evaluating as evaluation
 from dbanon.runs import jobs, pipeline, queue, stored
 from dbanon.runs.stored import RunResult
 from dbanon.runs.watch import Watch
@@ -331,6 +333,29 @@ class Database(Datasets):
         with errors_translated():
             return jobs.steer_job(self.connection, name, action, since, reason)
 
+    @reports
+    @keywords(evaluating.Evaluating)
+    def evaluate(self, run: int | str, asked: evaluating.Evaluating) -> Evaluation:
+        """Measure how useful the rows of a run are, against the private data; the figures are for operators alone.
+
+        Nothing is published, and the figures are kept in ``dbanon.evaluations``.
+
+        Parameters
+        ----------
+        run : int or str
+            Its number, or the name of a live release.
+
+        Returns
+        -------
+        dbanon.base.figures.Evaluation
+
+        Raises
+        ------
+        VerificationFailed
+            If a true count lies outside the bounds that are told, which is a defect of dbanon.
+        """
+        return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
+
     def card(self, name: str) -> dict[str, Any]:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
         return releases.release_card(self.connection, name)
@@ -436,12 +461,15 @@ class Database(Datasets):
             If the file cannot be written: then nothing is left of it.
         """
         self.progress("reading rows", 0, None)
-        html = pages.report(self.connection, what, asked)
+        html = pages.report(self.connection, what, asked, self._measured)
         if asked.with_truth:
             pages.note(self.connection, pages.described(self.connection, what), html)
         if asked.output is None:
             return html
         return pages.write(asked.output, html, private=asked.with_truth, pdf=asked.pdf)
+
+    def _measured(self, run_id: int) -> Evaluation:
+        return evaluation.evaluate(self.connection, self.target.url, run_id, evaluating.Evaluating(), self.progress)
 
     @reports
     @keywords(reporting.Writing)

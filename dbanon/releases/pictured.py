@@ -143,7 +143,7 @@ class _Reader:
             FROM {relation} c
             WHERE c.period @> %(at)s AND c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
                 AND {p}.ST_Intersects(c.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
-            ORDER BY {p}.ST_Area(c.region) DESC, c.cloak_id
+            ORDER BY {p}.ST_Area(c.region) DESC, c.record_id, c.seq
             """,
             at=at,
             **_placed(window),

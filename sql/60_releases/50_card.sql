@@ -77,6 +77,9 @@ BEGIN
         'published_at', release.published_at, 'published_by', release.published_by,
         'withdrawn_at', release.withdrawn_at, 'withdrawn_by', release.withdrawn_by,
         'overlap', release.overlap, 'overlap_reason', release.overlap_reason, 'readers', release.readers,
+        'evaluation', (SELECT jsonb_build_object('figures', e.figures, 'queries', e.queries, 'against', e.against, 'notes', e.notes,
+                            'evaluated_at', e.evaluated_at)
+                       FROM ONLY dbanon.evaluation e WHERE e.run_id = run.run_id ORDER BY e.evaluation_id DESC LIMIT 1),
         'pages', (SELECT coalesce(jsonb_agg(jsonb_build_object('at', a.at, 'login', a.login, 'digest', a.detail ->> 'sha256') ORDER BY a.audit_id), '[]')
                   FROM ONLY dbanon.audit a WHERE a.action = 'page' AND a.run_id = run.run_id),
         'program_version', run.program_version, 'server_version', current_setting('server_version'),
