@@ -7,6 +7,7 @@ What only administrators may know is not in that one, and what is not in the rec
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from typing import Any, Self
 
 from dbanon.base.figures import Figure
@@ -154,8 +155,7 @@ class Described:
             )
             for one in card.get("parts") or ()
         )
-        named = {"dbanon": "program_version", "schema": "schema_revision", "PostgreSQL": "server_version"}
-        named |= {"PostGIS": "postgis_version"}
+        versions = {"dbanon": card["program_version"], **(card.get("versions") or {})}
         evaluated = card.get("evaluation") or {}
         return cls(
             name=f"published.{card['release']}" if card["release"] else f"run {card['run_id']}",
@@ -194,8 +194,8 @@ class Described:
             published_by=card["published_by"],
             overlap=card["overlap"],
             overlap_reason=card["overlap_reason"],
-            versions={name: card[key] for name, key in named.items() if card.get(key)},
-            evaluation=tuple(Figure(**one) for one in evaluated.get("figures") or ()),
+            versions={name: version for name, version in versions.items() if version},
+            evaluation=tuple(_figure(one) for one in evaluated.get("figures") or ()),
             evaluated={key: value for key, value in evaluated.items() if key != "figures"},
             card=card,
         )
@@ -204,3 +204,9 @@ class Described:
 def moment(text: str | None) -> Any:
     """Read a time of JSON; None stays None."""
     return None if text is None else datetime.fromisoformat(text)
+
+
+def _figure(stored: Mapping[str, Any]) -> Figure:
+    """Read a stored figure; JSON has no infinity."""
+    known: dict[str, Any] = {key: inf if one == "Infinity" else one for key, one in stored.items()}
+    return Figure(**{"value": None, **known})

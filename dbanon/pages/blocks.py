@@ -12,10 +12,17 @@ class Blocks:
     """Blocks of pages about one release or run; `truth` and `evaluation` are for private pages alone."""
 
     def __init__(
-        self, record: Described, shown: Shown, zone: ZoneInfo, truth: Truth | None, evaluation: Evaluation | None
+        self,
+        record: Described,
+        shown: Shown,
+        zone: ZoneInfo,
+        *,
+        truth: Truth | None,
+        evaluation: Evaluation | None,
+        unmeasured: str = "",
     ) -> None:
         self.record, self.shown, self.zone = record, shown, zone
-        self.truth, self.evaluation = truth, evaluation
+        self.truth, self.evaluation, self.unmeasured = truth, evaluation, unmeasured
 
     def figure(self, name: str, side_m: float | None = None) -> Figure | None:
         """Look up a measured figure: of this page's evaluation, or the latest on record."""

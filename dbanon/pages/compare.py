@@ -40,7 +40,7 @@ def page(one: Side, other: Side, zone: ZoneInfo) -> str:
         around,
         frame.header(f"{names[0]} beside {names[1]}", lead, about),
         frame.section("What each promises", frame.columns(*(_promise(letter, side) for letter, side in sides.items()))),
-        frame.section("Figures", frame.table(["", "A", "B"], _rows(list(sides.values()), zone), numbers=[1, 2])),
+        frame.section("Figures", frame.table(["figure", "A", "B"], _rows(list(sides.values()), zone))),
         frame.section(
             "Rows at one moment", frame.columns(*(_map(letter, side, zone) for letter, side in sides.items()))
         ),

@@ -48,6 +48,7 @@ padding:4px 0}
 th,td{text-align:left;vertical-align:top;padding:5px 8px;border-bottom:1px solid var(--line)}
 thead th{color:var(--soft);font-size:13px}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;
 white-space:nowrap}
+h1,h2,h3,p,li,figcaption,td,pre,code,.band{overflow-wrap:anywhere}.columns>*,.wide>*{min-width:0}
 tbody th{font-weight:bold}tbody th[scope=rowgroup]{padding-top:12px}
 .legend{display:flex;flex-wrap:wrap;gap:4px 14px;margin:6px 0;padding:0;list-style:none;font-size:13px}
 .legend i{display:inline-block;width:22px;height:11px;margin-right:5px;border-radius:2px;

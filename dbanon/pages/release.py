@@ -31,8 +31,9 @@ def page(
     *,
     truth: Truth | None = None,
     evaluation: Evaluation | None = None,
+    unmeasured: str = "",
 ) -> str:
-    """Make the page; `truth` and `evaluation` are for operators alone.
+    """Make the page; `truth` and `evaluation`, or why there is none, are for operators alone.
 
     Raises `ValueError` if the page of another audience is given them: a defect of the caller.
     """
@@ -40,7 +41,7 @@ def page(
     if not private and (truth is not None or evaluation is not None):
         raise ValueError("A page that is not private must not be given the truth.")
     made = {"file": _file, "analysts": _analysts, "operators": _operators}[audience]
-    body = made(_Page(record, shown, zone, truth, evaluation))
+    body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured))
     band = {
         "file": "To file with the impact assessment. Shows shares of what was left out, no true position.",
         "analysts": f"For readers of {record.name}. Made from the view alone: no true position went into it.",
@@ -87,7 +88,9 @@ class _Page(Drawn, Told, Utility):
 def _file(page: _Page) -> Iterable[Markup]:
     return [
         page.facts(),
-        frame.wide(page.map(), page.says(), page.intruder(), page.out(), page.readers()),
+        frame.section(
+            "What is published", frame.wide(page.map(), page.says(), page.intruder(), page.out(), page.readers())
+        ),
         page.tests(),
         frame.signatures("assessed by", "approved by (data protection officer)", "date", "next review"),
         page.clauses(),
@@ -101,7 +104,7 @@ def _file(page: _Page) -> Iterable[Markup]:
 def _analysts(page: _Page) -> Iterable[Markup]:
     return [
         page.facts(),
-        frame.wide(page.map(), page.says(), page.out(), page.questions()),
+        frame.section("What is published", frame.wide(page.map(), page.says(), page.out(), page.questions())),
         page.may_ask(),
         page.hours(),
         page.pictures(),
@@ -126,7 +129,7 @@ def _analysts(page: _Page) -> Iterable[Markup]:
 def _operators(page: _Page) -> Iterable[Markup]:
     return [
         page.facts(),
-        page.pair(),
+        frame.section("What is private, and what is published", page.pair()),
         page.utility(),
         page.tests(),
         frame.section("On record", frame.columns(page.intruder(), page.out(), page.readers(), page.beside())),

@@ -207,14 +207,14 @@ class Told(Blocks):
                 "" if part.k is None else part.k,
                 f"{part.rows:,}",
                 "few, or none" if part.percent_left_out is None else f"{part.percent_left_out} %",
-                "withdrawn" if part.withdrawn else "",
+                "withdrawn" if part.withdrawn else "live",
             )
             for part in reversed(self.record.parts)
         ]
         note = f"the newest {_MOST_PARTS} of {len(rows)}" if len(rows) > _MOST_PARTS else ""
         return frame.section(
             "All parts, the newest first",
-            frame.table(["part", "k", "rows", "left out", ""], rows[:_MOST_PARTS], numbers=[1, 2, 3]),
+            frame.table(["part", "k", "rows", "left out", "state"], rows[:_MOST_PARTS], numbers=[1, 2, 3]),
             note=note,
             lead="Each was computed, attacked and published for itself. The pictures on this page are of the newest.",
         )

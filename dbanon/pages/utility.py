@@ -19,11 +19,15 @@ class Utility(Blocks):
         """Say how far answers are off, held against the true positions; private."""
         record, evaluation = self.record, self.evaluation
         if evaluation is None:
-            said = frame.card(
-                "Not measured yet",
-                Markup("How far answers are off is measured by {}; then this page shows it.").format(
-                    frame.mono(f"dbanon evaluate {record.release or record.run_id}")
-                ),
+            said = (
+                frame.card("Not measured", self.unmeasured)
+                if self.unmeasured
+                else frame.card(
+                    "Not measured yet",
+                    Markup("How far answers are off is measured by {}; then this page shows it.").format(
+                        frame.mono(f"dbanon evaluate {record.release or record.run_id}")
+                    ),
+                )
             )
             return frame.section("How far off are answers?", said)
         blocks = [self.errors(evaluation), self.asked(evaluation)]

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, LiteralString, cast
 from zoneinfo import ZoneInfo
 
+import psycopg
 from psycopg import sql
 
 from dbanon.base.errors import ParameterError
@@ -247,17 +248,21 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
     Raises `ParameterError` if there is no such table with a column of geometries that this login may read.
     """
     postgis = arrow.postgis(connection)
-    column = connection.execute(
-        """
-        SELECT c.oid::regclass::text, quote_ident(a.attname), has_table_privilege(c.oid, 'SELECT')
-        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-        JOIN pg_type t ON t.oid = a.atttypid AND t.typname = 'geometry'
-        WHERE c.oid = to_regclass(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace NOT IN (
-            SELECT n.oid FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published'))
-        ORDER BY a.attnum LIMIT 1
-        """,
-        [table],
-    ).fetchone()
+    try:
+        with connection.transaction():
+            column = connection.execute(
+                """
+                SELECT c.oid::regclass::text, quote_ident(a.attname), has_table_privilege(c.oid, 'SELECT')
+                FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                JOIN pg_type t ON t.oid = a.atttypid AND t.typname = 'geometry'
+                WHERE c.oid = to_regclass(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace NOT IN (
+                    SELECT n.oid FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published'))
+                ORDER BY a.attnum LIMIT 1
+                """,
+                [table],
+            ).fetchone()
+    except psycopg.errors.InsufficientPrivilege:  # on its schema
+        column = None
     if column is None or not column[2]:
         raise ParameterError(
             "The backdrop must be a table or view of lines or areas that this login may read, and none of dbanon's "

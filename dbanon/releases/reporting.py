@@ -60,7 +60,12 @@ def report(
         return pages.page(record, shown, "file", zone)
     assert record.run_id is not None  # noqa: S101 - the record of SQL has one
     truth, shown = _truth(connection, record, shown)
-    return pages.page(record, shown, "operators", zone, truth=truth, evaluation=evaluate(record.run_id))
+    measured, unmeasured = None, ""
+    try:
+        measured = evaluate(record.run_id)
+    except ParameterError as error:  # its data are no longer there: all else is
+        unmeasured = str(error)
+    return pages.page(record, shown, "operators", zone, truth=truth, evaluation=measured, unmeasured=unmeasured)
 
 
 def compare(connection: Connection, one: str | int, other: str | int, asked: Showing) -> str:

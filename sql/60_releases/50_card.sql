@@ -82,9 +82,9 @@ BEGIN
                        FROM ONLY dbanon.evaluation e WHERE e.run_id = run.run_id ORDER BY e.evaluation_id DESC LIMIT 1),
         'pages', (SELECT coalesce(jsonb_agg(jsonb_build_object('at', a.at, 'login', a.login, 'digest', a.detail ->> 'sha256') ORDER BY a.audit_id), '[]')
                   FROM ONLY dbanon.audit a WHERE a.action = 'page' AND a.run_id = run.run_id),
-        'program_version', run.program_version, 'server_version', current_setting('server_version'),
-        'postgis_version', @postgis@.postgis_lib_version(),
-        'schema_revision', (SELECT v.version_num FROM ONLY dbanon.alembic_version v),
+        'program_version', run.program_version, 'versions', jsonb_build_object(
+            'schema', (SELECT v.version_num FROM ONLY dbanon.alembic_version v),
+            'PostgreSQL', current_setting('server_version'), 'PostGIS', @postgis@.postgis_lib_version()),
         'paper', nullif(method.paper, ''));
 END
 $$;
@@ -117,7 +117,7 @@ interest were loaded, how many seconds around that others are compared with it, 
 other releases, its parts, the private pages that were made of it, and versions. It is for administrators: its counts may be small. Takes: name;
 release_id, as in dbanon.releases, NULL for the live release of that name, or of one that grows its last part, else the latest withdrawn one. Returns:
 a JSON object. Raises: DA001. Example: SELECT key, value FROM
-jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ''attack'' - ''left_out'' - ''parts'' - ''pages'').';
+jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ARRAY[''attack'', ''left_out'', ''parts'', ''pages'', ''versions'', ''evaluation'']).';
 
 CREATE OR REPLACE FUNCTION dbanon.run_card(run_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER

@@ -12,6 +12,7 @@ import pytest
 
 from dbanon import schema
 from dbanon.base.errors import SchemaMismatch, StoreError
+from dbanon.attacks import attacker, once
 from dbanon.methods import METHODS
 from tests.facts import refusal
 
@@ -137,7 +138,12 @@ def test_programs_that_use_sqlalchemy_get_every_table_with_its_types(
 
 def test_every_method_of_the_registry_is_in_the_database(connection: psycopg.Connection) -> None:
     rows = dict(connection.execute("SELECT name, traits FROM dbanon.method").fetchall())
+    words = {name: {key: traits.pop(key) for key in ("clauses", "left_open")} for name, traits in rows.items()}
     assert rows == {method.name: json.loads(json.dumps(method.traits)) for method in METHODS.values()}
+    for method in METHODS.values():
+        attack = attacker(method.attack).attack
+        known = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in (*attack.clauses, *once.CLAUSES)}
+        assert words[method.name] == {"clauses": known, "left_open": dict(attack.left_open)}
 
 
 def test_check_accepts_a_current_schema(database: str, connection: psycopg.Connection) -> None:
