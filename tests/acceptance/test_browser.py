@@ -95,7 +95,7 @@ def open_page(browser: Browser, file: Path) -> Opened:
 
 
 @pytest.fixture(scope="module")
-def opened(
+def opened(  # noqa: PLR0917
     browser: Browser,
     city: str,
     dbanon_server: Target,
