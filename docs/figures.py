@@ -1,22 +1,31 @@
-"""Draws the figure of each family's page: ten people, what is told of them, and what the adversary knows.
+"""Draws the figure of each family's page, of ten people, and that of the README, of the demo's city.
 
-    python docs/figures.py      # writes docs/methods/FAMILY.svg, light and dark
+    python docs/figures.py            # writes docs/methods/FAMILY.svg, light and dark
+    python docs/figures.py --readme   # plays `dbanon demo`, too, and writes docs/readme.svg
 
 The people are made up; their groups and regions are computed by the families' own code. Three signs mean the same in
 all figures: a dot is what is true, a rectangle what is told, a dashed line what the adversary knows.
 """
 
+import itertools
+import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psycopg
 from markupsafe import Markup
 
+import dbanon
 from dbanon import methods
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.trajectory import Cells, QuasiIdentifiers, Requests, Sites, Trajectories
+from dbanon.cli import demo
+from dbanon.options.generating import Plan
 from dbanon.pages import svg
+from dbanon.synth import read_network
 
 FOLDER = Path(__file__).parent / "methods"
 EIGHT = 1_212_566_400
@@ -435,6 +444,126 @@ def _bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup]:
     return parts
 
 
+# --- README
+
+
+MINUTE = "2026-01-05T08:20:00Z"
+SIDE, GAP = 320.0, 228.0
+SEEN = """
+SELECT ST_X(position), ST_Y(position), subject FROM dbanon.fix JOIN dbanon.dataset USING (dataset_id)
+WHERE name = 'demo' AND t = %s ORDER BY 1, 2
+"""
+ROWS = """
+SELECT ST_XMin(region), ST_YMin(region), ST_XMax(region), ST_YMax(region),
+    (SELECT array_agg(t.subject ORDER BY t.subject)
+        FROM dbanon.membership m JOIN dbanon.trajectory t USING (trajectory_id)
+        WHERE m.run_id = c.run_id AND m.record_id = c.record_id)
+FROM dbanon.cloak c WHERE lower(period) = %s
+    AND run_id = (SELECT max(run_id) FROM dbanon.release WHERE name = 'demo_k5')
+ORDER BY 1, 2, 3, 4
+"""
+
+
+def readme(url: str, clauses: int) -> str:
+    """Draw a minute of the demo's city, private and published, from a database in which `dbanon demo` was run.
+
+    Parameters
+    ----------
+    url : str
+    clauses : int
+        How many clauses of the attack held.
+    """
+    with psycopg.connect(url) as connection:
+        seen, rows = (connection.execute(query, [MINUTE]).fetchall() for query in (SEEN, ROWS))
+    network = read_network(Plan(objects=1))
+    x0, y0, x1, y1 = network.bounds
+    scale = SIDE / max(x1 - x0, y1 - y0)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return (x - x0) * scale, (y1 - y) * scale
+
+    def box(row: Sequence[Any]) -> tuple[float, float, float, float]:
+        return (*at(row[0], row[3]), (row[2] - row[0]) * scale, (row[3] - row[1]) * scale)
+
+    ends = zip(network.edge_from.tolist(), network.edge_to.tolist(), strict=True)
+    ways = "".join(
+        "M{:.0f},{:.0f}L{:.0f},{:.0f}".format(*at(network.x[a], network.y[a]), *at(network.x[b], network.y[b]))
+        for a, b in ends
+    )
+    streets = svg.element("path", d=ways, class_="line", stroke_width=1.2)
+    paper = svg.element("rect", width=SIDE, height=SIDE, class_="wash")
+    place = {subject: at(x, y) for x, y, subject in seen}
+    people = [[place[subject] for subject in row[4]] for row in rows]
+    chosen = _clearest([box(row) for row in rows], people)
+    five = people[chosen]
+    others = [one for one in place.values() if one not in five]
+    left, top, wide, high = box(rows[chosen])
+    private = [
+        *(svg.element("circle", cx=x, cy=y, r=3, class_="private") for x, y in others),
+        *(svg.element("circle", cx=x, cy=y, r=5, class_="private", style=RING) for x, y in five),
+        text(left + wide + 9, top + high / 2 + 5, "these five …", "strong halo"),
+    ]
+    published = [
+        *(svg.element("rect", x=x, y=y, width=w, height=h, class_="region") for x, y, w, h in map(box, rows)),
+        svg.element("rect", x=left, y=top, width=wide, height=high, class_="region marked"),
+        text(left + wide + 9, top + high / 2 + 5, "… are this row", "strong halo"),
+    ]
+    middle = SIDE + GAP / 2
+    arrow = "M{0},{2}h22m-8,-6l8,6l-8,6M{1},{2}h22m-8,-6l8,6l-8,6".format(SIDE + 6, SIDE + GAP - 29, SIDE / 2)
+    says = [
+        (104, "dbanon", "strong large"),
+        (130, "groups five or more,", None),
+        (148, "cloaks each group,", None),
+        (172, "then attacks the rows", "strong"),
+        (190, "as an adversary who", None),
+        (208, "knows all positions", None),
+        (236, f"{clauses} of {clauses} hold", "strong large good"),
+        (254, "else nothing is published", "soft"),
+    ]
+    drawn = svg.figure(
+        "readme",
+        "Private beside published, with the attack between",
+        f"Left, where {len(seen)} people of a generated city are at twenty past eight. Right, what is published of "
+        f"that minute: {len(rows)} rectangles, each of which hides five people or more. Five people and their "
+        f"rectangle are marked in both. Between, dbanon groups, cloaks, and attacks the rows: {clauses} of {clauses} "
+        "clauses hold, else nothing would be published.",
+        svg.element("style", Markup(svg.STYLE + README_STYLE)),
+        svg.element("rect", x=-10, y=-10, width=2 * SIDE + GAP + 20, height=SIDE + 68, style="fill:var(--paper)"),
+        svg.element("g", paper, streets, *private, clip_path="url(#readme-panel)"),
+        svg.element("g", paper, streets, *published, transform=f"translate({SIDE + GAP:.0f})"),
+        svg.element("rect", x=SIDE + 35, y=72, width=GAP - 70, height=196, rx=8, class_="ink", stroke_width=1.5),
+        svg.element("path", d=arrow, class_="ink", stroke_width=1.5),
+        *(text(middle, y, words, class_, "middle") for y, words, class_ in says),
+        text(0, SIDE + 20, f"Private: where {len(seen)} people are", "private"),
+        text(0, SIDE + 38, "A generated city, at 8:20", "soft"),
+        text(SIDE + GAP, SIDE + 20, "Published: a row is a rectangle", "published"),
+        text(SIDE + GAP, SIDE + 38, "It hides five people or more; who asked stays open", "soft"),
+        height=SIDE + 48,
+        width=2 * SIDE + GAP,
+    )
+    box_of_all = f"-10 -10 {2 * SIDE + GAP + 20:.0f} {SIDE + 68:.0f}"
+    return str(drawn).replace(f'viewBox="0 0 {2 * SIDE + GAP:.0f} {SIDE + 48:.0f}"', f'viewBox="{box_of_all}"') + "\n"
+
+
+RING = "stroke:var(--ink);stroke-width:1.5"
+README_STYLE = """svg text{font-size:13px}svg text.large{font-size:17px}svg text.good{fill:var(--good)}
+.region{fill-opacity:.06}
+"""
+
+
+def _clearest(
+    boxes: Sequence[tuple[float, float, float, float]], people: Sequence[Sequence[tuple[float, float]]]
+) -> int:
+    """Choose a rectangle of five people who can be told apart, with room for words: the least of these."""
+
+    def is_clear(n: int) -> bool:
+        x, _, wide, high = boxes[n]
+        apart = [math.dist(a, b) for a, b in itertools.combinations(people[n], 2)]
+        return len(people[n]) == 5 and min(apart) > 9 and min(wide, high) > 20 and x + wide < SIDE - 100
+
+    return min(filter(is_clear, range(len(boxes))), key=lambda n: (boxes[n][2] * boxes[n][3], n))
+
+
 FAMILIES = {
     "tp-aware": tp_aware,
     "sensitive-sites": sensitive_sites,
@@ -447,6 +576,10 @@ FAMILIES = {
 def main() -> None:
     for family, drawn in FAMILIES.items():
         (FOLDER / f"{family}.svg").write_text(drawn())
+    if "--readme" in sys.argv:
+        with dbanon.connect() as database:
+            shown = demo.play(database)
+            (FOLDER.parent / "readme.svg").write_text(readme(database.target.url, len(shown.result.verdict.clauses)))
 
 
 if __name__ == "__main__":

@@ -330,7 +330,7 @@ class Database(Datasets):
         with errors_translated():
             return jobs.steer_job(self.connection, name, action, since, reason)
 
-    def card(self, name: str) -> dict[str, Any]:
+    def card(self, name: str) -> releases.Card:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
         return releases.release_card(self.connection, name)
 

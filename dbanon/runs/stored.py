@@ -7,6 +7,7 @@ from typing import Any, cast
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
+from dbanon import methods
 from dbanon.attacks import Clause, Verdict
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import (
@@ -20,6 +21,7 @@ from dbanon.base.errors import (
     choose_one,
 )
 from dbanon.options.publishing import Planning
+from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, errors_translated, jsonb, one
 from dbanon.runs import queue
@@ -224,6 +226,25 @@ class RunResult:
     rows_published: int | None = None
     notices: tuple[str, ...] = ()
     refusal: str | None = None
+
+    def left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
+        """List what was left out: the kind (``subjects``), counts by reason, and how many there were in all."""
+        figures, totals = self.verdict.figures, methods.method(self.method).totals
+        return [
+            (kind, self.suppressed.get(kind, {}), int(figures[of]) if of in figures else None)
+            for kind, of in totals.items()
+        ]
+
+    def _repr_html_(self) -> str:
+        """Show the run in a notebook: what the attack found, how large its regions are, what was left out."""
+        clauses = self.verdict.clauses
+        return notebook.run(
+            f"Run {self.run_id} · {self.method}, {self.algorithm}",
+            sum(clause.passed for clause in clauses),
+            len(clauses),
+            self.metrics,
+            [(reason, n, total) for _, reasons, total in self.left_out() for reason, n in reasons.items()],
+        )
 
     def require_verified(self) -> None:
         """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""
