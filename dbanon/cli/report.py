@@ -160,10 +160,10 @@ def run_json(result: "RunResult") -> dict[str, Any]:
     }
 
 
-def run_text(result: "RunResult") -> str:
-    """A run for people: what was computed, what was left out, what the attack found."""
+def run_text(result: "RunResult", usable_m: float | None = None) -> str:
+    """A run for people: what was computed, what was left out, what the attack found; `usable_m` as for `picture`."""
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
-    parts += [picture(result)] if console.draws() else []
+    parts += [picture(result, usable_m)] if console.draws() else []
     if result.metrics:
         shown = [(name, value) for name, value in result.metrics.items() if not name.startswith("cloak_side_")]
         parts.append(table(["figure", "value"], shown))
@@ -183,8 +183,8 @@ def run_text(result: "RunResult") -> str:
     return "\n\n".join(parts)
 
 
-def picture(result: "RunResult") -> str:
-    """A run in three lines: how large its regions are, who is left out and why, and when."""
+def picture(result: "RunResult", usable_m: float | None = None) -> str:
+    """A run in a few lines: how large its regions are, who is left out, why and when, the usable resolution."""
     lines = []
     if shares := notebook.sizes(result.metrics, 32):
         low, high, half = metres(shares[0][0]), metres(shares[-1][1]), metres(result.metrics["median_cloak_side_m"])
@@ -199,7 +199,9 @@ def picture(result: "RunResult") -> str:
     hours = [(sum(one["left_out"].values()), one["seen"]) for one in result.suppressed.get("by_hour", ())]
     if len(hours) > 1:
         out = [left / seen if seen else 0 for left, seen in hours]
-        lines.append(f"by hour           {spark(out)} people left out: {min(out):.0%} to {max(out):.0%}")
+        lines.append(f"left out by hour  {spark(out)} {min(out):.0%} to {max(out):.0%}")
+    if usable_m is not None:
+        lines.append(f"usable    {_value(usable_m, 'm'):>7}: in squares of that side counts are off by a fifth at most")
     return "\n".join(lines)
 
 

@@ -194,6 +194,21 @@ def latest_verdict(connection: Connection, run_id: int) -> Verdict:
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
 
+def usable_resolution(connection: Connection, run_id: int) -> float | None:
+    """Look up what was measured of this run, or of another of the same settings on the same data; None if nothing.
+
+    Infinite where the greatest side that was tried is not enough.
+    """
+    row = connection.execute(
+        "SELECT e.value FROM dbanon.evaluations e JOIN dbanon.run r ON (r.method, r.algorithm, r.params) = "
+        "(e.method, e.algorithm, e.params) JOIN dbanon.dataset d ON (d.dataset_id, d.name) = (r.dataset_id, e.dataset) "
+        "WHERE r.run_id = %s AND e.current AND e.sample IS NULL AND e.against = 'published' "
+        "AND e.name = 'usable_resolution_m' ORDER BY e.evaluation_id DESC, e.asked LIMIT 1",
+        [run_id],
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def drop_run(connection: Connection, run_id: int) -> int:
     """Delete a run that was never published and is not being worked on; returns how many cloaks went.
 

@@ -10,12 +10,14 @@ import psycopg
 import pytest
 
 from dbanon.postgres.server import Target
+from dbanon.runs import stored
 from dbanon.testing import cloned_database
 from docs import figures
 from tests.acceptance.commands import Done, call, json_of
 from tests.pages import ROOT
 
 pytestmark = pytest.mark.db
+GATES = ("verify", "publish")
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,15 @@ def played(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest
 
 def test_the_demo_shows_what_the_gate_refuses_and_ends_with_rows_of_the_view(played: Played) -> None:
     assert played.done.code == 0, played.done.stderr
-    said = " ".join(played.done.stdout.split())
-    _, moved, after = said.partition("one stored row was moved by 1,000 m, and the clause covers broke.")
-    assert moved
-    assert "verify: Run 1 must withstand the tp-aware attack to be published. It did not: [covers]" in after
-    assert "publish: A run must be verified to be published. Run 1 is refused." in after
-    assert "The row was put back" in after
-    assert "POLYGON" in after
-    assert "▁" not in said
+    said = played.done.stdout
+    lines = said[said.index("Tried before") :].splitlines()
+    assert "1,000 m" in lines[0]
+    assert "covers" in lines[0]
+    verify, publish = (lines.index(next(one for one in lines if one.startswith(f"  {verb}:"))) for verb in GATES)
+    assert "[covers]" in " ".join(lines[verify:publish])
+    assert "refused" in " ".join(lines[publish : publish + 2])
+    assert "POLYGON" in "".join(lines[publish:])
+    assert "█" not in said
 
 
 def test_the_gate_leaves_nothing_half(played: Played) -> None:
@@ -60,6 +63,20 @@ def test_the_gate_leaves_nothing_half(played: Played) -> None:
             "AND p.period = c.period WHERE c.run_id IS NULL OR p.cloak_id IS NULL"
         ).fetchone()
         assert apart == (0,)
+
+
+def test_the_usable_resolution_is_that_of_the_same_settings_on_the_same_data(played: Played) -> None:
+    with psycopg.connect(played.url) as connection:
+        assert stored.usable_resolution(connection, 1) is None
+        for k, value in ((5, '"Infinity"'), (20, "4000")):
+            connection.execute(
+                "INSERT INTO dbanon.evaluation (dataset_id, dataset_revision, method, algorithm, params, against, "
+                "queries, seed, figures) SELECT dataset_id, dataset_revision, method, algorithm, "
+                "params || jsonb_build_object('k', %s::int), 'published', 400, 1, %s::jsonb FROM dbanon.run",
+                [k, f'[{{"name": "usable_resolution_m", "value": {value}, "asked": "moment"}}]'],
+            )
+        assert stored.usable_resolution(connection, 1) == float("inf")
+        connection.rollback()
 
 
 def test_the_picture_of_the_readme_is_what_the_script_draws_of_the_demo(played: Played) -> None:

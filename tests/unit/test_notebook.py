@@ -119,8 +119,9 @@ def test_a_terminal_shows_a_run_in_three_lines() -> None:
     first, second, third = report.picture(result()).splitlines()
     assert re.fullmatch(r"regions +20 m █{32} 5\.01 km wide, half under 316 m", first)
     assert second == "left out      20% of 300 subjects: absent_at_some_instant 60"
-    assert third == "by hour           ▃█▅ people left out: 10% to 40%"
+    assert third == "left out by hour  ▃█▅ 10% to 40%"
     assert report.spark([0, 0]) == "▁▁"
+    assert report.picture(result(), 1916.0).splitlines()[3].startswith("usable    1,916 m: in squares")
 
 
 class Terminal(io.StringIO):
