@@ -1,0 +1,305 @@
+"""Draws charts: bars, columns, ranges and lines. Figures in, SVG out, with every value in words beside its mark."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from markupsafe import Markup
+
+from dbanon.pages.svg import WIDTH, element, figure, number
+
+Kind = Literal["published", "published-wash", "private", "private-wash", "gone"]
+
+_ROW = 19
+_LETTER = 6.1  # how wide a letter of 11 pixels is, about
+_TOP = 20  # above the plot of a chart with two axes, for texts of marks
+_PLOT = 120
+_LEFT = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """The values from one end of a chart to the other, and those that are written beside it.
+
+    Attributes
+    ----------
+    low, high : float
+    ticks : sequence of (float, str)
+    log : bool
+        Whether equal steps are equal factors.
+    name : str
+        What is counted, with its unit; written beside a horizontal axis.
+    """
+
+    low: float
+    high: float
+    ticks: Sequence[tuple[float, str]]
+    log: bool = False
+    name: str = ""
+
+    def share(self, value: float) -> float:
+        """Say how far along the axis a value is: 0 to 1; values beyond an end are at it."""
+        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        given = (math.log(max(value, self.low)) if self.log else value) - low
+        return min(max(given / ((high - low) or 1), 0.0), 1.0)
+
+
+def axis(high: float, *, unit: str = "", name: str = "", steps: int = 4) -> Axis:
+    """Make an axis from 0 to a round number at or above `high`."""
+    rough = max(high, 1e-9) / steps
+    size = 10 ** math.floor(math.log10(rough))
+    step = next(size * n for n in (1, 2, 2.5, 5, 10) if size * n >= rough * (1 - 1e-9))
+    count = max(math.ceil(high / step - 1e-9), 1)
+    ticks = [(step * i, f"{step * i:,.10g}{unit if i else ''}") for i in range(count + 1)]
+    return Axis(low=0, high=step * count, ticks=ticks, name=name)
+
+
+def metres(value: float) -> str:
+    """Write a length: metres below one kilometre."""
+    return f"{value:,.0f} m" if value < 1000 else f"{value / 1000:,.3g} km"
+
+
+def lengths(low: float, high: float, name: str = "") -> Axis:
+    """Make an axis of lengths in metres, on which equal steps are equal factors."""
+    low = min(low, high / 2)
+    round_ones = [n * 10**e for e in range(-1, 8) for n in (1, 2, 5)]
+    inside = [value for value in round_ones if low <= value <= high]
+    every = max(1, math.ceil(len(inside) / 6))
+    return Axis(low=low, high=high, ticks=[(v, metres(v)) for v in inside[::every]], log=True, name=name)
+
+
+def text(x: float, y: float, said: str, *, anchor: str = "start", class_: str | None = None) -> Markup:
+    """Write a line of text at a place of a figure."""
+    return element("text", said, x=x, y=y, text_anchor=None if anchor == "start" else anchor, class_=class_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One row of a bar chart: `text` is its value in words."""
+
+    label: str
+    value: float
+    text: str
+    kind: Kind = "published"
+
+
+def bars(name: str, title: str, description: str, rows: Sequence[Bar], *, most: float | None = None) -> Markup:
+    """Draw horizontal bars from 0; `most` is the value whose bar would fill the width."""
+    start = 8 + _LETTER * min(max((len(row.label) for row in rows), default=0), 24)
+    room = WIDTH - start - 8 - _LETTER * max((len(row.text) for row in rows), default=0)
+    high = most or max((row.value for row in rows), default=0) or 1
+    drawn: list[Markup] = []
+    for place, row in enumerate(rows):
+        y, width = place * _ROW + 3, max(room * row.value / high, 1)
+        drawn += [
+            text(start - 6, y + 11, _short(row.label, 24), anchor="end"),
+            element("rect", x=start, y=y, width=width, height=13, class_=row.kind),
+            text(start + width + 5, y + 11, row.text, class_="soft"),
+        ]
+    return figure(name, title, description, *drawn, height=len(rows) * _ROW + 6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A column of a chart between two values of its horizontal axis; `below` lies under it and is part of its top."""
+
+    since: float
+    until: float
+    value: float
+    below: float = 0
+    kind: Kind = "published"
+    hatched: bool = False
+
+
+def columns(
+    name: str,
+    title: str,
+    description: str,
+    blocks: Sequence[Block],
+    *,
+    x: Axis,
+    y: Axis,
+    mark: tuple[float, str] | None = None,
+) -> Markup:
+    """Draw columns, as of a histogram; `mark` is a value of the horizontal axis that has a line and words."""
+    right, bottom = WIDTH - 10, _TOP + _PLOT
+    drawn: list[Markup] = _frame(x, y, right, bottom)
+    if any(block.hatched for block in blocks):
+        drawn.append(_hatch(name))
+    for block in blocks:
+        left, end = (_LEFT + x.share(value) * (right - _LEFT) for value in (block.since, block.until))
+        top, foot = (bottom - y.share(value) * _PLOT for value in (block.below + block.value, block.below))
+        fill = f"url(#{name}-hatch)" if block.hatched else None
+        drawn.append(
+            element(
+                "rect",
+                x=left + 0.5,
+                y=top,
+                width=max(end - left - 1, 0.5),
+                height=max(foot - top, 0),
+                class_=None if block.hatched else block.kind,
+                fill=fill,
+            )
+        )
+    if mark is not None:
+        at = _LEFT + x.share(mark[0]) * (right - _LEFT)
+        late = at > WIDTH / 2
+        drawn += [
+            element("path", d=f"M{number(at)} {_TOP - 8}V{bottom}", class_="ink", stroke_width=1.5),
+            text(at + (-5 if late else 5), _TOP - 3, mark[1], anchor="end" if late else "start", class_="strong halo"),
+        ]
+    return figure(name, title, description, *drawn, height=_height(x, bottom))
+
+
+def histogram(
+    name: str, title: str, description: str, shares: Sequence[tuple[float, float, float]], **how: Any
+) -> Markup:
+    """Draw shares of a length in metres by factors: (from, up to, share of 1), of which the last bin is open."""
+    x = lengths(shares[0][0], shares[-1][1], how.pop("axis", ""))
+    y = axis(100 * max(share for _, _, share in shares), unit=" %", steps=3)
+    blocks = [Block(since=since, until=until, value=100 * share) for since, until, share in shares]
+    return columns(name, title, description, blocks, x=x, y=y, **how)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """One row from `low` to `high`, with a dot, and where it is private the truth as a diamond."""
+
+    label: str
+    low: float
+    high: float
+    dot: float | None = None
+    true: float | None = None
+    text: str = ""
+    kind: Kind = "published-wash"
+
+
+def ranges(name: str, title: str, description: str, rows: Sequence[Range], x: Axis) -> Markup:
+    """Draw rows with bounds, such as answers, or a figure with its interval."""
+    start = 8 + _LETTER * min(max((len(row.label) for row in rows), default=0), 24)
+    right = WIDTH - 14 - _LETTER * max((len(row.text) for row in rows), default=0)
+    bottom = len(rows) * _ROW + 4
+
+    def at(value: float) -> float:
+        return start + x.share(value) * (right - start)
+
+    drawn: list[Markup] = [
+        element("path", d="".join(f"M{number(at(value))} 2V{bottom}" for value, _ in x.ticks), class_="line")
+    ]
+    for place, row in enumerate(rows):
+        y = place * _ROW + 12
+        drawn += [
+            text(start - 6, y + 4, _short(row.label, 24), anchor="end"),
+            element(
+                "rect", x=at(row.low), y=y - 5, width=max(at(row.high) - at(row.low), 1), height=10, class_=row.kind
+            ),
+        ]
+        if row.dot is not None:
+            drawn.append(element("circle", cx=at(row.dot), cy=y, r=4, class_="published"))
+        if row.true is not None:
+            d = f"M{number(at(row.true))} {y - 6}l6 6l-6 6l-6 -6z"
+            drawn.append(element("path", d=d, class_="private", stroke="var(--paper)"))
+        if row.text:
+            drawn.append(text(right + 10, y + 4, row.text, class_="soft"))
+    drawn += [text(at(value), bottom + 13, said, anchor="middle", class_="soft") for value, said in x.ticks]
+    if x.name:
+        drawn.append(text((start + right) / 2, bottom + 28, x.name, anchor="middle", class_="soft"))
+    return figure(name, title, description, *drawn, height=bottom + (34 if x.name else 19))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line through points (x, y, low, high); of a point without an interval the last two are equal to y."""
+
+    name: str
+    points: Sequence[tuple[float, float, float, float]]
+    kind: Literal["published", "private"] = "published"
+    dashed: bool = False
+
+
+def lines(
+    name: str,
+    title: str,
+    description: str,
+    drawn_lines: Sequence[Line],
+    *,
+    x: Axis,
+    y: Axis,
+    level: tuple[float, str] | None = None,
+) -> Markup:
+    """Draw lines with intervals, each named at its end; `level` is a vertical value that has a line and words."""
+    right = WIDTH - 12 - _LETTER * max((len(one.name) for one in drawn_lines), default=0)
+    bottom = _TOP + _PLOT
+    drawn: list[Markup] = _frame(x, y, right, bottom)
+
+    def at(value: float, height: float) -> str:
+        return f"{number(_LEFT + x.share(value) * (right - _LEFT))} {number(bottom - y.share(height) * _PLOT)}"
+
+    if level is not None:
+        height = bottom - y.share(level[0]) * _PLOT
+        drawn += [
+            element("path", d=f"M{_LEFT} {number(height)}H{number(right)}", class_="ink", stroke_dasharray="2 3"),
+            text(right, height - 4, level[1], anchor="end", class_="strong halo"),
+        ]
+    last = -math.inf
+    for one in sorted(drawn_lines, key=lambda one: -one.points[-1][1] if one.points else 0):
+        if not one.points:
+            continue
+        way = "M" + "L".join(at(value, height) for value, height, _, _ in one.points)
+        whiskers = "".join(f"M{at(value, low)}L{at(value, high)}" for value, _, low, high in one.points)
+        dash = "5 3" if one.dashed else None
+        drawn += [
+            element("path", d=way, class_=f"line-{one.kind}", stroke_width=1.8, stroke_dasharray=dash),
+            element("path", d=whiskers, class_=f"line-{one.kind}"),
+        ]
+        for value, height, _, _ in one.points:
+            cx, cy = at(value, height).split()
+            drawn.append(
+                element(
+                    "circle",
+                    cx=cx,
+                    cy=cy,
+                    r=3.5,
+                    class_="paper" if one.dashed else one.kind,
+                    stroke=f"var(--{one.kind})",
+                    stroke_width=1.5,
+                )
+            )
+        value, height = one.points[-1][:2]
+        ending = max(float(at(value, height).split()[1]) + 4, last + 13)  # names of lines that end together
+        last = ending
+        drawn.append(text(float(at(value, height).split()[0]) + 8, ending, one.name))
+    return figure(name, title, description, *drawn, height=_height(x, bottom))
+
+
+def _frame(x: Axis, y: Axis, right: float, bottom: float) -> list[Markup]:
+    """Draw the levels and values of two axes."""
+    levels = [(bottom - y.share(value) * _PLOT, said) for value, said in y.ticks]
+    places = [(_LEFT + x.share(value) * (right - _LEFT), said) for value, said in x.ticks]
+    drawn = [
+        element("path", d="".join(f"M{_LEFT} {number(at)}H{number(right)}" for at, _ in levels), class_="line"),
+        *(text(_LEFT - 5, at + 4, said, anchor="end", class_="soft") for at, said in levels),
+        *(text(at, bottom + 15, said, anchor=_anchor(at), class_="soft") for at, said in places),
+    ]
+    if x.name:
+        drawn.append(text((_LEFT + right) / 2, bottom + 30, x.name, anchor="middle", class_="soft"))
+    return drawn
+
+
+def _anchor(at: float) -> str:
+    return "end" if at > WIDTH - 20 else "middle"
+
+
+def _height(x: Axis, bottom: float) -> float:
+    return bottom + (36 if x.name else 21)
+
+
+def _hatch(name: str) -> Markup:
+    """Define the hatching of what was left out; its id is the figure's own."""
+    stroke = element("path", d="M0 5L5 0", stroke="var(--gone)", stroke_width=1.4)
+    return element("pattern", stroke, id=f"{name}-hatch", width=5, height=5, patternUnits="userSpaceOnUse")
+
+
+def _short(label: str, most: int) -> str:
+    return label if len(label) <= most else f"{label[: most - 1]}…"

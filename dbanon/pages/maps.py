@@ -1,0 +1,121 @@
+"""Draws maps of metres: true positions orange, published regions blue, cells by class, and what lies under them.
+
+Shapes come as SVG paths, which PostGIS makes, in units of a window: `Window.unit_m` metres each, from its upper left
+corner. A window shows where nearly all people are; a single person must not stretch it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from dbanon.pages.charts import metres, text
+from dbanon.pages.svg import WIDTH, element, figure, number
+
+UNITS = 3600
+"""Units across a window: a tenth of a pixel of a figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A part of the plane, in metres of the data's coordinate system."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def unit_m(self) -> float:
+        """Metres that one unit of a path is."""
+        return (self.x1 - self.x0) / UNITS
+
+    @property
+    def height(self) -> float:
+        """Height of a map that is `WIDTH` wide."""
+        return WIDTH * (self.y1 - self.y0) / (self.x1 - self.x0)
+
+
+def least_window(cells: Iterable[tuple[float, float, float]], side_m: float, *, share: float = 0.95) -> Window | None:
+    """Find the window of the cells that hold nearly all people; None where there are none.
+
+    From the box of all cells, the outermost row or column with the fewest people for its length goes, while `share`
+    of them stay. A map is at most twice as wide as high, and hardly higher than wide.
+
+    Parameters
+    ----------
+    cells : iterable of (x, y, people)
+        Lower left corners of squares of `side_m` metres.
+    """
+    kept = [(x, y, people) for x, y, people in cells if people > 0]
+    if not kept:
+        return None
+    room = (1 - share) * sum(people for _, _, people in kept)
+    while True:
+        xs, ys = {x for x, _, _ in kept}, {y for _, y, _ in kept}
+        edges = [(0, min(xs)), (0, max(xs)), (1, min(ys)), (1, max(ys))]
+        lost = []
+        for dimension, at in edges:
+            people = sum(cell[2] for cell in kept if cell[dimension] == at)
+            length = max(ys) - min(ys) + side_m if dimension == 0 else max(xs) - min(xs) + side_m
+            alone = len(xs if dimension == 0 else ys) == 1
+            lost.append((people > room or alone, people / length, people, dimension, at))
+        too_many, _, people, dimension, at = min(lost)
+        if too_many:
+            break
+        room -= people
+        kept = [cell for cell in kept if cell[dimension] != at]
+    x0, x1, y0, y1 = min(xs), max(xs) + side_m, min(ys), max(ys) + side_m
+    wide, high = max(x1 - x0, (y1 - y0) / 1.1), max(y1 - y0, (x1 - x0) / 2)
+    middle_x, middle_y = (x0 + x1) / 2, (y0 + y1) / 2
+    return Window(x0=middle_x - wide / 2, x1=middle_x + wide / 2, y0=middle_y - high / 2, y1=middle_y + high / 2)
+
+
+def panel(
+    name: str, title: str, description: str, window: Window, *layers: Markup, bar: bool = True, private: bool = False
+) -> Markup:
+    """Draw a map of its layers, the lowest first, and a bar of a round length; a `private` one says so itself."""
+    scaled = element("g", *layers, transform=f"scale({number(WIDTH / UNITS)})")
+    above = [
+        *([_bar(window)] if bar else []),
+        *([text(WIDTH - 8, 16, "PRIVATE", anchor="end", class_="private halo")] if private else []),
+    ]
+    ground = element("rect", width=WIDTH, height=window.height, class_="wash")
+    return figure(name, title, description, ground, scaled, *above, height=window.height)
+
+
+def regions(paths: Iterable[str], *, marked: int | None = None) -> Markup:
+    """Draw published regions, each for itself so that where many lie it is darker; `marked` is the place of one."""
+    drawn = [
+        element("path", d=path, class_="region marked" if place == marked else "region")
+        for place, path in enumerate(paths)
+    ]
+    return Markup("").join(drawn)
+
+
+def cells(paths: Mapping[int, str]) -> Markup:
+    """Draw squares by class, 0 to 4: one path for all of a class."""
+    return Markup("").join(element("path", d=path, class_=f"class-{level}") for level, path in sorted(paths.items()))
+
+
+def dots(places: Sequence[tuple[float, float]], *, size: float = 5, marked: bool = False) -> Markup:
+    """Draw true positions, in units of the window, as one path."""
+    d = "".join(f"M{number(x)} {number(y)}h0" for x, y in places)
+    ring = element("path", d=d, class_="dots marked", stroke_width=size + 4) if marked else Markup("")
+    return ring + element("path", d=d, class_="dots private", stroke_width=size)
+
+
+def backdrop(lines: str, areas: str) -> Markup:
+    """Draw what lies under a map: a public table that the operator names."""
+    under = element("path", d=areas, class_="land") if areas else Markup("")
+    return under + (element("path", d=lines, class_="ways") if lines else Markup(""))
+
+
+def _bar(window: Window) -> Markup:
+    """Draw a bar of about a quarter of the width."""
+    most = (window.x1 - window.x0) / 4
+    length = max(n * 10**e for e in range(-1, 8) for n in (1, 2, 5) if n * 10**e <= most or (n, e) == (1, -1))
+    y, end = window.height - 10, 10 + WIDTH * length / (window.x1 - window.x0)
+    return element("path", d=f"M10 {number(y)}H{number(end)}", class_="ink", stroke_width=2) + text(
+        10, y - 5, metres(length), class_="halo"
+    )
