@@ -17,8 +17,8 @@ from dbanon.base.figures import Asked, Evaluation, Figure
 if TYPE_CHECKING:
     import pandas as pd
 
-SIDE_M = 2000.0
-"""Settings are compared by counts in squares of this side."""
+SIDES_M = (2000.0, 1000.0, 500.0)
+"""Settings are compared by counts in squares of the first of these sides that is at most a quarter of the city."""
 
 Outcome = Literal["verified", "refused", "impossible"]
 
@@ -66,6 +66,8 @@ class Setting:
         Its run, where that was kept.
     earlier : bool
         Whether it was measured by an earlier sweep and found again.
+    side_m : float
+        Of the squares by whose counts it is compared.
     front, meets, chosen : bool
         See `dbanon.metrics.settings.judge`.
     """
@@ -79,6 +81,7 @@ class Setting:
     run: Mapping[str, Any] = field(default_factory=dict)
     run_id: int | None = None
     earlier: bool = False
+    side_m: float = SIDES_M[0]
     front: bool = False
     meets: bool = False
     chosen: bool = False
@@ -95,9 +98,9 @@ class Setting:
 
     @property
     def error(self) -> Figure | None:
-        """The error of counts in squares of 2 km: at a moment, or over ten minutes where there are no moments."""
+        """The error of counts in squares of `side_m`: at a moment, or over ten minutes where there are no moments."""
         for asked in ("moment", "span"):
-            found = self._figure("count_error", SIDE_M, asked)  # type: ignore[arg-type]
+            found = self._figure("count_error", self.side_m, asked)  # type: ignore[arg-type]
             if found is not None and found.value is not None:
                 return found
         return None
@@ -121,7 +124,7 @@ class Setting:
         if figure is None and name == "count_error":
             figure = self.error
         if figure is None:
-            moments = [one for one in self._all() if one.name == name and one.side_m in (None, SIDE_M)]
+            moments = [one for one in self._all() if one.name == name and one.side_m in (None, self.side_m)]
             figure = moments[0] if moments else None
         if figure is not None:
             return figure.value
@@ -179,6 +182,12 @@ class Sweep:
     sentences: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     hides: str = ""
+
+    @property
+    def squares(self) -> str:
+        """Words for the squares by whose counts settings are compared."""
+        side = self.settings[0].side_m if self.settings else SIDES_M[0]
+        return f"squares of {side / 1000:g} km" if side >= 1000 else f"squares of {side:g} m"
 
     @property
     def chosen(self) -> Setting | None:

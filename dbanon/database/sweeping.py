@@ -89,7 +89,10 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
     missing = {place: one for place, one in enumerate(combinations) if place not in found}
     _demand_known(wants, found.values())
     if missing:
-        with tied.session(database.lock_url, database.target.url) as holder, _progress(database, len(combinations)) as clock:
+        with (
+            tied.session(database.lock_url, database.target.url) as holder,
+            _progress(database, len(combinations)) as clock,
+        ):
             work = _Work(database, family, algorithm, asked, holder)
             for nth, (place, one) in enumerate(missing.items()):
                 clock.begin(place + 1, len(missing) - nth, one.name)
@@ -122,14 +125,15 @@ def _combinations(
     named = settings.promised(family.guarantee, [one["name"] for one in methods.describe(family)])
     made = []
     for given in asked.combinations():
-        parsed = family.parse(given, algorithm)
+        checked = stored.checked_params(connection, family.name, algorithm, given)
+        parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
         key = kept.Key(
             dataset_id=dataset.dataset_id,
             revision=dataset.revision,
             method=family.name,
             algorithm=algorithm,
-            params=stored.checked_params(connection, family.name, algorithm, params),
+            params=checked,
             sample=asked.sample,
             against="published",
             queries=asked.queries,

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.figures import Evaluation
-from dbanon.base.sweep import SIDE_M, Setting, Sweep, Want
+from dbanon.base.figures import Evaluation, Questions
+from dbanon.base.sweep import SIDES_M, Setting, Sweep, Want
 
 REPLICATES = 400
 _WITHIN = 5, 95
@@ -28,37 +28,44 @@ def promised(guarantee: str, names: Iterable[str]) -> list[str]:
 
 
 def replicates(found: Evaluation) -> dict[str, Any]:
-    """Draw the error of counts in squares of 2 km again and again from its questions; empty where there are none.
+    """Draw the error of counts again and again from the questions that were asked; empty where there are none.
 
     Returns
     -------
     dict
-        ``values``, and ``questions``, a digest of the places and times: only of equal ones values are pairs.
+        ``side_m`` of the squares; ``values``; and ``questions``, a digest of the places and times: only of equal ones
+        values are pairs.
     """
     questions, true, answers = found.questions, found.true, found.answers
     if questions is None or true is None or answers is None:
         return {}
+    side = _side(questions)
     for moment in (True, False):
-        asked = (questions.side_m == SIDE_M) & (questions.moment == moment)
+        asked = (questions.side_m == side) & (questions.moment == moment)
         a, e = true[asked], answers.expected[asked]
-        known = np.isfinite(e) & np.isfinite(a)
-        if not known.any() or not a[known].sum():
+        if not a.sum():
             continue
         digest = hashlib.sha256()
         for column in (questions.x, questions.y, questions.since, questions.until):
             digest.update(np.ascontiguousarray(column[asked], np.float64).tobytes())
-        a, off = np.where(known, a, 0), np.where(known, np.abs(e - a), 0)
         drawn = np.random.default_rng([found.seed, 1]).integers(0, len(a), (REPLICATES, len(a)))
         sums = a[drawn].sum(axis=1)
-        values = np.divide(off[drawn].sum(axis=1), sums, out=np.zeros(REPLICATES), where=sums > 0)
-        return {"questions": digest.hexdigest()[:16], "values": np.round(values, 5).tolist()}
+        values = np.divide(np.abs(e - a)[drawn].sum(axis=1), sums, out=np.zeros(REPLICATES), where=sums > 0)
+        return {"side_m": side, "questions": digest.hexdigest()[:16], "values": np.round(values, 5).tolist()}
     return {}
+
+
+def _side(questions: Questions) -> float:
+    """Choose the squares by which settings are compared: in larger ones than a quarter of the city all is told."""
+    x, y = questions.x + questions.side_m / 2, questions.y + questions.side_m / 2
+    extent = max(np.ptp(x), np.ptp(y))
+    return next((side for side in SIDES_M if side <= extent / 4), SIDES_M[-1])
 
 
 def difference(one: Setting, other: Setting) -> tuple[float, float] | None:
     """Say by how much counts of another setting are further off than those of one, as a 90 % interval."""
     mine, theirs = one.run.get("replicates") or {}, other.run.get("replicates") or {}
-    if not mine or not theirs:
+    if not mine or not theirs or mine["side_m"] != theirs["side_m"]:
         return None
     a, b = np.array(mine["values"]), np.array(theirs["values"])
     if mine["questions"] != theirs["questions"]:  # as if they had nothing in common
@@ -75,6 +82,9 @@ def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, 
     strongest promise, since the sweep gives none of it away unasked; of these, on the front, the one whose count error
     is least even if questions were unlucky (the upper end of its interval).
     """
+    settings = list(settings)
+    side = min((one.run["replicates"]["side_m"] for one in settings if one.run.get("replicates")), default=SIDES_M[0])
+    settings = [replace(one, side_m=side) for one in settings]
     marked = [replace(one, meets=_meets(one, wants)) for one in settings]
     front = {id(one) for group in _by_promise(marked).values() for one in _front(group)}
     marked = [replace(one, front=id(one) in front) for one in marked]
@@ -144,7 +154,7 @@ def sentences(sweep: Sweep) -> tuple[str, ...]:
         if lines:
             reference = sweep.chosen
             shown = next((line for line in lines if reference is not None and reference in line), lines[0])
-            said += [_effect(name, shown, sweep.queries), _everywhere(name, lines, names, sweep.queries)]
+            said += [_effect(sweep, name, shown), _everywhere(sweep, name, lines, names)]
     return tuple(said)
 
 
@@ -160,16 +170,16 @@ def _order(value: Any) -> tuple[bool, Any]:
     return (False, value) if isinstance(value, int | float) else (True, str(value))
 
 
-def _effect(name: str, line: Sequence[Setting], queries: int) -> str:
+def _effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:
     first, last = line[0], line[-1]
     others = ", ".join(f"{n} = {v}" for n, v in first.varied.items() if n != name)
     where = f"From {name} = {first.varied[name]} to {last.varied[name]}" + (f" (with {others})" if others else "")
     changed = _sign(first, last)
     if changed:
-        counts = f"counts in squares of 2 km go from {_off(first)} off to {_off(last)}"
+        counts = f"counts in {sweep.squares} go from {_off(first)} off to {_off(last)}"
     else:
         counts = (
-            f"counts in squares of 2 km show no difference that {queries} questions can show "
+            f"counts in {sweep.squares} show no difference that {sweep.queries} questions can show "
             f"({_off(first)} and {_off(last)} off)"
         )
     one, other = first.share or 0, last.share or 0
@@ -178,7 +188,7 @@ def _effect(name: str, line: Sequence[Setting], queries: int) -> str:
     return f"{where} {counts}, and instead of {_percent(one)} there are {_percent(other)} published."
 
 
-def _everywhere(name: str, lines: Sequence[Sequence[Setting]], names: Sequence[str], queries: int) -> str:
+def _everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], names: Sequence[str]) -> str:
     for value in dict.fromkeys(one.varied[name] for line in lines for one in line):
         if all(_best(name, value, line) for line in lines):
             at = _each(name, names)
@@ -186,14 +196,16 @@ def _everywhere(name: str, lines: Sequence[Sequence[Setting]], names: Sequence[s
     signs = [_sign(line[0], line[-1]) for line in lines]
     if len(lines) == 1:
         values = ", ".join(f"{one.varied[name]}: {_off(one)}" for one in lines[0])
-        return f"At each value of {name} counts in squares of 2 km are off by: {values}."
+        return f"At each value of {name} counts in {sweep.squares} are off by: {values}."
     if len(set(signs)) == 1:
-        how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {queries} questions"}[signs[0]]
+        how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {sweep.queries} questions"}[
+            signs[0]
+        ]
         return f"It is so everywhere: with more {name}, {how}{_each(name, names)}."
     worse, better = signs.count(1), signs.count(-1)
     return (
         f"It depends on the others: with more {name} counts get worse in {worse} of {len(lines)} cases, better in "
-        f"{better}, and in {signs.count(0)} there is no difference that {queries} questions can show."
+        f"{better}, and in {signs.count(0)} there is no difference that {sweep.queries} questions can show."
     )
 
 
@@ -231,4 +243,3 @@ def _off(setting: Setting) -> str:
 
 def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
-

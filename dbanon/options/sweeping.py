@@ -52,7 +52,9 @@ class Sweeping:
     algorithm: Annotated[str | None, Option("The algorithm; else the family's first.")] = None
     sample: Annotated[
         int | None,
-        Option("Compute on so many people, drawn at random, instead of all.", metavar="PEOPLE", minimum=2, maximum=10**9),
+        Option(
+            "Compute on so many people, drawn at random, instead of all.", metavar="PEOPLE", minimum=2, maximum=10**9
+        ),
     ] = None
     want: Annotated[
         Sequence[str] | None,
@@ -62,9 +64,7 @@ class Sweeping:
             typed=list[str] | None,
         ),
     ] = None
-    queries: Annotated[
-        int, Option("Questions of each size.", minimum=MIN_QUERIES, maximum=100_000)
-    ] = MIN_QUERIES
+    queries: Annotated[int, Option("Questions of each size.", minimum=MIN_QUERIES, maximum=100_000)] = MIN_QUERIES
     seed: Annotated[int, Option("Of the questions: the same places and times.", minimum=0, maximum=2**63 - 1)] = 1
     keep: Annotated[bool, Option("Keep the runs, which are dropped once they are measured.")] = False
 
