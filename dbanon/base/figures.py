@@ -26,7 +26,8 @@ class Figure:
     name : str
         A key of `dbanon.metrics.METRICS`.
     value : float or None
-        None where it cannot be said: no question had people.
+        None where it cannot be said: no question had people. Of the usable resolution: the least side that was tried
+        stands for itself and all below it, and infinite means that the greatest is not enough.
     low, high : float or None
         Ends of its 90 % interval; None where there is none. `high` is infinite where the greatest side that was tried
         is not enough.

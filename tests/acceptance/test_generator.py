@@ -8,46 +8,43 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.acceptance.commands import call
+from tests.acceptance.commands import Done, call
 from tests.facts import refused
 
 pytestmark = pytest.mark.db
-Run = Callable[..., subprocess.CompletedProcess[str]]
+Run = Callable[..., Done]
 
 
 @pytest.fixture
 def dbanon(database: str) -> Run:
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "dbanon", "--dsn", database, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-    return call
+    return partial(call, database)
 
 
 @pytest.mark.stress
 def test_a_generated_dataset_is_told_as_a_table_and_as_json(dbanon: Run) -> None:
     told = dbanon("synth", "--dataset", "town", "--objects", "60", "--seed", "5")
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     assert "generated on city into dataset town" in told.stdout
     assert "trajectories" in told.stdout
     assert "generating trajectories" in told.stderr
     more = dbanon("synth", "--dataset", "town", "--objects", "40", "--append", "--json")
-    assert more.returncode == 0, more.stderr
+    assert more.code == 0, more.stderr
     value = json.loads(more.stdout)
     assert (value["dataset"], value["trajectories"], value["srid"], value["left_out"]) == ("town", 40, 32632, 0)
     ran = dbanon("run", "tp-aware", "--dataset", "town", "-p", "k=5", "--json")
-    assert ran.returncode == 0, ran.stderr
+    assert ran.code == 0, ran.stderr
 
 
 def test_places_are_counted_and_their_files_can_be_loaded_as_the_guide_says(dbanon: Run, tmp_path: Path) -> None:
     options = ("--objects", "30", "--pois", "400", "--stations", "30")
     told = dbanon("synth", "--dataset", "town", *options)
-    assert told.returncode == 0, told.stderr
+    assert told.code == 0, told.stderr
     assert re.search(r"points of interest +400\n", told.stdout)
     assert re.search(r"base stations +30\n", told.stdout)
     city = tmp_path / "city"
@@ -61,7 +58,7 @@ def test_places_are_counted_and_their_files_can_be_loaded_as_the_guide_says(dban
         ("stations", files[2]),
     ):
         loaded = dbanon("load", kind, file, "--dataset", "c", *columns, "--json")
-        assert loaded.returncode == 0, loaded.stderr
+        assert loaded.code == 0, loaded.stderr
         told_of = json.loads(loaded.stdout)
         assert told_of["kept"] == value["fixes" if kind == "trajectories" else kind]
         assert told_of["quarantined"] == {}
@@ -70,7 +67,7 @@ def test_places_are_counted_and_their_files_can_be_loaded_as_the_guide_says(dban
 @pytest.mark.stress
 def test_generated_files_can_be_loaded_as_the_readme_says(dbanon: Run, tmp_path: Path) -> None:
     made = dbanon("synth", "--csv", str(tmp_path / "city"), "--objects", "30", "--json")
-    assert made.returncode == 0, made.stderr
+    assert made.code == 0, made.stderr
     value = json.loads(made.stdout)
     trajectories, requests = value["files"]
     loaded = dbanon("load", "trajectories", trajectories, "--dataset", "c", "--x", "lon", "--y", "lat", "--json")

@@ -13,6 +13,7 @@ from dbanon.base import errors
 from dbanon.database import Database
 from dbanon.postgres.server import Target
 from tests import pages
+from tests.acceptance.commands import as_typed
 
 pytestmark = pytest.mark.db
 TESTING, API, COMPOSITION = "docs/testing.md", "docs/python.md", "docs/composition.md"
@@ -78,11 +79,8 @@ def test_the_python_page_names_every_verb_and_every_error() -> None:
 
 @pytest.mark.stress
 def test_the_recipes_of_the_page_on_composition_end_as_it_says(database: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "DBANON_DSN": database, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for kind, block in pages.blocks(COMPOSITION, "console", "console refused"):
         for command, shown in pages.typed(block):
-            done = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == (REFUSED if kind == "console refused" else 0), command + done.stderr
+            done = as_typed(database, tmp_path, command)
+            assert done.code == (REFUSED if kind == "console refused" else 0), command + done.stderr
             assert pages.missing(shown, done.stdout + done.stderr) == [], done.stdout + done.stderr

@@ -1,22 +1,19 @@
 """San Francisco taxis of one day, pick-ups as requests: the tutorial, and the ten questions of the analysts' page."""
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from dbanon.database import Database, open_database
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests import pages
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance import taxi_questions as asking
+from tests.acceptance.commands import Done, as_typed
 
 from .conftest import REAL_DATA
 
@@ -25,39 +22,12 @@ CABS = REAL_DATA / "cabspotting" / "cabs_20080604.csv.gz"
 PICK_UPS = REAL_DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
 
 
-@pytest.fixture
-def taxis(database: str) -> Iterator[Database]:
-    with open_database(database) as opened:
-        columns = {"subject": "cab_id", "time": "t", "x": "lon", "y": "lat"}
-        loaded = opened.load_trajectories([CABS], dataset="taxi", **columns, drop_outliers=True)
-        assert (loaded.read, loaded.quarantined, loaded.far) == (484_789, {"far-position": 3}, {})
-        opened.load_requests(PICK_UPS, dataset="taxi", subject="cab_id", time="t", columns=["event"])
-        yield opened
-
-
-@pytest.mark.stress
-def test_a_day_of_taxis_is_verified_at_k_5_and_20_published_and_read_by_an_analyst(taxis: Database, login) -> None:
-    five = taxis.run("tp-aware", dataset="taxi", params={"k": 5}, publish="taxi_k5")
-    twenty = taxis.run("tp-aware", dataset="taxi", params={"k": 20})
-
-    assert five.status == twenty.status == "verified"
-    assert five.metrics["published_share"] >= 0.71
-    assert five.metrics["windows"] == 48
-    with psycopg.connect(login("dbanon_analyst")) as analyst:
-        rows, smallest, wrong = analyst.execute(
-            "SELECT count(*), min(crowd), count(*) FILTER (WHERE subjects <> crowd) FROM published.taxi_k5"
-        ).fetchone()
-    assert rows == five.rows_published
-    assert smallest >= 5
-    assert wrong == 0
-
-
 @dataclass(frozen=True)
 class Tutorial:
     """A database in which the tutorial was followed, and what each command showed and did."""
 
     url: str
-    done: list[tuple[list[str], subprocess.CompletedProcess[str]]]
+    done: list[tuple[list[str], str, Done]]
 
 
 @pytest.fixture(scope="module")
@@ -69,22 +39,16 @@ def tutorial(
     for data in (CABS, PICK_UPS):
         (folder / data.name).symlink_to(data)
     with cloned_database(dbanon_server, dbanon_template) as url:
-        environment = {**os.environ, "DBANON_DSN": url, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         typed = [pair for _, block in pages.blocks("docs/tutorial.md", "console") for pair in pages.typed(block)]
         refusal = next(i for i, (command, _) in enumerate(typed) if command.startswith("dbanon publish"))
-        done = [
-            (shown, subprocess.run(
-                ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
-            ))
-            for command, shown in typed[: refusal + 1]
-        ]  # fmt: skip
+        done = [(shown, command, as_typed(url, folder, command)) for command, shown in typed[: refusal + 1]]
         yield Tutorial(url, done)
 
 
 @pytest.mark.stress
 def test_the_tutorial_ends_as_it_shows_up_to_the_refusal_of_a_second_release(tutorial: Tutorial) -> None:
-    for i, (shown, done) in enumerate(tutorial.done, 1 - len(tutorial.done)):
-        assert done.returncode == (0 if i else 5), done.args[-1] + done.stderr
+    for i, (shown, command, done) in enumerate(tutorial.done, 1 - len(tutorial.done)):
+        assert done.code == (0 if i else 5), command + done.stderr
         lines = shown if i else [" ".join(shown)]  # the page breaks the refusal into lines
         assert pages.missing(lines, done.stdout + done.stderr) == [], done.stdout + done.stderr
 

@@ -1,0 +1,159 @@
+"""How far the answers to questions are off: the figures of counts, each with its 90 % interval."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from dbanon.base.figures import Answers, Asked, Figure, Questions
+from dbanon.base.trajectory import Bool, Float
+
+REPLICATES = 1000
+INTERVAL = (0.05, 0.95)
+USABLE_ERROR = 0.2
+SANITY_SHARE = 0.01
+TOLERANCE = 1e-6
+
+
+def count_figures(
+    questions: Questions, true: Float, answers: Answers, *, people: int, rng: np.random.Generator
+) -> tuple[Figure, ...]:
+    """Measure answers by side, at moments and in spans; then the usable resolution of both.
+
+    With a the true answer, e what is expected, l and u the bounds, all of one side::
+
+        count_error         sum |e - a| / sum a
+        bias                sum (e - a) / sum a
+        bounds_width        mean (u - l)
+        bounds_width_share  sum (u - l) / sum a
+        query_error         mean (|e - a| / max(a, 0.01 people))
+        coverage            share of questions with l <= a <= u
+        usable_resolution_m least side from which on count_error <= 0.2
+
+    Intervals are percentiles of a bootstrap over questions (Efron and Tibshirani: An Introduction to the Bootstrap,
+    1993, section 13.3); that of the coverage is exact (Clopper and Pearson, Biometrika 26(4), 1934), since a bootstrap
+    of nothing but hits knows no doubt. Questions are resampled one by one, not by moment: each has a moment drawn from
+    all there are, so they are independent.
+
+    The query error's lower limit is that of AdaTrace and LDPTrace. Where most squares hold fewer people, it divides by
+    much more than the answer: it looks best where counts are worst.
+    """
+    figures: list[Figure] = []
+    errors: dict[Asked, dict[float, tuple[float, Float]]] = {"moment": {}, "span": {}}
+    for side, asked, chosen in _groups(questions):
+        own = _Sums(true[chosen], answers.expected[chosen], answers.at_least[chosen], answers.at_most[chosen], people)
+        resampled = own.resampled(rng)
+        for name, of in _RATIOS.items():
+            figures.append(_figure(name, of(own.total), of(resampled), side, asked))
+        figures.append(_coverage(own.covered, side, asked))
+        errors[asked][side] = (float(_RATIOS["count_error"](own.total)), _RATIOS["count_error"](resampled))
+    return *figures, *(usable_resolution(of, asked) for asked, of in errors.items() if of)
+
+
+def usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) -> Figure:
+    """Find the least side from which on the count error is at most 0.2.
+
+    Between the last side that is worse and the next one the error is taken to be linear in log(side). The least side
+    that was asked about stands for itself and all below it. Infinite, where the greatest is not enough; None, where no
+    question had people.
+
+    Parameters
+    ----------
+    errors : dict of float and (float, float64[b])
+        By side the count error, and that of each replicate.
+    """
+    sides = sorted(errors)
+    measured = np.array([[errors[side][0]] for side in sides])
+    replicates = np.array([errors[side][1] for side in sides])
+    if np.isnan(measured).all():
+        return Figure(name="usable_resolution_m", value=None, asked=asked)
+    low, high = np.quantile(_resolutions(sides, replicates), INTERVAL, method="inverted_cdf").tolist()
+    value = float(_resolutions(sides, measured)[0])
+    return Figure(name="usable_resolution_m", value=value, low=low, high=high, asked=asked)
+
+
+def exact_interval(successes: float, n: int) -> tuple[float, float]:
+    """Bound a share by its exact binomial 90 % interval (Clopper and Pearson, Biometrika 26(4), 1934)."""
+    low = stats.beta.ppf(INTERVAL[0], successes, n - successes + 1) if successes > 0 else 0.0
+    high = stats.beta.ppf(INTERVAL[1], successes + 1, n - successes) if successes < n else 1.0
+    return float(low), float(high)
+
+
+def resampling(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw how often each of n observations is in each replicate of a bootstrap: int64[replicates, n]."""
+    drawn = rng.integers(n, size=(REPLICATES, n)) + n * np.arange(REPLICATES)[:, None]
+    return np.bincount(drawn.ravel(), minlength=REPLICATES * n).reshape(REPLICATES, n)
+
+
+class _Sums:
+    """The sums over questions of one kind that figures are made of; `total` has one column, replicates have many."""
+
+    def __init__(self, true: Float, expected: Float, low: Float, high: Float, people: int) -> None:
+        off = np.abs(expected - true)
+        bounded = np.maximum(true, SANITY_SHARE * people)
+        relative = np.divide(off, bounded, out=np.full(len(off), np.nan), where=bounded > 0)
+        self._terms = np.stack([np.ones(len(true)), true, off, expected - true, high - low, relative])
+        self.total = self._terms.sum(axis=1)
+        self.covered: Bool = (low <= true + TOLERANCE) & (true <= high + TOLERANCE)
+
+    def resampled(self, rng: np.random.Generator) -> Float:
+        """Sum over questions drawn again, with replacement."""
+        sums: Float = self._terms @ resampling(self._terms.shape[1], rng).T
+        return sums
+
+
+def _ratio(above: int, below: int) -> Any:
+    def of(sums: Float) -> Float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(sums[below] > 0, sums[above] / sums[below], np.nan)
+
+    return of
+
+
+# By the rows of _Sums: questions, true, off, too many, width, off by the literature.
+_RATIOS: dict[str, Any] = {
+    "count_error": _ratio(2, 1),
+    "bias": _ratio(3, 1),
+    "bounds_width": _ratio(4, 0),
+    "bounds_width_share": _ratio(4, 1),
+    "query_error": _ratio(5, 0),
+}
+
+
+def _groups(questions: Questions) -> Iterator[tuple[float, Asked, Bool]]:
+    kinds: tuple[tuple[Asked, Bool], ...] = (("moment", questions.moment), ("span", ~questions.moment))
+    for side in np.unique(questions.side_m).tolist():
+        for asked, of_kind in kinds:
+            chosen = of_kind & (questions.side_m == side)
+            if chosen.any():
+                yield side, asked, chosen
+
+
+def _figure(name: str, value: Float, replicates: Float, side: float, asked: Asked) -> Figure:
+    if np.isnan(value):
+        return Figure(name=name, value=None, side_m=side, asked=asked)
+    low, high = np.nanquantile(replicates, INTERVAL).tolist()
+    return Figure(name=name, value=float(value), low=low, high=high, side_m=side, asked=asked)
+
+
+def _coverage(covered: Bool, side: float, asked: Asked) -> Figure:
+    hits, n = int(covered.sum()), len(covered)
+    low, high = exact_interval(hits, n)
+    return Figure(name="coverage", value=hits / n, low=low, high=high, side_m=side, asked=asked)
+
+
+def _resolutions(sides: list[float], errors: Float) -> Float:
+    """Find the resolution of each column of float64[sides, b]; an error that cannot be said is too large."""
+    side = np.array(sides)
+    bad = ~(errors <= USABLE_ERROR)
+    worst = len(sides) - 1 - np.argmax(bad[::-1], axis=0)  # the last side that is too bad
+    following = np.minimum(worst + 1, len(sides) - 1)
+    column = np.arange(errors.shape[1])
+    worse, better = errors[worst, column], errors[following, column]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.nan_to_num((worse - USABLE_ERROR) / (worse - better), nan=1.0)
+    between = side[worst] * (side[following] / side[worst]) ** part
+    found = np.where(bad[-1], np.inf, between)
+    return np.where(bad.any(axis=0), found, sides[0])

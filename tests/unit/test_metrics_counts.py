@@ -1,0 +1,253 @@
+"""Questions, true counts and the figures of counts, against plain Python and by hand."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon.base.figures import Answers, Figure, Movements, Questions
+from dbanon.metrics import METRICS
+from dbanon.metrics.counts import count_figures, exact_interval, usable_resolution
+from dbanon.metrics.questions import draw_questions, true_counts
+
+
+def movements(rows: list[tuple[int, int, float, float, float]]) -> Movements:
+    """Rows of (person, track, t, x, y), sorted as the record wants them."""
+    person, track, t, x, y = (np.array(column) for column in zip(*sorted(rows, key=lambda r: r[1:3]), strict=True))
+    return Movements(
+        person=person, track=track, t=t.astype(float), x=x.astype(float), y=y.astype(float), weight=np.ones(len(t))
+    )
+
+
+NOTHING = Movements(
+    person=np.empty(0, np.int64),
+    track=np.empty(0, np.int64),
+    **{name: np.empty(0) for name in ("t", "x", "y", "weight")},
+)
+
+
+def questions(asked: list[tuple[float, float, float, float, float]]) -> Questions:
+    """Rows of (side, x, y, since, until)."""
+    side, x, y, since, until = np.array(asked, float).reshape(-1, 5).T
+    return Questions(side_m=side, x=x, y=y, since=since, until=until)
+
+
+def plain_counts(moved: Movements, asked: Questions) -> list[int]:
+    found = []
+    for side, left, low, since, until in zip(asked.side_m, asked.x, asked.y, asked.since, asked.until, strict=True):
+        people = set()
+        for person, t, x, y in zip(moved.person, moved.t, moved.x, moved.y, strict=True):
+            then = t == since if since == until else since <= t < until
+            if then and left <= x <= left + side and low <= y <= low + side:
+                people.add(int(person))
+        found.append(len(people))
+    return found
+
+
+small = st.integers(0, 6)
+rows = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), small, small, small), min_size=1, max_size=40)
+asked = st.lists(st.tuples(st.integers(0, 4), small, small, small, st.integers(0, 3)), max_size=20)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows, asked)
+def test_true_counts_are_those_of_plain_python(
+    rows: list[tuple[int, int, int, int, int]], asked: list[tuple[int, int, int, int, int]]
+) -> None:
+    moved = movements(rows)
+    put = questions([(side, x, y, since, since + long) for side, x, y, since, long in asked])
+    assert true_counts(moved, put).tolist() == plain_counts(moved, put)
+
+
+def test_many_people_in_any_order_are_counted_as_in_plain_python() -> None:
+    rng = np.random.default_rng(4)
+    n = 3000
+    moved = movements(
+        list(
+            zip(
+                rng.integers(0, 50, n),
+                rng.integers(0, 200, n),
+                600 * rng.integers(0, 20, n),
+                *(8 * rng.random((2, n))),
+                strict=True,
+            )
+        )
+    )
+    put = draw_questions(
+        rng, window=(0, 0, 8, 8), moments=600.0 * np.arange(20), spans=np.array([[300.0, 900.0], [0.0, 12000.0]]),
+        sides_m=(1, 4), queries=30, about_moments=True,
+    )  # fmt: skip
+    assert true_counts(moved, put).tolist() == plain_counts(moved, put)
+
+
+def test_nothing_moves_and_nothing_is_asked() -> None:
+    put = questions([(1, 0, 0, 5, 5)])
+    assert true_counts(NOTHING, put).tolist() == [0]
+    assert true_counts(movements([(0, 0, 5, 0, 0)]), questions([])).tolist() == []
+
+
+def test_an_edge_and_the_start_of_a_span_count_and_its_end_does_not() -> None:
+    moved = movements([(0, 0, 10, 2, 1)])
+    put = questions([(1, 1, 0, 10, 20), (1, 1, 0, 0, 10), (1, 1, 0, 10, 10), (1, 2, 1, 10, 10), (1, 2.1, 1, 10, 10)])
+    assert true_counts(moved, put).tolist() == [1, 0, 1, 1, 0]
+
+
+def test_questions_are_drawn_as_many_of_each_side_and_kind() -> None:
+    spans = np.array([[0.0, 600.0]])
+    rng = np.random.default_rng(0)
+    put = draw_questions(rng, window=(0, 0, 10, 20), moments=np.array([5.0]), spans=spans, about_moments=True)
+    assert len(put.side_m) == 5 * 2 * 400
+    assert put.moment.sum() == 5 * 400
+    centre = put.x + put.side_m / 2
+    assert centre.min() >= 0
+    assert centre.max() <= 10
+    assert abs(centre.mean() - 5) < 0.5
+    only = draw_questions(
+        rng, window=(0, 0, 10, 20), moments=np.array([5.0]), spans=spans, queries=7, about_moments=False
+    )
+    assert len(only.side_m) == 35
+    assert not only.moment.any()
+    none = draw_questions(
+        rng, window=(0, 0, 1, 1), moments=np.empty(0), spans=np.empty((0, 2)), queries=7, about_moments=True
+    )
+    assert len(none.side_m) == 0
+
+
+def test_the_same_seed_asks_the_same() -> None:
+    one, two = (
+        draw_questions(
+            np.random.default_rng(3), window=(0, 0, 9, 9), moments=np.arange(9.0), spans=np.array([[0.0, 9.0]]),
+            queries=5, about_moments=True,
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    assert all((getattr(one, name) == getattr(two, name)).all() for name in ("side_m", "x", "y", "since", "until"))
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+def figures(
+    true: list[float], expected: list[float], low: list[float], high: list[float], people: int
+) -> dict[str, Figure]:
+    put = questions([(500, 0, 0, 0, 0)] * len(true))
+    answers = Answers(at_least=np.array(low), expected=np.array(expected), at_most=np.array(high))
+    found = count_figures(put, np.array(true, float), answers, people=people, rng=np.random.default_rng(1))
+    return {figure.name: figure for figure in found}
+
+
+def test_figures_of_counts_by_hand() -> None:
+    """Three squares with 4, 0 and 6 people; told 5, 1 and 3."""
+    found = figures([4, 0, 6], [5, 1, 3], [0, 0, 0], [9, 2, 5], 200)
+    assert found["count_error"].value == pytest.approx((1 + 1 + 3) / 10)
+    assert found["bias"].value == pytest.approx((1 + 1 - 3) / 10)
+    assert found["bounds_width"].value == pytest.approx((9 + 2 + 5) / 3)
+    assert found["bounds_width_share"].value == pytest.approx(16 / 10)
+    assert found["query_error"].value == pytest.approx((1 / 4 + 1 / 2 + 3 / 6) / 3)
+    assert found["coverage"].value == pytest.approx(2 / 3)
+    assert found["count_error"].side_m == 500
+    assert found["count_error"].asked == "moment"
+    assert all(one.low <= one.value <= one.high for one in found.values() if one.name != "usable_resolution_m")
+    assert set(found) <= set(METRICS)
+
+
+def test_all_answers_that_are_right_have_no_error() -> None:
+    found = figures([4, 0, 6], [4, 0, 6], [4, 0, 6], [4, 0, 6], 10)
+    assert [found[name].value for name in ("count_error", "bias", "bounds_width", "query_error")] == [0] * 4
+    assert found["coverage"].value == 1
+    assert found["usable_resolution_m"].value == 500
+
+
+def test_a_ratio_to_no_people_cannot_be_said() -> None:
+    found = figures([0, 0], [1, 2], [0, 0], [3, 3], 0)
+    said = {name: figure.value for name, figure in found.items()}
+    assert said == {
+        "count_error": None, "bias": None, "bounds_width": 3, "bounds_width_share": None, "query_error": None,
+        "coverage": 1, "usable_resolution_m": None,
+    }  # fmt: skip
+
+
+def test_a_bound_may_miss_by_a_rounding_error_only() -> None:
+    assert figures([3], [3], [3 + 1e-9], [3], 9)["coverage"].value == 1
+    assert figures([3], [3], [3.1], [4], 9)["coverage"].value == 0
+
+
+def test_the_query_error_looks_best_where_counts_are_worst() -> None:
+    """One person in a square, of 1,000 people; told none. Then 100 people, told 80."""
+    few, many = figures([1], [0], [0], [9], 1000), figures([100], [80], [0], [100], 1000)
+    assert few["count_error"].value == 1
+    assert many["count_error"].value == pytest.approx(0.2)
+    assert few["query_error"].value == pytest.approx(0.1)
+    assert many["query_error"].value == pytest.approx(0.2)
+
+
+def resolution(errors: dict[float, float]) -> Figure:
+    return usable_resolution({side: (error, np.full(9, error)) for side, error in errors.items()}, "moment")
+
+
+def test_the_usable_resolution_lies_between_sides_by_their_logarithm() -> None:
+    assert resolution({500: 0.8, 1000: 0.3, 2000: 0.1}).value == pytest.approx(1000 * math.sqrt(2))
+    assert resolution({500: 0.8, 1000: 0.4, 4000: 0.2}).value == 4000
+
+
+def test_the_usable_resolution_is_that_from_which_on_all_are_good() -> None:
+    assert resolution({500: 0.1, 1000: 0.3, 2000: 0.1}).value == pytest.approx(1000 * math.sqrt(2))
+    assert resolution({500: 0.1, 1000: 0.05}).value == 500
+    over = resolution({500: 0.1, 1000: 0.5})
+    assert over.value == over.high == math.inf
+    assert resolution({500: math.nan, 1000: 0.1}).value == 1000
+    assert resolution({500: math.nan, 1000: math.nan}).value is None
+
+
+def test_the_interval_of_a_resolution_may_be_open_above() -> None:
+    half = np.array([0.1, 0.5] * 50)
+    one = usable_resolution({500: (0.5, np.full(100, 0.5)), 1000: (0.19, half)}, "span")
+    assert one.low < 1000
+    assert one.high == math.inf
+    assert one.value < 1000
+
+
+# ---- intervals -------------------------------------------------------------------------------------------------------
+
+
+def evaluations(queries: int, repeats: int) -> Iterator[dict[str, Figure]]:
+    """Ask questions of a small town again and again: its answers err by square, more so where more people are."""
+    rng = np.random.default_rng(8)
+    true, noise = rng.poisson(rng.gamma(1.0, 20.0, 20_000)).astype(float), rng.normal(0, 1, 20_000)
+    expected = np.maximum(true + noise * np.sqrt(4 * true + 9), 0)
+    off = np.abs(expected - true)
+    yield {
+        "count_error": Figure(name="count_error", value=off.sum() / true.sum()),
+        "bias": Figure(name="bias", value=(expected - true).sum() / true.sum()),
+        "query_error": Figure(name="query_error", value=float(np.mean(off / np.maximum(true, 50)))),
+    }
+    for _ in range(repeats):
+        drawn = rng.integers(0, 20_000, queries)
+        put = questions([(500, 0, 0, 0, 0)] * queries)
+        told = Answers(at_least=true[drawn], expected=expected[drawn], at_most=true[drawn])
+        found = count_figures(put, true[drawn], told, people=5000, rng=rng)
+        yield {figure.name: figure for figure in found}
+
+
+def test_intervals_hold_what_is_so_of_all_squares_nine_times_in_ten() -> None:
+    whole, *samples = evaluations(200, 200)
+    for name in ("count_error", "bias", "query_error"):
+        held = np.mean([one[name].low <= whole[name].value <= one[name].high for one in samples])
+        assert 0.82 <= held <= 0.97, f"{name}: {held}"
+
+
+def test_80_questions_leave_much_more_open_than_400() -> None:
+    _, few = evaluations(80, 1)
+    _, many = evaluations(400, 1)
+    width = {len_: one["count_error"].high - one["count_error"].low for len_, one in ((80, few), (400, many))}
+    assert 1.6 < width[80] / width[400] < 3.2
+
+
+def test_an_exact_interval_of_a_share_knows_doubt_at_both_ends() -> None:
+    assert exact_interval(0, 100) == (0, pytest.approx(1 - 0.05 ** (1 / 100)))
+    assert exact_interval(100, 100) == (pytest.approx(0.05 ** (1 / 100)), 1)
+    low, high = exact_interval(5, 10)
+    assert (low, high) == (pytest.approx(0.2224, abs=1e-3), pytest.approx(0.7776, abs=1e-3))
