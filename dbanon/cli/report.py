@@ -264,8 +264,9 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
         parts.append("No setting meets what is wanted and can be published.")
     else:
         parts.append(
-            "* on the front of its promise: no other publishes more or errs less. Chosen: the strongest promise of those\n"
-            f"that meet what is wanted, and there the least uncertain counts. To publish it:\n  {found.command(chosen)}"
+            "* on the front of its promise: no other publishes more or errs less. Chosen: the strongest promise of\n"
+            f"those that meet what is wanted, and there the least uncertain counts. To publish it:\n  "
+            f"{found.command(chosen)}"
         )
     if file is not None:
         parts.append(f"Wrote {visible(str(file))}; it is private: errors are held against the true data.")

@@ -47,7 +47,7 @@ class _Combination:
 
 @dataclass(kw_only=True)
 class _Clock:
-    """Shows what is done under the name of the setting, and about how long the rest takes by what was measured so far."""
+    """Shows what is done under the name of the setting, and about how long the rest takes by what was measured."""
 
     total: int
     progress: Progress
@@ -261,9 +261,9 @@ def _notes(asked: Sweeping, marked: tuple[Setting, ...]) -> tuple[str, ...]:
     notes = []
     if asked.sample is not None:
         notes.append(
-            f"Computed on {asked.sample:,} people drawn at random. With fewer people in a km2, regions are larger, counts "
-            "are further off and fewer settings are possible than with all people. Compare settings with one another, "
-            "and measure the chosen one on all. Whether earlier releases let it be published was not measured."
+            f"Computed on {asked.sample:,} people drawn at random. With fewer people in a km2, regions are larger, "
+            "counts are further off and fewer settings are possible than with all people. Compare settings with one "
+            "another, and measure the chosen one on all. Whether earlier releases let it be published was not measured."
         )
     return (*notes, *dict.fromkeys(note for one in marked if one.evaluation for note in one.evaluation.notes))
 

@@ -78,9 +78,9 @@ def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, 
     """Mark the settings that are on the front of their promise, those that meet what is wanted, and the chosen one.
 
     A setting is on the front if no other of its promise publishes as much and errs less, or publishes more and errs as
-    little. Chosen is, of those that meet all that is wanted and that earlier releases let be published: the one with the
-    strongest promise, since the sweep gives none of it away unasked; of these, on the front, the one whose count error
-    is least even if questions were unlucky (the upper end of its interval).
+    little. Chosen is, of those that meet all that is wanted and that earlier releases let be published: the one with
+    the strongest promise, since the sweep gives none of it away unasked; of these, on the front, the one whose count
+    error is least even if questions were unlucky (the upper end of its interval).
     """
     settings = list(settings)
     side = min((one.run["replicates"]["side_m"] for one in settings if one.run.get("replicates")), default=SIDES_M[0])

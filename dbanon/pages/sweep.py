@@ -38,8 +38,8 @@ def _header(sweep: Sweep) -> Markup:
     which = " and ".join(several) or "setting"
     people = f"{sweep.people:,} people" + (" drawn at random" if sweep.sample else "")
     lead = (
-        f"{_number(len(sweep.settings), 'setting')} of {sweep.method} ({sweep.algorithm}) on {people} of {sweep.dataset}, each "
-        "computed, attacked and asked the same questions. Nothing was published."
+        f"{_number(len(sweep.settings), 'setting')} of {sweep.method} ({sweep.algorithm}) on {people} of "
+        f"{sweep.dataset}, each computed, attacked and asked the same questions. Nothing was published."
     )
     return frame.header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
 
@@ -65,8 +65,8 @@ def _answer(sweep: Sweep) -> Iterator[Markup]:
         (_length(chosen.evaluation and chosen.evaluation.figure("usable_resolution_m")), "usable resolution", True),
     ]
     lead = (
-        f"Of the settings that meet what is wanted{_wanted(sweep)}, the one with the strongest promise; of these, the one "
-        "whose counts are least off even if the questions were unlucky."
+        f"Of the settings that meet what is wanted{_wanted(sweep)}, the one with the strongest promise; of these, "
+        "the one whose counts are least off even if the questions were unlucky."
     )
     yield frame.section("The chosen setting", frame.facts(found), lead=lead)
 
@@ -91,8 +91,8 @@ def _drawn(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]:
     if cost is not None:
         right.append(_cost(sweep, compared, cost))
     caption = (
-        "Filled: on the (Pareto) front, no other setting of the same promise publishes more or errs less. Hollow: another "
-        "does. Ringed: the chosen one. Lines join settings that differ in one parameter."
+        "Filled: on the (Pareto) front, no other setting of the same promise publishes more or errs less. Hollow: "
+        "another does. Ringed: the chosen one. Lines join settings that differ in one parameter."
     )
     left = frame.picture(_net(sweep, compared, names), caption)
     yield frame.section("What is gained, what is lost", frame.wide(left, *right), note=sweep.method)
@@ -296,8 +296,8 @@ def _grid(sweep: Sweep) -> Markup:
         for promise, group in groups.items()
     ]
     note = (
-        f"● on the front of its promise. Errors: the sum of what counts are off over {sweep.queries} {sweep.squares} at random "
-        "places and times, in percent of the sum of the truth, which is that of the people published; in brackets 90 % "
+        f"● on the front of its promise. Errors: the sum of what counts are off over {sweep.queries} {sweep.squares} at "
+        "random places and times, in percent of the sum of the truth, which is that of the people published; in brackets 90 % "
         "intervals. Usable resolution: the side from which on counts are off by 20 % or less."
     )
     return frame.section("All settings", *tables, Markup('<p class="small soft">{}</p>').format(note))

@@ -48,7 +48,7 @@ def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
 def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
     """Find what a sweep of this version of the program measured, while no release of these people was made since."""
     query = """
-        SELECT (SELECT r.run_id FROM dbanon.run r WHERE r.run_id = e.run_id) AS run_id, e.figures, e.run_figures, e.notes
+        SELECT e.run_id, e.figures, e.run_figures, e.notes
         FROM dbanon.evaluation e
         WHERE e.dataset_id = %(dataset_id)s AND e.dataset_revision = %(revision)s AND e.method = %(method)s
             AND e.algorithm = %(algorithm)s AND e.params = %(params)s AND e.sample IS NOT DISTINCT FROM %(sample)s

@@ -15,7 +15,7 @@ from dbanon.runs import queue
 
 @contextmanager
 def session(lock_url: str, url: str) -> Iterator[str]:
-    """Have a session to tie runs and samples to, named as the SQL functions take it; what is tied to it goes at the end."""
+    """Have a session to tie runs and samples to, named as SQL functions take it; what is tied to it goes at the end."""
     with errors_translated(), connect_to_hold(lock_url) as holder:
         holder.execute("SET idle_session_timeout = 0")  # it waits while settings are computed
         named = cast("str", one(holder, "SELECT dbanon_internal.hold_lock()::text"))
