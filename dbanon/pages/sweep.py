@@ -296,9 +296,9 @@ def _grid(sweep: Sweep) -> Markup:
         for promise, group in groups.items()
     ]
     note = (
-        f"● on the front of its promise. Errors: the sum of what counts are off over {sweep.queries} {sweep.squares} at "
-        "random places and times, in percent of the sum of the truth, which is that of the people published; in brackets 90 % "
-        "intervals. Usable resolution: the side from which on counts are off by 20 % or less."
+        f"● on the front of its promise. Errors: the sum of what counts are off over {sweep.queries} {sweep.squares}, "
+        "at random places and times, in percent of the sum of the truth, which is that of the people published; in "
+        "brackets 90 % intervals. Usable resolution: the side from which on counts are off by 20 % or less."
     )
     return frame.section("All settings", *tables, Markup('<p class="small soft">{}</p>').format(note))
 
