@@ -4,18 +4,16 @@ Made by `dbanon.database.Database.sweep`, judged by `dbanon.metrics.settings`, d
 """
 
 import csv
+import importlib
 import io
 import math
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, get_args
 
 from dbanon.base.errors import DbanonError
 from dbanon.base.figures import Asked, Evaluation, Figure
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SIDES_M = (2000.0, 1000.0, 500.0)
 """Settings are compared by counts in squares of the first of these sides that is at most a quarter of the city."""
@@ -99,8 +97,8 @@ class Setting:
     @property
     def error(self) -> Figure | None:
         """The error of counts in squares of `side_m`: at a moment, or over ten minutes where there are no moments."""
-        for asked in ("moment", "span"):
-            found = self._figure("count_error", self.side_m, asked)  # type: ignore[arg-type]
+        for asked in get_args(Asked):
+            found = self.measured("count_error", side_m=self.side_m, asked=asked)
             if found is not None and found.value is not None:
                 return found
         return None
@@ -117,6 +115,10 @@ class Setting:
         left, seen = self.run.get("suppressed", {}).get("subjects") or {}, self.run.get("seen")
         shares = {reason: n / seen for reason, n in left.items() if n} if seen else {}
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+    def measured(self, name: str, *, side_m: float | None = None, asked: Asked | None = None) -> Figure | None:
+        """Look a figure up; None if it was not measured."""
+        return self.evaluation.figure(name, side_m=side_m, asked=asked) if self.evaluation is not None else None
 
     def value(self, name: str) -> float | None:
         """Look a figure up by its name, or by that of a column of `Sweep.rows`, or among the run's own."""
@@ -138,9 +140,6 @@ class Setting:
 
     def _all(self) -> tuple[Figure, ...]:
         return self.evaluation.figures if self.evaluation is not None else ()
-
-    def _figure(self, name: str, side_m: float, asked: Asked) -> Figure | None:
-        return self.evaluation.figure(name, side_m=side_m, asked=asked) if self.evaluation is not None else None
 
 
 def column(figure: Figure) -> str:
@@ -222,8 +221,8 @@ class Sweep:
                 columns[name] = columns.get(name, False) or figure.low is not None
         return [dict(_row(one, columns)) for one in self.settings]
 
-    def frame(self) -> "pd.DataFrame":
-        """Make a frame of `rows`.
+    def frame(self) -> Any:
+        """Make a frame of pandas of `rows`.
 
         Raises
         ------
@@ -231,10 +230,10 @@ class Sweep:
             If pandas is not there.
         """
         try:
-            import pandas as pd
+            pandas = importlib.import_module("pandas")
         except ImportError:
             raise DbanonError("pandas must be installed. Got none; run `pip install 'dbanon[geo]'`.") from None
-        return pd.DataFrame(self.rows())
+        return pandas.DataFrame(self.rows())
 
     def csv(self) -> str:
         """Write `rows` as CSV."""

@@ -9,12 +9,11 @@ from typing import Annotated, Any
 from dbanon.base.errors import ParameterError
 from dbanon.base.sweep import Want
 from dbanon.options import Option
+from dbanon.options.evaluating import Questioning
 from dbanon.options.loading import Dataset
 from dbanon.options.publishing import parameters
 
 MAX_SETTINGS = 200
-MIN_QUERIES = 400
-"""With 80 questions of a size, 19 % was told where 27 % is true."""
 
 _WANT = re.compile(r"^\s*([a-z][a-z0-9_]*)\s*(>=|<=)\s*([-+.0-9eE]+)\s*$")
 
@@ -35,7 +34,7 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweeping:
+class Sweeping(Questioning):
     """What is measured, and what is wanted of it."""
 
     dataset: Dataset
@@ -64,8 +63,6 @@ class Sweeping:
             typed=list[str] | None,
         ),
     ] = None
-    queries: Annotated[int, Option("Questions of each size.", minimum=MIN_QUERIES, maximum=100_000)] = MIN_QUERIES
-    seed: Annotated[int, Option("Of the questions: the same places and times.", minimum=0, maximum=2**63 - 1)] = 1
     keep: Annotated[bool, Option("Keep the runs, which are dropped once they are measured.")] = False
 
     @property

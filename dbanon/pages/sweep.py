@@ -5,11 +5,11 @@ Errors were held against true positions, so the page is private.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from markupsafe import Markup
 
-from dbanon.base.figures import Figure
+from dbanon.base.figures import Asked, Figure
 from dbanon.base.sweep import Setting, Sweep
 from dbanon.pages import charts, frame
 from dbanon.pages.charts import Axis, Line, metres, text
@@ -62,7 +62,7 @@ def _answer(sweep: Sweep) -> Iterator[Markup]:
         (chosen.name, "the setting", False),
         (_percent(chosen.share), "of people and times published", False),
         (_off(chosen.error), f"counts in {sweep.squares} are off", True),
-        (_length(chosen.evaluation and chosen.evaluation.figure("usable_resolution_m")), "usable resolution", True),
+        (_length(chosen.measured("usable_resolution_m")), "usable resolution", True),
     ]
     lead = (
         f"Of the settings that meet what is wanted{_wanted(sweep)}, the one with the strongest promise; of these, "
@@ -238,10 +238,7 @@ def _cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
     )
     lines = []
     for place, line in enumerate(_lines(compared, name)[:_MAX_LINES]):
-        points = [
-            (float(one.varied[name]), *(100 * v for v in _ends_of(one)))
-            for one in sorted(line, key=lambda o: float(o.varied[name]))
-        ]
+        points = [_point(one, name) for one in sorted(line, key=lambda o: float(o.varied[name]))]
         others = ", ".join(f"{n} {v}" for n, v in line[0].varied.items() if n != name) or sweep.method
         lines.append(Line(name=others, points=points, kind="private", dashed=place > 0))
     about = f"Error of counts in {sweep.squares} by {name}, with 90 % intervals."
@@ -255,10 +252,11 @@ def _finite(one: Setting) -> bool:
     return one.error is not None and math.isfinite(one.error.high or 0)
 
 
-def _ends_of(one: Setting) -> tuple[float, float, float]:
+def _point(one: Setting, name: str) -> tuple[float, float, float, float]:
     value, error = _error(one), one.error
     low, high = (error.low, error.high) if error else (None, None)
-    return value, value if low is None else low, value if high is None or not math.isfinite(high) else high
+    high = value if high is None or not math.isfinite(high) else high
+    return float(one.varied[name]), 100 * value, 100 * (value if low is None else low), 100 * high
 
 
 def _numeric(compared: Sequence[Setting], name: str) -> bool:
@@ -307,14 +305,13 @@ def _row(one: Setting, worst: float) -> list[Any]:
     name = Markup("{}{}{}").format("● " if one.front else "", one.name, " (chosen)" if one.chosen else "")
     if one.outcome != "verified":
         return [name, "–", "–", "–", "–", "–", "no", Markup('<b class="warn">{}</b>').format(one.reason or one.outcome)]
-    found = one.evaluation
     limits = ", ".join(f"{_percent(part)} {_words(reason)}" for reason, part in one.limits.items())
     cells: list[Any] = [name, _bar(_percent(one.share), one.share or 0, "published-wash")]
-    for asked in ("moment", "span"):
-        error = found.figure("count_error", side_m=one.side_m, asked=asked) if found else None  # type: ignore[arg-type]
+    for asked in get_args(Asked):
+        error = one.measured("count_error", side_m=one.side_m, asked=asked)
         value = error.value if error and error.value is not None else None
         cells.append("–" if value is None else _bar(_off(error), value / worst, "private-wash"))
-    cells += [_length(found and found.figure("usable_resolution_m")), f"{one.run.get('rows', 0):,}", _may(one)]
+    cells += [_length(one.measured("usable_resolution_m")), f"{one.run.get('rows', 0):,}", _may(one)]
     return [*cells, limits or "nothing"]
 
 

@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 
 from dbanon.base.figures import Against, Evaluation, Figure
 from dbanon.postgres.connection import Connection, jsonb
+from dbanon.runs import stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,21 @@ class Key:
     seed: int
 
 
+def of_run(row: stored.RunRow, measured: Evaluation) -> Key:
+    """Say what figures are of that were measured of a run on all people."""
+    return Key(
+        dataset_id=row.dataset_id,
+        revision=row.dataset_revision or 0,
+        method=row.method,
+        algorithm=row.algorithm,
+        params=row.params,
+        sample=None,
+        against=measured.against,
+        queries=measured.queries,
+        seed=measured.seed,
+    )
+
+
 def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
     """Keep the figures of a run, and what its evaluation says of it."""
     columns = (
@@ -42,7 +58,7 @@ def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
         *(jsonb(measured.run), list(measured.notes)),
     ]
     places = ", ".join("%s -> 'all'" if column == "figures" else "%s" for column in columns)
-    connection.execute(f"INSERT INTO dbanon.evaluation ({', '.join(columns)}) VALUES ({places})", values)  # type: ignore[call-overload]
+    connection.execute(f"INSERT INTO dbanon.evaluation ({', '.join(columns)}) VALUES ({places})", values)
 
 
 def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
@@ -96,4 +112,5 @@ def _as_json(figure: Figure) -> dict[str, Any]:
 
 
 def _figure(kept: Mapping[str, Any]) -> Figure:
-    return Figure(**{name: math.inf if value == "Infinity" else value for name, value in kept.items()})
+    known: dict[str, Any] = {name: math.inf if value == "Infinity" else value for name, value in kept.items()}
+    return Figure(**known)
