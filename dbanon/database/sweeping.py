@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon import methods
 from dbanon.base.dataset import DatasetRow
-from dbanon.base.errors import DataError, DbanonError, InfeasibleError, ParameterError, StoreError, choose_one
+from dbanon.base.errors import DataError, DbanonError, InfeasibleError, ParameterError, StoreError, choose_one, counted
 from dbanon.base.figures import Evaluation
 from dbanon.base.progress import Progress
 from dbanon.base.sweep import Setting, Sweep, Want
@@ -90,10 +90,10 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
     _demand_known(wants, found.values())
     if missing:
         with (
-            tied.session(database.lock_url, database.target.url) as holder,
+            tied.session(database.lock_url, database.target.url) as lock_key,
             _progress(database, len(combinations)) as clock,
         ):
-            work = _Work(database, family, algorithm, asked, holder)
+            work = _Work(database, family, algorithm, asked, lock_key)
             for nth, (place, one) in enumerate(missing.items()):
                 clock.begin(place + 1, len(missing) - nth, one.name)
                 began = time.perf_counter()
@@ -149,14 +149,14 @@ class _Work:
     """Measures settings one after the other, on the dataset or on a sample of it."""
 
     def __init__(
-        self, database: "Database", family: methods.Method, algorithm: str, asked: Sweeping, holder: str
+        self, database: "Database", family: methods.Method, algorithm: str, asked: Sweeping, lock_key: int
     ) -> None:
         self.database, self.family, self.algorithm = database, family, algorithm
-        self.asked, self.holder, self.dataset = asked, holder, asked.dataset
+        self.asked, self.lock_key, self.dataset = asked, lock_key, asked.dataset
         self.keeps = asked.keep and asked.sample is None
         if asked.sample is not None:
-            database.progress(f"drawing {asked.sample:,} people", 0, None)
-            self.dataset = tied.sample_people(database.connection, asked.dataset, asked.sample, holder)
+            database.progress(f"drawing {counted(asked.sample, 'person', 'people')}", 0, None)
+            self.dataset = tied.sample_people(database.connection, asked.dataset, asked.sample, lock_key)
 
     def measure(self, one: _Combination) -> Evaluation:
         """Compute, attack and ask one setting, keep its figures, and drop its run."""
@@ -186,7 +186,7 @@ class _Work:
             run_id = queue.submit_run(connection, self.family.name, asked)
             ids.append(run_id)
             if not self.keeps:
-                tied.tie_run(connection, run_id, self.holder)
+                tied.tie_run(connection, run_id, self.lock_key)
             return run_id
 
         return self.database._at_once(submit)
@@ -197,10 +197,11 @@ class _Work:
         if result.status != "verified":
             return self._unmeasured(status="refused", reason=result.refusal)
         if not stored.has_rows(connection, run_id):
-            return self._unmeasured(status="impossible", reason="Nobody is published: all people are left out.")
+            return self._unmeasured(status="impossible", reason="No person is published: all people are left out.")
         asked = Evaluating(queries=self.asked.queries, seed=self.asked.seed)
         measured = evaluating.measure(connection, self.database.target.url, run_id, asked, self.database.progress)
         run = {
+            "attack": dict(result.verdict.figures),
             "seen": result.verdict.figures.get(self.family.totals.get("subjects", "")),
             "replicates": settings.replicates(measured),
             # What is published would be of all people, not of those drawn.
@@ -261,7 +262,8 @@ def _notes(asked: Sweeping, marked: tuple[Setting, ...]) -> tuple[str, ...]:
     notes = []
     if asked.sample is not None:
         notes.append(
-            f"Computed on {asked.sample:,} people drawn at random. With fewer people in a km2, regions are larger, "
+            f"Computed on {counted(asked.sample, 'person', 'people')} drawn at random. "
+            "With fewer people in a km2, regions are larger, "
             "counts are further off and fewer settings are possible than with all people. Compare settings with one "
             "another, and measure the chosen one on all. Whether earlier releases let it be published was not measured."
         )

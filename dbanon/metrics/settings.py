@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dbanon.base.errors import counted
 from dbanon.base.figures import Evaluation, Questions
 from dbanon.base.sweep import SIDES_M, Setting, Sweep, Want
 
@@ -179,7 +180,7 @@ def _effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:
         counts = f"counts in {sweep.squares} go from {_off(first)} off to {_off(last)}"
     else:
         counts = (
-            f"counts in {sweep.squares} show no difference that {sweep.queries} questions can show "
+            f"counts in {sweep.squares} show no difference that {_asked(sweep)} can show "
             f"({_off(first)} and {_off(last)} off)"
         )
     one, other = first.share or 0, last.share or 0
@@ -196,17 +197,19 @@ def _everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], nam
     signs = [_sign(line[0], line[-1]) for line in lines]
     if len(lines) == 1:
         values = ", ".join(f"{one.varied[name]}: {_off(one)}" for one in lines[0])
-        return f"At each value of {name} counts in {sweep.squares} are off by: {values}."
+        return f"Counts in {sweep.squares} are off by {name}: {values}."
     if len(set(signs)) == 1:
-        how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {sweep.queries} questions"}[
-            signs[0]
-        ]
+        how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {_asked(sweep)}"}[signs[0]]
         return f"It is so everywhere: with more {name}, {how}{_each(name, names)}."
-    worse, better = signs.count(1), signs.count(-1)
+    worse, better = counted(signs.count(1), "case"), counted(signs.count(-1), "case")
     return (
-        f"It depends on the others: with more {name} counts get worse in {worse} of {len(lines)} cases, better in "
-        f"{better}, and in {signs.count(0)} there is no difference that {sweep.queries} questions can show."
+        f"It depends on the others. With more {name}, counts get worse in {worse} and better in {better}; in "
+        f"{counted(signs.count(0), 'case')} there is no difference that {_asked(sweep)} can show."
     )
+
+
+def _asked(sweep: Sweep) -> str:
+    return counted(sweep.queries, "question")
 
 
 def _each(name: str, names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from markupsafe import Markup
 
+from dbanon.base.errors import counted
 from dbanon.base.figures import Asked, Figure
 from dbanon.base.sweep import Setting, Sweep
 from dbanon.pages import charts, frame
@@ -36,16 +37,12 @@ def page(sweep: Sweep, *, version: str = "") -> str:
 def _header(sweep: Sweep) -> Markup:
     several = list(dict.fromkeys(name for one in sweep.settings for name in one.varied))
     which = " and ".join(several) or "setting"
-    people = f"{sweep.people:,} people" + (" drawn at random" if sweep.sample else "")
+    people = counted(sweep.people, "person", "people") + (" drawn at random" if sweep.sample else "")
     lead = (
-        f"{_number(len(sweep.settings), 'setting')} of {sweep.method} ({sweep.algorithm}) on {people} of "
+        f"{counted(len(sweep.settings), 'setting')} of {sweep.method} ({sweep.algorithm}) on {people} of "
         f"{sweep.dataset}, each computed, attacked and asked the same questions. Nothing was published."
     )
     return frame.header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
-
-
-def _number(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _answer(sweep: Sweep) -> Iterator[Markup]:
@@ -74,7 +71,7 @@ def _answer(sweep: Sweep) -> Iterator[Markup]:
 def _covered(sweep: Sweep) -> Iterator[str]:
     asked = sum(sweep.queries for one in sweep.settings for name in one.figures if name.startswith("count_error_"))
     if asked:
-        yield f"All {asked:,} true counts lay between at_least and at_most."
+        yield f"All of {counted(asked, 'true count')} lay between at_least and at_most."
 
 
 def _wanted(sweep: Sweep) -> str:
@@ -241,7 +238,7 @@ def _cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
         points = [_point(one, name) for one in sorted(line, key=lambda o: float(o.varied[name]))]
         others = ", ".join(f"{n} {v}" for n, v in line[0].varied.items() if n != name) or sweep.method
         lines.append(Line(name=others, points=points, kind="private", dashed=place > 0))
-    about = f"Error of counts in {sweep.squares} by {name}, with 90 % intervals."
+    about = f"How far off counts in {sweep.squares} go with {name}; 90 % intervals."
     return frame.block(
         f"What does {name} cost?",
         frame.picture(charts.lines("cost", f"Error by {name}", about, lines, x=x, y=y), about),
@@ -294,9 +291,10 @@ def _grid(sweep: Sweep) -> Markup:
         for promise, group in groups.items()
     ]
     note = (
-        f"● on the front of its promise. Errors: the sum of what counts are off over {sweep.queries} {sweep.squares}, "
-        "at random places and times, in percent of the sum of the truth, which is that of the people published; in "
-        "brackets 90 % intervals. Usable resolution: the side from which on counts are off by 20 % or less."
+        f"● on the front of its promise. Asked were {counted(sweep.queries, 'question')} of each kind about "
+        f"{sweep.squares}, at random places and times. How far off counts are: the sum of differences in percent of the "
+        "sum of the truth, which is that of the people published; in brackets 90 % intervals. Usable resolution: the "
+        "side from which on counts are off by 20 % or less."
     )
     return frame.section("All settings", *tables, Markup('<p class="small soft">{}</p>').format(note))
 

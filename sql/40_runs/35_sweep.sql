@@ -1,23 +1,38 @@
 -- What a sweep makes besides figures: runs, and samples of datasets. Each is tied to the session that asked for it, which
 -- holds an advisory lock as a worker does: when the session has ended, however it did, whoever looks next deletes them.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.tie_run(run_id bigint, holder dbanon.session) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.holder(lock_key bigint) RETURNS dbanon.session
+LANGUAGE sql STABLE PARALLEL RESTRICTED STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ROW(holder.lock_key, a.pid, a.usesysid, a.backend_start)::dbanon.session
+    FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND (l.classid::bigint << 32) | l.objid::bigint = holder.lock_key
+$$;
+COMMENT ON FUNCTION dbanon_internal.holder(bigint) IS
+'The session that holds an advisory lock; NULL where none does.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.tie_run(run_id bigint, lock_key bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    tied CONSTANT dbanon.session := dbanon_internal.holder(tie_run.lock_key);
 BEGIN
-    UPDATE ONLY dbanon.run r SET tied_to = holder
-        WHERE r.run_id = tie_run.run_id AND r.created_by = session_user AND r.todo = 'compute' AND r.status = 'queued' AND dbanon_internal.is_held(holder);
+    UPDATE ONLY dbanon.run r SET tied_to = tied
+        WHERE r.run_id = tie_run.run_id AND r.created_by = session_user AND r.todo = 'compute' AND r.status = 'queued' AND tied IS NOT NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'A run of a sweep must wait in the queue, and its sweep must go on. Run % was not tied to one.', tie_run.run_id
             USING ERRCODE = 'DA013', DETAIL = 'The session of the sweep has ended, or the run is not its own.', HINT = 'Begin the sweep again.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.tie_run(bigint, dbanon.session) IS
+COMMENT ON FUNCTION dbanon_internal.tie_run(bigint, bigint) IS
 'Lets a run that its own login has just submitted go when a session ends.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.sample_people(dataset text, people integer, holder dbanon.session) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.sample_people(dataset text, people integer, lock_key bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -26,6 +41,7 @@ AS $$
 DECLARE
     about dbanon.dataset := dbanon_internal.known_dataset(dataset);
     key CONSTANT bytea := dbanon_internal.dataset_key(about.dataset_id);
+    tied CONSTANT dbanon.session := dbanon_internal.holder(sample_people.lock_key);
     subjects text[];
     number bigint;
     named text;
@@ -37,15 +53,15 @@ BEGIN
         RAISE EXCEPTION 'A sample must be of at least 2 and fewer people than a whole dataset has. Got %, of %.', coalesce(people::text, 'NULL'),
                 cardinality(subjects)
             USING ERRCODE = 'DA011', DETAIL = 'A sweep over all people needs no sample.', HINT = 'Leave the sample out, or take fewer.';
-    ELSIF NOT dbanon_internal.is_held(holder) THEN
+    ELSIF tied IS NULL THEN
         RAISE EXCEPTION 'A sample must be tied to a session that goes on. That one has ended.'
             USING ERRCODE = 'DA013', DETAIL = 'Nothing was copied.', HINT = 'Begin the sweep again.';
     END IF;
     -- By a keyed hash: drawn at random to everybody, and the same people again where a sweep is resumed.
     subjects := ARRAY(SELECT s FROM unnest(subjects) s ORDER BY sha256(key || convert_to(s, 'UTF8')) LIMIT people);
     INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects, kept_since, sample_of, tied_to)
-        VALUES (format('%s (%s people drawn for a sweep, %s)', left(about.name, 120), people, left(gen_random_uuid()::text, 8)), about.srid, about.grid_m, about.grid_s,
-                about.day_zone, about.population_id, about.settle_s, about.own_subjects, about.kept_since, about.dataset_id, holder)
+        VALUES (format('%s (%s drawn for sweep %s)', left(about.name, 120), dbanon_internal.counted(people, 'person', 'people'), left(gen_random_uuid()::text, 8)), about.srid, about.grid_m, about.grid_s,
+                about.day_zone, about.population_id, about.settle_s, about.own_subjects, about.kept_since, about.dataset_id, tied)
         RETURNING dataset_id, name INTO number, named;
     INSERT INTO dbanon.trajectory (dataset_id, subject, path, shape)
         SELECT number, t.subject, t.path, t.shape FROM ONLY dbanon.trajectory t
@@ -66,9 +82,8 @@ BEGIN
     RETURN named;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.sample_people(text, integer, dbanon.session) IS
-'Copies so many people of a dataset, drawn at random, and all places into another dataset, which is never published and goes when the session ends.
-Returns its name.';
+COMMENT ON FUNCTION dbanon_internal.sample_people(text, integer, bigint) IS
+'Copies so many people of a dataset, drawn at random, and all places into another dataset, which is never published and goes with the session; returns its name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_untied() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -19,7 +19,7 @@ def counts(connection: psycopg.Connection) -> dict[str, int]:
     return dict(zip(tables, connection.execute(f"SELECT {query}").fetchone() or (), strict=True))
 
 
-def submitted(connection: psycopg.Connection, holder: str, dataset: str = "ten") -> int:
+def submitted(connection: psycopg.Connection, holder: int, dataset: str = "ten") -> int:
     with connection.transaction():
         run = connection.execute(SUBMIT.replace("'ten'", "%s"), [dataset]).fetchone()[0]
         tied.tie_run(connection, run, holder)
@@ -45,7 +45,7 @@ def test_what_a_killed_session_leaves_goes_when_anybody_looks(database: str, run
     with psycopg.connect(database, autocommit=True) as connection:
         before = counts(connection)
         killed = psycopg.connect(database, autocommit=True)
-        holder = killed.execute("SELECT dbanon_internal.hold_lock()::text").fetchone()[0]
+        holder = killed.execute("SELECT (dbanon_internal.hold_lock()).lock_key").fetchone()[0]
         tied.sample_people(connection, "ten", 4, holder)
         submitted(connection, holder)
         connection.execute("SELECT pg_terminate_backend(%s, 10000)", [killed.info.backend_pid])
@@ -61,7 +61,9 @@ def test_what_a_killed_session_leaves_goes_when_anybody_looks(database: str, run
 def test_a_run_that_was_published_meanwhile_stays(database: str, run: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         with tied.session(database, database) as holder:
-            connection.execute("UPDATE dbanon.run SET tied_to = %s::dbanon.session WHERE run_id = %s", [holder, run])
+            connection.execute(
+                "UPDATE dbanon.run SET tied_to = dbanon_internal.holder(%s) WHERE run_id = %s", [holder, run]
+            )
             connection.execute("SELECT dbanon.publish(%s, 'ten')", [run])
         assert connection.execute("SELECT count(*) FROM published.ten").fetchone() != (0,)
         assert connection.execute("SELECT run_id FROM dbanon.run").fetchall() == [(run,)]
@@ -130,4 +132,4 @@ def test_a_login_ties_only_what_it_submitted(database: str, run: int, login: Log
             "SELECT count(*) FROM dbanon.run WHERE run_id IN (%s, %s)", [waiting, mine]
         ).fetchone() == (1,)
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst, pytest.raises(psycopg.Error):
-        tied.sample_people(analyst, "ten", 4, "(1,1,1,)")
+        tied.sample_people(analyst, "ten", 4, 1)
