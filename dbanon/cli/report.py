@@ -15,6 +15,7 @@ from dbanon.base.console import visible
 from dbanon.base.errors import counted
 
 if TYPE_CHECKING:
+    from dbanon.base.figures import Evaluation, Figure
     from dbanon.base.sweep import Setting, Sweep
     from dbanon.database import RunResult
     from dbanon.load import LoadReport
@@ -257,41 +258,45 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
     """A sweep for people: a row a setting, sentences, and how to publish the chosen one."""
     off = found.squares.removeprefix("squares of ") + " off"
     head = ["setting", "published", off, "usable from", "rows", "seconds", "may be published", ""]
-    parts = [fitted(head, [_sweep_row(one) for one in found.settings])]
+    parts = [table(head, [_sweep_row(one) for one in found.settings])]
+    reasons: dict[str, list[str]] = {}
+    for one in found.settings:
+        if one.reason:
+            reasons.setdefault(one.reason, []).append(one.name)
+    parts += [textwrap.fill(f"{'; '.join(names)}: {reason}", WIDTH) for reason, names in reasons.items()]
     parts += [textwrap.fill(sentence, WIDTH) for sentence in (*found.sentences, *found.notes)]
     chosen = found.chosen
     if chosen is None:
         parts.append("No setting meets what is wanted and can be published.")
     else:
-        parts.append(
-            "* on the front of its promise: no other publishes more or errs less. Chosen: the strongest promise of\n"
-            f"those that meet what is wanted, and there the least uncertain counts. To publish it:\n  "
-            f"{found.command(chosen)}"
+        which = (
+            "of those that meet what is wanted" if found.wants else "(say with --want what answers must be good for)"
         )
+        said = (
+            "* on the front of its promise: no other publishes more or errs less. Chosen: the strongest promise "
+            f"{which}, and there the counts that are least off even if the questions were unlucky. To publish it:"
+        )
+        parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
     if file is not None:
         parts.append(f"Wrote {visible(str(file))}; it is private: errors are held against the true data.")
     return "\n\n".join(parts)
 
 
-def _sweep_row(one: "Setting") -> list[str]:
+def _sweep_row(one: "Setting") -> list[Any]:
     name = f"{'* ' if one.front else '  '}{one.name}"
-    if one.outcome != "verified" or one.evaluation is None:
-        return [name, "", "", "", "", "", "no", one.reason or one.outcome]
-    error, usable = one.error, one.evaluation.figure("usable_resolution_m")
+    marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.earlier)) if is_so)
+    if one.outcome != "verified":
+        return [name, "", "", "", "", "", "no", one.outcome]
+    error, usable = one.error, one.measured("usable_resolution_m")
     off = f"{error.value:.0%}" if error is not None and error.value is not None else ""
     if error is not None and error.low is not None and error.high is not None:
         off += f" [{error.low:.0%}, {error.high:.0%}]"
-    side = (
-        ""
-        if usable is None or usable.value is None
-        else "over 8 km"
-        if usable.value == math.inf
-        else f"{usable.value:,.0f} m"
-    )
+    side = ""
+    if usable is not None and usable.value is not None:
+        side = "over 8 km" if usable.value == math.inf else f"{usable.value:,.0f} m"
     may = {True: "yes", False: "no", None: "not measured"}[one.publishable]
     share = "" if one.share is None else f"{one.share:.0%}"
-    marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.earlier)) if is_so)
-    return [name, share, off, side, f"{one.run.get('rows', 0):,}", f"{one.run.get('seconds') or 0:.1f}", may, marks]
+    return [name, share, off, side, one.run.get("rows"), one.run.get("seconds"), may, marks]
 
 
 def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> dict[str, Any]:
@@ -334,3 +339,91 @@ def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> st
             fitted(["parameter", "default", "meaning"], named),
         ]
     )
+
+
+def evaluation_text(measured: "Evaluation") -> str:
+    """Show an evaluation: the two figures on top, the error by size, and the others by what they are for."""
+    from dbanon.metrics import GROUPS, METRICS
+
+    grouped: dict[str, list[Figure]] = {group: [] for group in GROUPS}
+    for figure in measured.figures:
+        grouped[METRICS[figure.name].group].append(figure)
+    whom = "all people of" if measured.against == "all" else "those published, in"
+    asked = f"{counted(measured.queries, 'question')} of each size (seed {measured.seed})"
+    parts = [f"{measured.source}: {asked}, against {whom} {measured.dataset}"]
+    for group, title in GROUPS.items():
+        figures = [figure for figure in grouped[group] if figure.side_m is None]
+        if group == "counts":  # and the one of the field that is asked of each size
+            figures = [figure for figure in measured.figures if figure.side_m is not None]
+        if figures:
+            parts.append(f"{title}\n{_by_size(figures) if group == 'counts' else _figures(figures)}")
+    return "\n\n".join([*parts, *("\n".join(f"Note: {note}" for note in measured.notes),) * bool(measured.notes)])
+
+
+def _figures(figures: "Iterable[Figure]") -> str:
+    """A line for each figure, with its interval and what it means."""
+    from dbanon.metrics import METRICS
+
+    about = {"moment": "at a moment", "span": "over ten minutes", None: ""}
+    return fitted(
+        ["figure", "", "value", "90 % interval", "what it says"],
+        [
+            (
+                METRICS[one.name].title,
+                about[one.asked],
+                _value(one.value, METRICS[one.name].unit),
+                ""
+                if one.low is None
+                else f"{_value(one.low, METRICS[one.name].unit)} to {_value(one.high, METRICS[one.name].unit)}",
+                METRICS[one.name].plain,
+            )
+            for one in figures
+        ],
+    )
+
+
+def _by_size(figures: "Iterable[Figure]") -> str:
+    """A line for each size and kind of question."""
+    sizes: dict[tuple[float, str], dict[str, Figure]] = {}
+    for one in figures:
+        sizes.setdefault((one.side_m or 0, one.asked or ""), {})[one.name] = one
+    rows = []
+    for (side, asked), found in sorted(sizes.items(), key=lambda item: (item[0][1], item[0][0])):
+        error = found["count_error"]
+        rows.append(
+            [
+                f"{side / 1000:g} km",
+                "at a moment" if asked == "moment" else "over ten minutes",
+                _value(error.value, "share"),
+                f"{_value(error.low, 'share')} to {_value(error.high, 'share')}",
+                _value(found["bias"].value, "share"),
+                _value(found["bounds_width"].value, "people"),
+                _value(found["coverage"].value, "share"),
+                _value(found["query_error"].value, "share"),
+            ]
+        )
+    return table(
+        ["squares of", "asked", "count error", "90 % interval", "bias", "bounds apart", "truth within", "query error"],
+        rows,
+    )
+
+
+def _value(value: float | None, unit: str) -> str:
+    """Write a figure with its unit, to three digits."""
+    if value is None:
+        return "not known"
+    if value == float("inf"):
+        return "over all sizes"
+    if unit == "share":
+        return f"{100 * value:.3g} %"
+    return f"{value:,.0f} {unit}" if unit in ("m", "s") else f"{value:,.3g} {unit}".rstrip()
+
+
+def evaluation_json(measured: "Evaluation") -> dict[str, Any]:
+    """Give an evaluation without its questions and their truth; infinity, which JSON lacks, as a text."""
+    figures = [
+        {name: str(value) if value == float("inf") else value for name, value in vars(one).items()}
+        for one in measured.figures
+    ]
+    named = ("run_id", "source", "dataset", "against", "queries", "seed", "notes")
+    return {**{name: getattr(measured, name) for name in named}, "figures": figures}

@@ -382,9 +382,7 @@ class Database(Datasets):
         VerificationFailed
             If a true count lies outside the bounds that are told, which is a defect of dbanon.
         """
-        with errors_translated():
-            run_id = int(run)
-            return evaluation.evaluate(self.connection, self.target.url, run_id, asked, self.progress)
+        return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
 
     def card(self, name: str) -> dict[str, Any]:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""

@@ -214,7 +214,7 @@ def _asked(sweep: Sweep) -> str:
 
 def _each(name: str, names: Sequence[str]) -> str:
     others = [n for n in names if n != name]
-    return f", at every {' and '.join(others)}" if others else ""
+    return f", at every value of {' and '.join(others)}" if others else ""
 
 
 def _best(name: str, value: Any, line: Sequence[Setting]) -> bool:

@@ -238,7 +238,7 @@ def _cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
         points = [_point(one, name) for one in sorted(line, key=lambda o: float(o.varied[name]))]
         others = ", ".join(f"{n} {v}" for n, v in line[0].varied.items() if n != name) or sweep.method
         lines.append(Line(name=others, points=points, kind="private", dashed=place > 0))
-    about = f"How far off counts in {sweep.squares} go with {name}; 90 % intervals."
+    about = f"How far counts in {sweep.squares} are off by {name}, with intervals (90 %)."
     return frame.block(
         f"What does {name} cost?",
         frame.picture(charts.lines("cost", f"Error by {name}", about, lines, x=x, y=y), about),
@@ -290,11 +290,12 @@ def _grid(sweep: Sweep) -> Markup:
         )
         for promise, group in groups.items()
     ]
+    asked = f"{counted(sweep.queries, 'question')} of each kind"
     note = (
-        f"● on the front of its promise. Asked were {counted(sweep.queries, 'question')} of each kind about "
-        f"{sweep.squares}, at random places and times. How far off counts are: the sum of differences in percent of the "
-        "sum of the truth, which is that of the people published; in brackets 90 % intervals. Usable resolution: the "
-        "side from which on counts are off by 20 % or less."
+        f"● on the front of its promise. Asked were {asked}, at random places and times, about {sweep.squares} and "
+        "others. How far off counts are: the sum of differences as a share of the sum of the truth, which is that of "
+        "the people published; in brackets intervals (90 %). Usable resolution: the side from which on counts are off "
+        "by 20 % or less."
     )
     return frame.section("All settings", *tables, Markup('<p class="small soft">{}</p>').format(note))
 

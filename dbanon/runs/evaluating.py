@@ -7,23 +7,25 @@ is wrong, and no figure is given.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import shapely
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import ParameterError, StoreError, VerificationFailed, counted
 from dbanon.base.figures import Against, Answers, Evaluation, Figure, Movements, Questions
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
+from dbanon.methods.parsing import quoted
 from dbanon.metrics.counts import count_figures
 from dbanon.metrics.questions import draw_questions, true_counts
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, errors_translated, one
-from dbanon.runs import kept, queue, reading, stored
+from dbanon.runs import queue, reading, stored
 from dbanon.runs._truth import Members, Rows, Truth, window
 
 _SPAN_S = 600.0
@@ -80,11 +82,51 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
             "or some of them were forgotten; run it again."
         )
     if not one(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]):
-        raise ParameterError(f"A run must have rows to be evaluated. Run {run_id} has none: nobody is published.")
+        raise ParameterError(f"A run must have rows to be evaluated. Run {run_id} has none.")
     return row
 
 
-def evaluate(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
+def _chosen(connection: Connection, run: int | str) -> tuple[stored.RunRow, tuple[str, ...]]:
+    """Look up the run that is meant, by its number or by a live release's name; and say which parts of that it is not.
+
+    Of a release that grows it is the newest part whose dataset is as it was.
+    """
+    if not isinstance(run, str):
+        return demand_fit(connection, run), ()
+    query = (
+        "SELECT l.run_id, l.withdrawn_at IS NULL, r.dataset_revision = d.revision FROM dbanon.release l "
+        "JOIN dbanon.run r USING (run_id) JOIN dbanon.dataset d USING (dataset_id) WHERE l.name = %s "
+        "ORDER BY upper(l.bounds) DESC NULLS LAST, l.release_id DESC"
+    )
+    found = connection.execute(query, [run]).fetchall()
+    live = [(run_id, fit) for run_id, shown, fit in found if shown]
+    if not live:
+        fault = "was withdrawn" if found else "is not there"
+        raise ParameterError(
+            f"A release must be live to be evaluated by its name. {quoted(run)} {fault}; list them: `dbanon releases`."
+        )
+    fit = [run_id for run_id, there in live if there]
+    row = demand_fit(connection, (fit or [live[0][0]])[0])
+    if len(live) == 1:
+        return row, ()
+    said = [f"Release {run} has {counted(len(live), 'part')}; measured is that of run {row.run_id}."]
+    gone = [str(run_id) for run_id, there in live if not there]
+    if gone:
+        said.append(f"The data of these runs changed since, or were forgotten: {', '.join(gone)}.")
+    if len(fit) > 1:
+        said.append(f"Evaluate these by their numbers: {', '.join(map(str, fit[1:]))}.")
+    return row, tuple(said)
+
+
+def evaluate(
+    connection: Connection,
+    url: str,
+    run: int | str,
+    asked: Evaluating,
+    progress: Progress,
+    *,
+    sample: int | None = None,
+) -> Evaluation:
     """Measure a run, and keep the figures in ``dbanon.evaluation``.
 
     Parameters
@@ -93,6 +135,10 @@ def evaluate(connection: Connection, url: str, run_id: int, asked: Evaluating, p
         Looks the run up, and keeps the figures.
     url : str
         For a session of its own, in which rows and data are read in one state.
+    run : int or str
+        Its number, or the name of a live release.
+    sample : int, optional
+        How many people the run was computed from, if not from all; kept with the figures.
 
     Raises
     ------
@@ -102,25 +148,20 @@ def evaluate(connection: Connection, url: str, run_id: int, asked: Evaluating, p
         As for `demand_fit`.
     """
     with errors_translated():
-        row, measured = _measured(connection, url, run_id, asked, progress)
-        kept.keep(connection, kept.of_run(row, measured), measured)
+        row, said = _chosen(connection, run)
+        with _session(url) as snapshot:
+            revision = int(reading.dataset(snapshot, row.dataset_id)["revision"])
+            measured = _Measurement(snapshot, row, asked, progress).evaluation()
+        measured = replace(measured, notes=(*said, *measured.notes))
+        _store(connection, row, revision, measured, sample)
     return measured
 
 
 def measure(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
     """Measure a run as `evaluate` does, and keep nothing."""
-    with errors_translated():
-        return _measured(connection, url, run_id, asked, progress)[1]
-
-
-def _measured(
-    connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress
-) -> tuple[stored.RunRow, Evaluation]:
     row = demand_fit(connection, run_id)
-    with _session(url) as snapshot:
-        if int(reading.dataset(snapshot, row.dataset_id)["revision"]) != row.dataset_revision:
-            raise StoreError("The dataset changed while the run was evaluated, so nothing was kept. Run it again.")
-        return row, _Measurement(snapshot, row, asked, progress).evaluation()
+    with errors_translated(), _session(url) as snapshot:
+        return _Measurement(snapshot, row, asked, progress).evaluation()
 
 
 @contextmanager
@@ -179,7 +220,7 @@ class _Measurement:
             run=self._kept(),
         )
 
-    # ---- what is asked -----------------------------------------------------------------------------------------------
+    # ---- what is asked ---------------------------------------------------------------------------------------------
 
     def _about(self) -> _About:
         query = (
@@ -216,7 +257,7 @@ class _Measurement:
             if instants is not None:
                 instants = self.rng.choice(instants, min(moments, len(instants)), replace=False)
             self.notes.append(
-                f"Of the run's {about.rows:,} rows, those at {counted(moments, 'moment')} and of "
+                f"The run has {counted(about.rows, 'row')}; those at {counted(moments, 'moment')} and of "
                 f"{counted(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not say how "
                 "much other times differ."
             )
@@ -284,16 +325,17 @@ class _Measurement:
         outside = int(((true < answers.at_least) | (true > answers.at_most)).sum())
         if outside:
             raise VerificationFailed(
-                f"Every true count must lie within the bounds that are told. For run {self.row.run_id} "
+                f"Every true count must lie within its bounds. For run {self.row.run_id} "
                 f"{outside:,} of {len(true):,} do not, which is a defect of dbanon or a change of its rows; do not "
                 "publish it, and report it."
             )
 
-    # ---- figures of the run ------------------------------------------------------------------------------------------
+    # ---- figures of the run ----------------------------------------------------------------------------------------
 
     def _few(self) -> Iterator[str]:
         if self.asked.queries < ENOUGH_QUERIES:
-            yield f"Only {self.asked.queries} questions a size: intervals are wide; {ENOUGH_QUERIES} are recommended."
+            asked = counted(self.asked.queries, "question")
+            yield f"Each size was asked {asked}; with fewer than {ENOUGH_QUERIES} intervals are wide."
 
     def _of_run(self) -> Iterator[Figure]:
         share = published_share(self.row.suppressed)
@@ -331,3 +373,30 @@ def _met(instants: Float, questions: Questions) -> Int:
     high = np.maximum(np.searchsorted(instants, questions.until, "left"), low + questions.moment)
     change = np.bincount(low, minlength=len(instants) + 1) - np.bincount(high, minlength=len(instants) + 1)
     return np.flatnonzero(np.cumsum(change)[:-1] > 0)
+
+
+def _store(connection: Connection, row: stored.RunRow, revision: int, measured: Evaluation, sample: int | None) -> None:
+    """Keep the figures of a run; never a question, its truth or its answer."""
+    values = {
+        "run_id": row.run_id,
+        "dataset_id": row.dataset_id,
+        "dataset_revision": revision,
+        "method": row.method,
+        "algorithm": row.algorithm,
+        "params": Jsonb(row.params),
+        "sample": sample,
+        "against": measured.against,
+        "queries": measured.queries,
+        "seed": measured.seed,
+        "figures": Jsonb([_as_json(figure) for figure in measured.figures]),
+        "run_figures": Jsonb(measured.run),
+        "notes": list(measured.notes),
+    }
+    columns, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO dbanon.evaluation ({columns}) VALUES ({places})", values)
+
+
+def _as_json(figure: Figure) -> dict[str, Any]:
+    return {
+        name: "Infinity" if value == np.inf else value for name, value in asdict(figure).items() if value is not None
+    }
