@@ -189,6 +189,12 @@ class Sweep:
         return f"squares of {side / 1000:g} km" if side >= 1000 else f"squares of {side:g} m"
 
     @property
+    def when(self) -> str:
+        """Words for the times at which settings are compared."""
+        errors = [one.error for one in self.settings if one.error is not None]
+        return "over ten minutes" if errors and errors[0].asked == "span" else "at a moment"
+
+    @property
     def chosen(self) -> Setting | None:
         """The setting that is chosen, if any meets what is wanted and can be published."""
         return next((one for one in self.settings if one.chosen), None)

@@ -177,10 +177,10 @@ def _effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:
     where = f"From {name} = {first.varied[name]} to {last.varied[name]}" + (f" (with {others})" if others else "")
     changed = _sign(first, last)
     if changed:
-        counts = f"counts in {sweep.squares} go from {_off(first)} off to {_off(last)}"
+        counts = f"counts {sweep.when} in {sweep.squares} go from {_off(first)} off to {_off(last)}"
     else:
         counts = (
-            f"counts in {sweep.squares} show no difference that {_asked(sweep)} can show "
+            f"counts {sweep.when} in {sweep.squares} show no difference that {_asked(sweep)} can show "
             f"({_off(first)} and {_off(last)} off)"
         )
     one, other = first.share or 0, last.share or 0
@@ -193,11 +193,14 @@ def _everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], nam
     for value in dict.fromkeys(one.varied[name] for line in lines for one in line):
         if all(_best(name, value, line) for line in lines):
             at = _each(name, names)
-            return f"{name} = {value} publishes more and errs less than every other value{at}."
+            return (
+                f"{name} = {value} publishes more and errs less {sweep.when} than every other value{at}"
+                f"{_over_spans(name, value, lines)}."
+            )
     signs = [_sign(line[0], line[-1]) for line in lines]
     if len(lines) == 1:
         values = ", ".join(f"{one.varied[name]}: {_off(one)}" for one in lines[0])
-        return f"Counts in {sweep.squares} are off by {name}: {values}."
+        return f"Counts {sweep.when} in {sweep.squares} are off by {name}: {values}."
     if len(set(signs)) == 1:
         how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {_asked(sweep)}"}[signs[0]]
         return f"It is so everywhere: with more {name}, {how}{_each(name, names)}."
@@ -226,6 +229,17 @@ def _best(name: str, value: Any, line: Sequence[Setting]) -> bool:
         and bool(others)
         and all((own.share or 0) > (o.share or 0) + _SAME_SHARE and _sign(own, o) > 0 for o in others)
     )
+
+
+def _over_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> str:
+    """Say so where a value that is best at moments is not over ten minutes."""
+
+    def off(one: Setting) -> float:
+        found = one.measured("count_error", side_m=one.side_m, asked="span")
+        return float("inf") if found is None or found.value is None else found.value
+
+    worse = sum(off(one) > min(map(off, line)) for line in lines for one in line if one.varied[name] == value)
+    return f"; over ten minutes another value errs less in {counted(worse, 'case')} of {len(lines)}" if worse else ""
 
 
 def _sign(one: Setting, other: Setting) -> int:

@@ -49,7 +49,8 @@ def _answer(sweep: Sweep) -> Iterator[Markup]:
     """Say first what was found."""
     pairs = [sweep.sentences[i : i + 2] for i in range(0, len(sweep.sentences), 2)]
     said = [" ".join(pair) for pair in pairs] or ["No two settings could be compared."]
-    yield frame.card("What each parameter buys here", *said, *_covered(sweep), *sweep.notes)
+    paragraphs = [Markup("<p>{}</p>").format(one) for one in (*said, *_covered(sweep), *sweep.notes)]
+    yield frame.section("What each parameter buys here", *paragraphs)
     chosen = sweep.chosen
     if chosen is None:
         why = "meets all that is wanted and can be published" if sweep.wants else "can be published"
@@ -164,7 +165,7 @@ def _ends(compared: Sequence[Setting], names: Sequence[str]) -> dict[int, str]:
             found[id(one)] = f"{first} {one.varied[first]}"
     for line in _lines(compared, first):
         last = max(line, key=_error)
-        found[id(last)] = last.name
+        found.setdefault(id(last), f"{second} {last.varied[second]}")
     return found
 
 
@@ -265,11 +266,8 @@ def _numeric(compared: Sequence[Setting], name: str) -> bool:
 
 
 def _grid(sweep: Sweep) -> Markup:
-    """List all settings by promise; each promise has its own front."""
+    """List all settings; each promise has its own front."""
     worst = max((_error(one) for one in sweep.settings if one.error is not None), default=1) or 1
-    groups: dict[tuple[Any, ...], list[Setting]] = {}
-    for one in sweep.settings:
-        groups.setdefault(tuple(one.promise.items()), []).append(one)
     short = sweep.squares.removeprefix("squares of ")
     head = [
         "setting",
@@ -281,23 +279,15 @@ def _grid(sweep: Sweep) -> Markup:
         "may be published",
         "what limits it",
     ]
-    tables = [
-        frame.table(
-            head,
-            [_row(one, worst) for one in group],
-            numbers=(1, 2, 3, 4, 5),
-            caption=f"Promise: {', '.join(f'{name} = {value}' for name, value in promise)}" if promise else "",
-        )
-        for promise, group in groups.items()
-    ]
+    table = frame.table(head, [_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
     asked = f"{counted(sweep.queries, 'question')} of each kind"
     note = (
-        f"● on the front of its promise. Asked were {asked}, at random places and times, about {sweep.squares} and "
-        "others. How far off counts are: the sum of differences as a share of the sum of the truth, which is that of "
-        "the people published; in brackets intervals (90 %). Usable resolution: the side from which on counts are off "
-        "by 20 % or less."
+        f"● on the front of its promise. Asked were {asked}, at random places and times, about {sweep.squares}, and "
+        "about others. How far off counts are: the sum of differences as a share of the sum of the truth, that of the "
+        "people published; in brackets intervals (90 %). Usable resolution: the side from which on counts are off by at "
+        "most 20 %."
     )
-    return frame.section("All settings", *tables, Markup('<p class="small soft">{}</p>').format(note))
+    return frame.section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
 
 
 def _row(one: Setting, worst: float) -> list[Any]:
