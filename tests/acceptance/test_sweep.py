@@ -73,7 +73,7 @@ def test_each_combination_is_a_row_and_one_that_cannot_be_says_why(database: Dat
     assert all("k = 301" in (one.reason or "") for one in found.settings[2:])
     short, long = found.settings[:2]
     assert short.share > long.share > 0.5
-    assert short.figures["coverage"].value == 1
+    assert short.value("coverage") == 1
     assert short.run["overlap"]["below"] == 0
     assert short.limits.keys() == {"absent_at_some_instant"}
     assert len(found.frame()) == 4
