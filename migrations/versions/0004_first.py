@@ -275,7 +275,7 @@ CREATE TABLE dbanon.run (
     tied_to dbanon.session
 );
 CREATE INDEX run_dataset_idx ON dbanon.run (dataset_id);
-CREATE INDEX run_tied_idx ON dbanon.run (run_id) WHERE tied_to IS NOT NULL;
+CREATE INDEX run_tied_idx ON dbanon.run (run_id) WHERE (tied_to).lock_key IS NOT NULL;
 CREATE INDEX run_todo_idx ON dbanon.run (run_id) WHERE todo IS NOT NULL;
 CREATE INDEX run_open_idx ON dbanon.run (status) WHERE status IN ('queued', 'running', 'computed');
 

@@ -12,7 +12,7 @@ AS $$
       AND (l.classid::bigint << 32) | l.objid::bigint = holder.lock_key
 $$;
 COMMENT ON FUNCTION dbanon_internal.holder(bigint) IS
-'The session that holds an advisory lock; NULL where none does.';
+'The session that holds an advisory lock, without its start where the caller may not see that; NULL where none does.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.tie_run(run_id bigint, lock_key bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -22,7 +22,7 @@ DECLARE
     tied CONSTANT dbanon.session := dbanon_internal.holder(tie_run.lock_key);
 BEGIN
     UPDATE ONLY dbanon.run r SET tied_to = tied
-        WHERE r.run_id = tie_run.run_id AND r.created_by = session_user AND r.todo = 'compute' AND r.status = 'queued' AND tied IS NOT NULL;
+        WHERE r.run_id = tie_run.run_id AND r.created_by = session_user AND r.todo = 'compute' AND r.status = 'queued' AND tied.pid IS NOT NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'A run of a sweep must wait in the queue, and its sweep must go on. Run % was not tied to one.', tie_run.run_id
             USING ERRCODE = 'DA013', DETAIL = 'The session of the sweep has ended, or the run is not its own.', HINT = 'Begin the sweep again.';
@@ -53,7 +53,7 @@ BEGIN
         RAISE EXCEPTION 'A sample must be of at least 2 and fewer people than a whole dataset has. Got %, of %.', coalesce(people::text, 'NULL'),
                 cardinality(subjects)
             USING ERRCODE = 'DA011', DETAIL = 'A sweep over all people needs no sample.', HINT = 'Leave the sample out, or take fewer.';
-    ELSIF tied IS NULL THEN
+    ELSIF tied.pid IS NULL THEN
         RAISE EXCEPTION 'A sample must be tied to a session that goes on. That one has ended.'
             USING ERRCODE = 'DA013', DETAIL = 'Nothing was copied.', HINT = 'Begin the sweep again.';
     END IF;
@@ -93,7 +93,7 @@ DECLARE
     ended bigint[] := ARRAY(SELECT d.dataset_id FROM dbanon.dataset d WHERE d.sample_of IS NOT NULL AND NOT dbanon_internal.is_held(d.tied_to));
     runs bigint[] := ARRAY(
         SELECT r.run_id FROM dbanon.run r
-        WHERE (r.tied_to IS NOT NULL AND NOT dbanon_internal.is_held(r.tied_to) OR r.dataset_id = ANY (ended))
+        WHERE ((r.tied_to).lock_key IS NOT NULL AND NOT dbanon_internal.is_held(r.tied_to) OR r.dataset_id = ANY (ended))
             AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id));
 BEGIN
     IF runs <> '{}' THEN
