@@ -335,7 +335,7 @@ class _Measurement:
     def _few(self) -> Iterator[str]:
         if self.asked.queries < ENOUGH_QUERIES:
             asked = counted(self.asked.queries, "question")
-            yield f"Each size was asked {asked}; with fewer than {ENOUGH_QUERIES} intervals are wide."
+            yield f"Each size was asked {asked}, which makes wide intervals."
 
     def _of_run(self) -> Iterator[Figure]:
         share = published_share(self.row.suppressed)
