@@ -284,8 +284,8 @@ def _grid(sweep: Sweep) -> Markup:
     note = (
         f"● on the front of its promise. Asked were {asked}, at random places and times, about {sweep.squares}, and "
         "about others. How far off counts are: the sum of differences as a share of the sum of the truth, that of the "
-        "people published; in brackets intervals (90 %). Usable resolution: the side from which on counts are off by at "
-        "most 20 %."
+        "people published; in brackets intervals (90 %). Usable resolution: the side from which on counts are off by "
+        "at most 20 %."
     )
     return frame.section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
 
