@@ -227,6 +227,26 @@ COMMENT ON COLUMN dbanon.run.error_kind IS 'What was wrong: parameter, data, inf
 COMMENT ON COLUMN dbanon.run.cancel_requested_at IS 'When its cancellation was requested.';
 COMMENT ON COLUMN dbanon.run.cancel_requested_by IS 'Login that asked.';
 
+COMMENT ON VIEW dbanon.evaluations IS 'What was measured of runs with dbanon evaluate, a row a figure. Figures are of private data: not for analysts.';
+COMMENT ON COLUMN dbanon.evaluations.evaluation_id IS 'The number of the evaluation.';
+COMMENT ON COLUMN dbanon.evaluations.run_id IS 'The run; null once it was dropped.';
+COMMENT ON COLUMN dbanon.evaluations.dataset IS 'The dataset of the run, which is the truth.';
+COMMENT ON COLUMN dbanon.evaluations.current IS 'Whether the dataset is as it was then.';
+COMMENT ON COLUMN dbanon.evaluations.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.evaluations.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.evaluations.params IS 'All its parameters.';
+COMMENT ON COLUMN dbanon.evaluations.sample IS 'How many people the run was computed from; null: all.';
+COMMENT ON COLUMN dbanon.evaluations.against IS 'published or all: whom the truth is of.';
+COMMENT ON COLUMN dbanon.evaluations.queries IS 'Questions of each size.';
+COMMENT ON COLUMN dbanon.evaluations.seed IS 'The seed of the questions.';
+COMMENT ON COLUMN dbanon.evaluations.name IS 'The figure.';
+COMMENT ON COLUMN dbanon.evaluations.value IS 'Its value; null where it cannot be said.';
+COMMENT ON COLUMN dbanon.evaluations.low IS 'The lower end of its 90 % interval.';
+COMMENT ON COLUMN dbanon.evaluations.high IS 'The upper end of its 90 % interval.';
+COMMENT ON COLUMN dbanon.evaluations.side_m IS 'The side of the squares that were asked about, in metres.';
+COMMENT ON COLUMN dbanon.evaluations.asked IS 'moment or span: about a moment, or ten minutes.';
+COMMENT ON COLUMN dbanon.evaluations.evaluated_at IS 'When.';
+COMMENT ON COLUMN dbanon.evaluations.evaluated_by IS 'Login that evaluated.';
 COMMENT ON VIEW dbanon.runs IS 'Every run: what it is, how far it is, how it ended.';
 COMMENT ON COLUMN dbanon.runs.run_id IS 'Its number.';
 COMMENT ON COLUMN dbanon.runs.dataset IS 'The dataset.';
@@ -319,6 +339,24 @@ COMMENT ON COLUMN dbanon.verification.digest IS 'Digest of the rows the verdict 
 COMMENT ON COLUMN dbanon.verification.checked_at IS 'When.';
 COMMENT ON COLUMN dbanon.verification.checked_by IS 'Login that verified.';
 COMMENT ON COLUMN dbanon.verification.clauses IS 'What must hold, one by one: [{name, passed, violations, sentence}].';
+
+COMMENT ON TABLE dbanon.evaluation IS 'How useful the rows of a run are, measured against the private data; no question''s truth. Kept when the run is dropped.';
+COMMENT ON COLUMN dbanon.evaluation.evaluation_id IS 'Key; the greatest is the latest.';
+COMMENT ON COLUMN dbanon.evaluation.run_id IS 'The run; null once it was dropped.';
+COMMENT ON COLUMN dbanon.evaluation.dataset_id IS 'The dataset of the run, which is the truth.';
+COMMENT ON COLUMN dbanon.evaluation.dataset_revision IS 'The revision of the dataset that it was measured against.';
+COMMENT ON COLUMN dbanon.evaluation.method IS 'The method of the run.';
+COMMENT ON COLUMN dbanon.evaluation.algorithm IS 'Its algorithm.';
+COMMENT ON COLUMN dbanon.evaluation.params IS 'Its parameters.';
+COMMENT ON COLUMN dbanon.evaluation.sample IS 'How many people the run was computed from; null: all.';
+COMMENT ON COLUMN dbanon.evaluation.against IS 'published or all: whom the truth is of.';
+COMMENT ON COLUMN dbanon.evaluation.queries IS 'Questions of each size.';
+COMMENT ON COLUMN dbanon.evaluation.seed IS 'The seed of the questions, not of the run.';
+COMMENT ON COLUMN dbanon.evaluation.figures IS 'What was measured: [{name, value, low, high, side_m, asked}], infinity as the text inf.';
+COMMENT ON COLUMN dbanon.evaluation.run_figures IS 'What is kept of the run when it is dropped: status, what was left out, metrics, seconds, memory.';
+COMMENT ON COLUMN dbanon.evaluation.notes IS 'What a reader of the figures has to know, such as what was sampled.';
+COMMENT ON COLUMN dbanon.evaluation.evaluated_at IS 'When.';
+COMMENT ON COLUMN dbanon.evaluation.evaluated_by IS 'Login that evaluated.';
 
 COMMENT ON TABLE dbanon.release IS 'What was ever published, append-only: readers of a withdrawn release still know it.';
 COMMENT ON COLUMN dbanon.release.release_id IS 'Key; the rows are in dbanon.release_<release_id> until withdrawn.';

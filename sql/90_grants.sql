@@ -28,7 +28,7 @@ $$;
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
 GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.datasets, dbanon.run, dbanon.runs,
-    dbanon.workers, dbanon.verification, dbanon.release, dbanon.series, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.job_period, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO @operator@, @worker@;
+    dbanon.workers, dbanon.verification, dbanon.evaluation, dbanon.evaluations, dbanon.release, dbanon.series, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.job_period, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine, dbanon.job TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
     UPDATE (srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects) ON dbanon.dataset TO @operator@;
@@ -36,6 +36,8 @@ GRANT SELECT (population_id, name) ON dbanon.population TO @operator@, @worker@;
 GRANT INSERT ON dbanon.quarantine TO @operator@;
 GRANT UPDATE ON dbanon.run TO @worker@;
 GRANT INSERT ON dbanon.verification TO @worker@;
+GRANT INSERT (run_id, dataset_id, dataset_revision, method, algorithm, params, sample, against, queries, seed, figures, run_figures, notes)
+    ON dbanon.evaluation TO @worker@;
 GRANT INSERT (name, channel, held_by) ON dbanon.worker TO @worker@;
 
 DO $$

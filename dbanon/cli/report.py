@@ -13,6 +13,7 @@ from dbanon.base.console import visible
 from dbanon.base.errors import counted
 
 if TYPE_CHECKING:
+    from dbanon.base.figures import Evaluation, Figure
     from dbanon.database import RunResult
     from dbanon.load import LoadReport
     from dbanon.methods import Method
@@ -267,3 +268,91 @@ def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> st
             fitted(["parameter", "default", "meaning"], named),
         ]
     )
+
+
+def evaluation_text(measured: "Evaluation") -> str:
+    """Show an evaluation: the two figures on top, the error by size, and the others by what they are for."""
+    from dbanon.metrics import GROUPS, METRICS
+
+    grouped: dict[str, list[Figure]] = {group: [] for group in GROUPS}
+    for figure in measured.figures:
+        grouped[METRICS[figure.name].group].append(figure)
+    whom = "all people of" if measured.against == "all" else "those published, in"
+    asked = f"{counted(measured.queries, 'question')} of each size (seed {measured.seed})"
+    parts = [f"{measured.source}: {asked}, against {whom} {measured.dataset}"]
+    for group, title in GROUPS.items():
+        figures = [figure for figure in grouped[group] if figure.side_m is None]
+        if group == "counts":  # and the one of the field that is asked of each size
+            figures = [figure for figure in measured.figures if figure.side_m is not None]
+        if figures:
+            parts.append(f"{title}\n{_by_size(figures) if group == 'counts' else _figures(figures)}")
+    return "\n\n".join([*parts, *("\n".join(f"Note: {note}" for note in measured.notes),) * bool(measured.notes)])
+
+
+def _figures(figures: "Iterable[Figure]") -> str:
+    """A line for each figure, with its interval and what it means."""
+    from dbanon.metrics import METRICS
+
+    about = {"moment": "at a moment", "span": "over ten minutes", None: ""}
+    return fitted(
+        ["figure", "", "value", "90 % interval", "what it says"],
+        [
+            (
+                METRICS[one.name].title,
+                about[one.asked],
+                _value(one.value, METRICS[one.name].unit),
+                ""
+                if one.low is None
+                else f"{_value(one.low, METRICS[one.name].unit)} to {_value(one.high, METRICS[one.name].unit)}",
+                METRICS[one.name].plain,
+            )
+            for one in figures
+        ],
+    )
+
+
+def _by_size(figures: "Iterable[Figure]") -> str:
+    """A line for each size and kind of question."""
+    sizes: dict[tuple[float, str], dict[str, Figure]] = {}
+    for one in figures:
+        sizes.setdefault((one.side_m or 0, one.asked or ""), {})[one.name] = one
+    rows = []
+    for (side, asked), found in sorted(sizes.items(), key=lambda item: (item[0][1], item[0][0])):
+        error = found["count_error"]
+        rows.append(
+            [
+                f"{side / 1000:g} km",
+                "at a moment" if asked == "moment" else "over ten minutes",
+                _value(error.value, "share"),
+                f"{_value(error.low, 'share')} to {_value(error.high, 'share')}",
+                _value(found["bias"].value, "share"),
+                _value(found["bounds_width"].value, "people"),
+                _value(found["coverage"].value, "share"),
+                _value(found["query_error"].value, "share"),
+            ]
+        )
+    return table(
+        ["squares of", "asked", "count error", "90 % interval", "bias", "bounds apart", "truth within", "query error"],
+        rows,
+    )
+
+
+def _value(value: float | None, unit: str) -> str:
+    """Write a figure with its unit, to three digits."""
+    if value is None:
+        return "not known"
+    if value == float("inf"):
+        return "over all sizes"
+    if unit == "share":
+        return f"{100 * value:.3g} %"
+    return f"{value:,.0f} {unit}" if unit in ("m", "s") else f"{value:,.3g} {unit}".rstrip()
+
+
+def evaluation_json(measured: "Evaluation") -> dict[str, Any]:
+    """Give an evaluation without its questions and their truth; infinity, which JSON lacks, as a text."""
+    figures = [
+        {name: str(value) if value == float("inf") else value for name, value in vars(one).items()}
+        for one in measured.figures
+    ]
+    named = ("run_id", "source", "dataset", "against", "queries", "seed", "notes")
+    return {**{name: getattr(measured, name) for name in named}, "figures": figures}

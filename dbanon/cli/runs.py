@@ -9,7 +9,7 @@ import typer
 from dbanon.base.errors import counted
 from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, Dataset, app, everywhere, open_database, say, show
-from dbanon.options import publishing
+from dbanon.options import evaluating, publishing
 
 
 def _run_number(text: str) -> int:
@@ -168,6 +168,20 @@ def verify(run_id: RunId) -> None:
     show(lambda: report.run_text(result), lambda: report.run_json(result))
     say(result.notices)
     result.require_verified()
+
+
+@app.command(epilog=GLOBAL)
+@taking(evaluating.Evaluating)
+def evaluate(
+    run: Annotated[str, typer.Argument(metavar="RUN|NAME", help="The run's number, or the name of a live release.")],
+    **asked: Any,
+) -> None:
+    """Measure how useful the rows of a run are, against the private data; publishes nothing. For operators alone."""
+    from dbanon.cli import report
+
+    with open_database() as database:
+        measured = database.evaluate(_run_number(run) if run.isdecimal() else run, **asked)
+    show(lambda: report.evaluation_text(measured), lambda: report.evaluation_json(measured))
 
 
 @app.command(epilog=GLOBAL)

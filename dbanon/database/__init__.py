@@ -18,14 +18,16 @@ import psycopg
 
 from dbanon import methods, releases, schema
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
+from dbanon.base.figures import Evaluation
 from dbanon.base.progress import Display, Progress, reports
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
-from dbanon.options import fields, keywords, publishing, scheduling
+from dbanon.options import evaluating, fields, keywords, publishing, scheduling
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
 from dbanon.releases.published import Params
+from dbanon.runs import evaluating as evaluation
 from dbanon.runs import jobs, pipeline, queue, stored
 from dbanon.runs.stored import RunResult
 from dbanon.runs.watch import Watch
@@ -329,6 +331,29 @@ class Database(Datasets):
         """
         with errors_translated():
             return jobs.steer_job(self.connection, name, action, since, reason)
+
+    @reports
+    @keywords(evaluating.Evaluating)
+    def evaluate(self, run: int | str, asked: evaluating.Evaluating) -> Evaluation:
+        """Measure how useful the rows of a run are, against the private data; the figures are for operators alone.
+
+        Nothing is published, and the figures are kept in ``dbanon.evaluations``.
+
+        Parameters
+        ----------
+        run : int or str
+            Its number, or the name of a live release.
+
+        Returns
+        -------
+        dbanon.base.figures.Evaluation
+
+        Raises
+        ------
+        VerificationFailed
+            If a true count lies outside the bounds that are told, which is a defect of dbanon.
+        """
+        return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
 
     def card(self, name: str) -> dict[str, Any]:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""

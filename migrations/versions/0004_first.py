@@ -369,6 +369,28 @@ CREATE TABLE dbanon.verification (
 );
 CREATE INDEX verification_run_idx ON dbanon.verification (run_id, attack, verification_id);
 
+-- What was measured of a run, which stays when the run is dropped: a setting is measured once.
+CREATE TABLE dbanon.evaluation (
+    evaluation_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run_id bigint REFERENCES dbanon.run ON DELETE SET NULL,
+    dataset_id bigint NOT NULL REFERENCES dbanon.dataset ON DELETE CASCADE,
+    dataset_revision bigint NOT NULL,
+    method text NOT NULL,
+    algorithm text NOT NULL,
+    params jsonb NOT NULL CHECK (jsonb_typeof(params) = 'object'),
+    sample integer CHECK (sample > 0),
+    against text NOT NULL CHECK (against IN ('published', 'all')),
+    queries integer NOT NULL CHECK (queries > 0),
+    seed bigint NOT NULL,
+    figures jsonb NOT NULL CHECK (jsonb_typeof(figures) = 'array'),
+    run_figures jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(run_figures) = 'object'),
+    notes text[] NOT NULL DEFAULT '{}',
+    evaluated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    evaluated_by text NOT NULL DEFAULT session_user
+);
+CREATE INDEX evaluation_run_idx ON dbanon.evaluation (run_id);
+CREATE INDEX evaluation_dataset_idx ON dbanon.evaluation (dataset_id, method, algorithm);
+
 -- A release that grows: one view over a table that is partitioned by valid_from. What its parts have in common.
 CREATE TABLE dbanon.series (
     series_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

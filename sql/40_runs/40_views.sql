@@ -26,6 +26,14 @@ JOIN dbanon.dataset d USING (dataset_id)
 CROSS JOIN LATERAL (SELECT r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by) AS dead) a
 CROSS JOIN LATERAL (SELECT a.dead, a.dead AND (r.cancel_requested_at IS NOT NULL OR r.attempts >= r.most_attempts) AS over) s;
 
+CREATE OR REPLACE VIEW dbanon.evaluations AS
+SELECT e.evaluation_id, e.run_id, d.name AS dataset, e.dataset_revision = d.revision AS current, e.method, e.algorithm, e.params, e.sample, e.against,
+    e.queries, e.seed, f.name, f.value, f.low, f.high, f.side_m, f.asked, e.evaluated_at, e.evaluated_by
+FROM dbanon.evaluation e
+JOIN dbanon.dataset d USING (dataset_id)
+CROSS JOIN LATERAL jsonb_to_recordset(e.figures) f (
+    name text, value double precision, low double precision, high double precision, side_m double precision, asked text);
+
 CREATE OR REPLACE VIEW dbanon.workers AS
 SELECT w.worker_id, w.name, w.started_at, w.started_by, r.run_id
 FROM dbanon.worker w

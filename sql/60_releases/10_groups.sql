@@ -24,6 +24,22 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_extent(bigint) IS
 'The box around all regions of a run: least x and y, greatest x and y.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.run_says(
+    run_id bigint, OUT holds text, OUT step_s integer, OUT window_s integer, OUT day_zone text)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT m.traits ->> 'holds', e.step_s, e.step_s * (r.params ->> (m.traits ->> 'window'))::integer,
+        CASE WHEN (m.traits -> 'days')::boolean THEN d.day_zone END
+    FROM ONLY dbanon.run r
+    JOIN ONLY dbanon.method m ON m.name = r.method
+    JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+    CROSS JOIN LATERAL (SELECT (r.params ->> (m.traits ->> 'every'))::integer AS step_s) e
+    WHERE r.run_id = run_says.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_says(bigint) IS
+'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.run_traits(run_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp

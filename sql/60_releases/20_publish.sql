@@ -298,7 +298,7 @@ SET lock_timeout = '30s'
 AS $$
 DECLARE
     run dbanon.run;
-    traits jsonb;
+    says record;
     digest bytea;
     new_release bigint;
     old_release bigint;
@@ -339,8 +339,8 @@ BEGIN
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
     -- From now on nothing changes under it.
-    traits := (SELECT m.traits FROM ONLY dbanon.method m WHERE m.name = run.method);
     digest := dbanon_internal.check_publishable(publish.run_id);
+    says := dbanon_internal.run_says(publish.run_id);
 
     -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
@@ -391,9 +391,7 @@ BEGIN
                     dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer),
                     dbanon_internal.run_span(publish.run_id), dbanon_internal.run_reach(publish.run_id),
                     CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN dbanon_internal.run_content(publish.run_id) END,
-                    known, dbanon_internal.cells_sum(new_release, run.dataset_id), traits ->> 'holds', (run.params ->> (traits ->> 'every'))::integer,
-                    (run.params ->> (traits ->> 'every'))::integer * (run.params ->> (traits ->> 'window'))::integer,
-                    (SELECT d.day_zone FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id AND (traits -> 'days')::boolean),
+                    known, dbanon_internal.cells_sum(new_release, run.dataset_id), says.holds, says.step_s, says.window_s, says.day_zone,
                     dbanon_internal.run_extent(publish.run_id), dbanon_internal.pois_at(new_release, run.dataset_id),
                     dbanon_internal.share_of_people(publish.run_id),
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,

@@ -103,12 +103,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT NULL::bigint, run_series.name, r.method, r.algorithm, d.srid, d.grid_m, d.grid_s,
         ARRAY(SELECT format('%s %s', k.name, k.sql_type) FROM dbanon_internal.release_columns(r.method) k ORDER BY k.ord),
-        e.step_s, e.step_s * (r.params ->> (m.traits ->> 'window'))::integer,
-        CASE WHEN (m.traits -> 'days')::boolean THEN d.day_zone END, run_series.readers, NULL::timestamptz, NULL::text
+        s.step_s, s.window_s, s.day_zone, run_series.readers, NULL::timestamptz, NULL::text
     FROM ONLY dbanon.run r
-    JOIN ONLY dbanon.method m ON m.name = r.method
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-    CROSS JOIN LATERAL (SELECT (r.params ->> (m.traits ->> 'every'))::integer AS step_s) e
+    CROSS JOIN LATERAL dbanon_internal.run_says(r.run_id) s
     WHERE r.run_id = run_series.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_series(bigint, text, text[]) IS

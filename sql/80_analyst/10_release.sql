@@ -1,7 +1,8 @@
 -- What all functions for analysts begin with: the release, the area and the time that are asked about.
 --
 -- They run with the rights of their caller, who may read nothing but releases: so they, and the few helpers here, are in schema
--- published. What a release's rows say is recorded with it (published.releases: holds, step_s, window_s, extent), and no function
+-- published. Those whose names end with _of answer from any relation whose rows have the form of a release: dbanon asks a run with them.
+-- What a release's rows say is recorded with it (published.releases: holds, step_s, window_s, extent), and no function
 -- asks for a method's name. Truth is what is published: aligned positions at instants, or the fixes that rows cover.
 --
 -- A person may have a record in each phase, which is a window or a day of a part: phase_of says in which one a row is, and records of one phase

@@ -56,15 +56,14 @@ is an assumption and no promise. Takes: region, a column of a release; area, a p
 Raises: DA011. Example: SELECT sum(subjects * published.expected_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610))) FROM
 published.ten WHERE valid_from = ''2008-06-04 08:00Z''.';
 
-CREATE OR REPLACE FUNCTION published.count_inside(
-    release regclass, area @postgis@.geometry, at timestamptz DEFAULT NULL, during tstzrange DEFAULT NULL,
+CREATE OR REPLACE FUNCTION published.count_inside_of(
+    about published.releases, relation regclass, area @postgis@.geometry, at timestamptz, during tstzrange,
     OUT at_least bigint, OUT expected double precision, OUT at_most bigint)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
-    about CONSTANT published.releases := published.about(release);
     fitted CONSTANT @postgis@.geometry := published.fitted_area(area, about);
     span tstzrange;
 BEGIN
@@ -96,8 +95,23 @@ BEGIN
         )
         -- Records of two phases, or of none, may be the same people: at least those of one phase, at most those of all.
         SELECT coalesce(max(w.surely) FILTER (WHERE w.phase IS NOT NULL), 0), coalesce(max(w.expectedly), 0), coalesce(sum(w.possibly), 0) FROM people w
-        $query$, release)
+        $query$, relation)
         INTO at_least, expected, at_most USING fitted, span, about, about.holds, published.first_from(about, span);
+END
+$$;
+COMMENT ON FUNCTION published.count_inside_of(published.releases, regclass, @postgis@.geometry, timestamptz, tstzrange) IS
+'The answer of published.count_inside from a relation with rows, given what is said of them as in published.releases.';
+
+CREATE OR REPLACE FUNCTION published.count_inside(
+    release regclass, area @postgis@.geometry, at timestamptz DEFAULT NULL, during tstzrange DEFAULT NULL,
+    OUT at_least bigint, OUT expected double precision, OUT at_most bigint)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    about CONSTANT published.releases := published.about(release);
+BEGIN
+    SELECT i.* INTO at_least, expected, at_most FROM published.count_inside_of(about, release, area, at, during) i;
 END
 $$;
 COMMENT ON FUNCTION published.count_inside(regclass, @postgis@.geometry, timestamptz, tstzrange) IS

@@ -1,7 +1,7 @@
 -- How many people there are where, on average over a span.
 
-CREATE OR REPLACE FUNCTION published.density(
-    release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
+CREATE OR REPLACE FUNCTION published.density_of(
+    about published.releases, relation regclass, cell_m double precision, during tstzrange, by_hour boolean)
 RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -15,7 +15,6 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
     most CONSTANT integer := 20000000;
-    about CONSTANT published.releases := published.about(release);
     span CONSTANT tstzrange := published.fitted_span(about, during);
     pieces double precision;
     -- Over instants all is summed; of records that hold at some time each counts once in a square, and surely those of one phase.
@@ -42,7 +41,7 @@ BEGIN
         SELECT sum((1 + floor(@postgis@.ST_XMax(c.region) / $2) - floor(@postgis@.ST_XMin(c.region) / $2))
                    * (1 + floor(@postgis@.ST_YMax(c.region) / $2) - floor(@postgis@.ST_YMin(c.region) / $2)))
         FROM %s c WHERE c.valid_from BETWEEN $3 AND upper($1) AND c.period && $1
-        $query$, release) INTO pieces USING span, cell_m, published.first_from(about, span);
+        $query$, relation) INTO pieces USING span, cell_m, published.first_from(about, span);
     IF pieces > most THEN
         RAISE EXCEPTION 'The side of a cell must be so large that the regions of the span have at most % cells in all. Got % m, which makes %.',
                 most, cell_m, pieces
@@ -94,7 +93,22 @@ BEGIN
         SELECT p.hour, @postgis@.ST_MakeEnvelope(p.i * $2, p.j * $2, (p.i + 1) * $2, (p.j + 1) * $2, $4),
             coalesce(sum(p.surely), 0), sum(p.expectedly), sum(p.possibly)
         FROM person p GROUP BY p.hour, p.i, p.j ORDER BY p.hour, p.i, p.j
-        $query$, release, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about, published.first_from(about, span);
+        $query$, relation, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about, published.first_from(about, span);
+END
+$$;
+COMMENT ON FUNCTION published.density_of(published.releases, regclass, double precision, tstzrange, boolean) IS
+'The answer of published.density from a relation with rows, given what is said of them as in published.releases.';
+
+CREATE OR REPLACE FUNCTION published.density(
+    release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
+RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    about CONSTANT published.releases := published.about(release);
+BEGIN
+    RETURN QUERY SELECT * FROM published.density_of(about, release, cell_m, during, by_hour);
 END
 $$;
 COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS

@@ -33,14 +33,14 @@ $$;
 COMMENT ON FUNCTION published.fitted_zones(regclass, name, published.releases) IS
 'The zones of a table in the coordinate system of a release, one area for each id; a notice says where they overlap.';
 
-CREATE OR REPLACE FUNCTION published.flows(release regclass, zones regclass, zone_id name, during tstzrange)
+CREATE OR REPLACE FUNCTION published.flows_of(
+    about published.releases, relation regclass, zones regclass, zone_id name, during tstzrange)
 RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
-    about CONSTANT published.releases := published.about(release);
     span tstzrange;
     zone record;
 BEGIN
@@ -81,7 +81,21 @@ BEGIN
         )
         SELECT p.origin, p.destination, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0)::bigint, max(p.expectedly)::float8, sum(p.possibly)::bigint
         FROM people p GROUP BY p.origin, p.destination ORDER BY p.origin, p.destination
-        $query$, release) USING span, zone.ids, zone.areas, about.holds, about, published.first_from(about, span);
+        $query$, relation) USING span, zone.ids, zone.areas, about.holds, about, published.first_from(about, span);
+END
+$$;
+COMMENT ON FUNCTION published.flows_of(published.releases, regclass, regclass, name, tstzrange) IS
+'The answer of published.flows from a relation with rows, given what is said of them as in published.releases.';
+
+CREATE OR REPLACE FUNCTION published.flows(release regclass, zones regclass, zone_id name, during tstzrange)
+RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    about CONSTANT published.releases := published.about(release);
+BEGIN
+    RETURN QUERY SELECT * FROM published.flows_of(about, release, zones, zone_id, during);
 END
 $$;
 COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
@@ -226,14 +240,13 @@ end there too; at_least is that of the greatest window, day or part, at_most the
 direction, left to right or right to left; at_least; at_most. Raises: DA001, DA011. Example: SELECT * FROM published.crossings(''published.ten'',
 public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(60, 0), public.ST_MakePoint(60, 99)), 32610), ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
 
-CREATE OR REPLACE FUNCTION published.dwell(release regclass, area @postgis@.geometry, during tstzrange DEFAULT '[-infinity,infinity)')
+CREATE OR REPLACE FUNCTION published.dwell_of(about published.releases, relation regclass, area @postgis@.geometry, during tstzrange)
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 DECLARE
-    about CONSTANT published.releases := published.about(release);
     fitted @postgis@.geometry;
     span tstzrange;
 BEGIN
@@ -255,7 +268,21 @@ BEGIN
         )
         SELECT t.record_id, t.subjects, t.instants::bigint, coalesce(t.surely, 0)::bigint, t.expectedly::float8, t.possibly::bigint
         FROM told t WHERE t.possibly > 0 ORDER BY t.record_id
-        $query$, release) USING fitted, span, about.step_s, published.first_from(about, span);
+        $query$, relation) USING fitted, span, about.step_s, published.first_from(about, span);
+END
+$$;
+COMMENT ON FUNCTION published.dwell_of(published.releases, regclass, @postgis@.geometry, tstzrange) IS
+'The answer of published.dwell from a relation with rows, given what is said of them as in published.releases.';
+
+CREATE OR REPLACE FUNCTION published.dwell(release regclass, area @postgis@.geometry, during tstzrange DEFAULT '[-infinity,infinity)')
+RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    about CONSTANT published.releases := published.about(release);
+BEGIN
+    RETURN QUERY SELECT * FROM published.dwell_of(about, release, area, during);
 END
 $$;
 COMMENT ON FUNCTION published.dwell(regclass, @postgis@.geometry, tstzrange) IS

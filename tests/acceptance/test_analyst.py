@@ -20,6 +20,8 @@ import psycopg
 import pytest
 import shapely
 
+import dbanon
+from dbanon.base.progress import silent
 from dbanon.methods import METHODS
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
@@ -124,11 +126,12 @@ SOME_TIME = ("kte", "semantic")
 SNAPSHOT = ("sensitive-sites",)
 
 
-def every_release(*, but: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+def every_release(*, but: tuple[str, ...] = (), places: tuple[str, ...] = tuple(PLACES)) -> pytest.MarkDecorator:
     """Run a test for each release of each place, but those of some families."""
     listed = [
         pytest.param(place, name, id=f"{place}-{name}", marks=pytest.mark.stress if place == "taxis" else ())
         for place, of in PLACES.items()
+        if place in places
         for name, (family, *_) in of.runs.items()
         if family not in but
     ]
@@ -235,6 +238,37 @@ def test_counts_at_a_moment_hold_the_truth(opened: Opened, rng: np.random.Genera
         )  # fmt: skip
         assert low <= true <= high, (area.wkt, at)
         assert low - 1e-6 <= expected <= high + 1e-6
+
+
+@every_release(places=("town", "taxis"))
+def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
+    opened: Opened, rng: np.random.Generator, name: str
+) -> None:
+    truth, [number] = opened.truth(name), opened.place.numbers(name)
+    with dbanon.connect(opened.url) as database:
+        database.progress = silent
+        measured = database.evaluate(number, queries=100)
+        if number == 1:
+            assert database.evaluate(name, queries=100).figures == measured.figures
+    questions, answers = measured.questions, measured.answers
+    assert questions is not None
+    assert answers is not None
+    assert measured.true is not None
+    assert questions.moment.any() == (METHODS[opened.place.runs[name][0]].holds == "instant")
+    assert {one.value for one in measured.figures if one.name == "coverage"} == {1.0}
+    busy = np.flatnonzero(measured.true)
+    for i in [*rng.choice(len(questions.x), 30, replace=False), *rng.choice(busy, 30)]:
+        area = shapely.box(
+            *(side[i] + reach for reach in (0, questions.side_m[i]) for side in (questions.x, questions.y))
+        )
+        since, until = questions.since[i], questions.until[i]
+        then = truth.at(since) if questions.moment[i] else truth.during((since, until))
+        assert then.inside(area).people() == measured.true[i]
+        asked = f"at => '{text(since)}'" if questions.moment[i] else f"during => '{spelled((since, until))}'"
+        [told] = ask(
+            opened.analyst, f"SELECT * FROM published.count_inside('published.{name}', {AREA}, {asked})", area.wkt
+        )
+        assert told == pytest.approx((answers.at_least[i], answers.expected[i], answers.at_most[i]))
 
 
 @pytest.mark.parametrize("by_hour", [False, True])

@@ -35,7 +35,7 @@ def listed(connection: psycopg.Connection, name: str) -> list[str]:
 
 
 def test_every_table_of_loaded_data_or_of_runs_is_in_its_list(connection: psycopg.Connection) -> None:
-    others = ["dataset", "fix_code", "load", "run", "verification", "release", "audit", "job_period"]
+    others = ["dataset", "fix_code", "load", "run", "verification", "evaluation", "release", "audit", "job_period"]
     for column, name in (("dataset_id", "data_tables"), ("run_id", "run_tables")):
         assert ask(connection, _COLUMN, column, others) == sorted(listed(connection, name))
 

@@ -1,0 +1,38 @@
+"""What an evaluation can be asked for; its words are those of the command line."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from dbanon.base.figures import Against
+from dbanon.options import Option
+
+MIN_QUERIES, ENOUGH_QUERIES = 100, 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Questioning:
+    """What is asked of a run."""
+
+    queries: Annotated[
+        int,
+        Option(
+            "Questions of each size; with fewer than 400 the intervals are wide.", minimum=MIN_QUERIES, maximum=100_000
+        ),
+    ] = ENOUGH_QUERIES
+    seed: Annotated[
+        int,
+        Option("Same rows and seed: same questions. It is not the run's seed, and may be known."),
+    ] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluating(Questioning):
+    """What is asked, and what the answers are held against."""
+
+    against: Annotated[
+        Against,
+        Option(
+            "Whom the truth is of: the people and times that are published, or all there are in the data.",
+            choices=("published", "all"),
+        ),
+    ] = "published"

@@ -1,0 +1,183 @@
+"""Finds where people truly were at the times that a run is asked about, from the data and from whom its rows stand for.
+
+Of a family whose rows hold at instants, the truth is the aligned positions at the instants of the rows; of the others,
+the fixes that rows cover. It is only found at the times that are asked about, and never one person at a time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from dbanon.base.figures import Movements
+from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.methods.kernels import align
+
+_CUTS = 40
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """Rows of a run: which record each is of, and from when until when it holds.
+
+    Attributes
+    ----------
+    record : int64[n]
+    since, until : float64[n]
+        Unix seconds.
+    shapes, shape : geometries[s], int64[n]
+        Their distinct regions, and which of these each has; empty where rows hold at instants.
+    """
+
+    record: Int
+    since: Float
+    until: Float
+    shapes: NDArray[Any]
+    shape: Int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Members:
+    """Whose data each record carries: distinct pairs by record. int64[m] both; `trajectory` is an index of the data."""
+
+    record: Int
+    trajectory: Int
+
+    def of(self, record: Int, who: Int | None = None) -> tuple[Int, Int]:
+        """List the members of some records: the place of the record among those given, and the trajectory."""
+        low, high = (np.searchsorted(self.record, record, side) for side in ("left", "right"))
+        place, at = _ranges(low, high)
+        return place, self.trajectory[at]
+
+
+class Truth:
+    """Where the people of a dataset were.
+
+    Parameters
+    ----------
+    data : Trajectories
+    members : Members
+        Of the run.
+    params : mapping
+        Of the run: those of the alignment, where its rows hold at instants.
+    step_s : float or None
+        The time between two instants; None where rows hold at some time, or at one moment.
+    """
+
+    def __init__(self, data: Trajectories, members: Members, params: Mapping[str, Any]) -> None:
+        self._data, self._members, self._params = data, members, params
+        self._line: align.Timeline | None = None
+
+    @property
+    def _timeline(self) -> align.Timeline:
+        if self._line is None:
+            self._line = align.merge(self._data)
+        return self._line
+
+    def everybody(self, instants: Float) -> Movements:
+        """Find everybody who has a position at some of the instants; a person is one track."""
+        everyone = np.arange(len(self._timeline.subject))
+        return self._placed([(t, self._timeline.subject, everyone) for t in instants.tolist()])
+
+    def of_rows(self, rows: Rows, instants: Float) -> Movements:
+        """Find the people for whom rows stand at some of the instants; a person of a record is one track."""
+        line, order = self._timeline, np.argsort(rows.since, kind="stable")
+        since, longest = rows.since[order], float((rows.until - rows.since).max(initial=0))
+        found = []
+        for t in instants.tolist():
+            low, high = np.searchsorted(since, t - longest, "left"), np.searchsorted(since, t, "right")
+            then = order[low:high][rows.until[order[low:high]] > t]
+            record = np.unique(rows.record[then])
+            place, trajectory = self._members.of(record)
+            pairs = np.unique(np.column_stack([record[place], self._data.subject[trajectory]]), axis=0)
+            found.append((t, pairs[:, 0], np.searchsorted(line.subject, pairs[:, 1])))
+        return self._placed(found)
+
+    def _placed(self, asked: list[tuple[float, Int, Int]]) -> Movements:
+        """Make movements of times, the records asked about at each, and the people in them, as places in the line."""
+        params, line = self._params, self._timeline
+        mode, gap = align.MODES[str(params.get("align", "last"))], int(params.get("max_gap_s", 300))
+        parts = [np.empty((5, 0))]
+        for t, record, who in asked:
+            instant = align.Instants(start=int(t), step_s=line.grid_s, count=1, mode=mode, max_gap_s=gap)
+            x, y = (axis[:, 0] for axis in align.positions(line, instant, who.astype(np.int32)))
+            part = np.stack([line.subject[who], record, np.full(len(who), t), x, y])
+            parts.append(part[:, ~np.isnan(x)])
+        return _movements(*np.concatenate(parts, axis=1))
+
+    def seen(self, spans: Float) -> Movements:
+        """Give all fixes within spans; a person is one track."""
+        data = self._data
+        trajectory = np.arange(len(data.trajectory_id))
+        parts = [self._between(trajectory, *np.full((2, len(trajectory)), span[:, None]))[1] for span in spans]
+        fix = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+        person = data.subject[np.searchsorted(data.offset, fix, "right") - 1]
+        return _movements(person, person, data.t[fix], data.x[fix], data.y[fix])
+
+    def covered(self, rows: Rows) -> Movements:
+        """Give the fixes that rows cover, each once a record; a person of a record is one track."""
+        data = self._data
+        row, trajectory = self._members.of(rows.record)
+        pair, fix = self._between(trajectory, rows.since[row], rows.until[row])
+        row, owner = row[pair], data.subject[trajectory[pair]]
+        inside = shapely.intersects_xy(rows.shapes[rows.shape[row]], data.x[fix], data.y[fix])
+        # A record may cover a fix by two rows.
+        once = np.unique(np.column_stack([rows.record[row], owner, fix])[inside], axis=0)
+        record, owner, fix = once.T
+        return _movements(owner, record, data.t[fix], data.x[fix], data.y[fix])
+
+    def _between(self, trajectory: Int, since: Float, until: Float) -> tuple[Int, Int]:
+        """List the fixes of trajectories from a time until before another: the place in `trajectory`, and the fix."""
+        ends = self._data.offset[trajectory], self._data.offset[trajectory + 1]
+        low, high = (_bisect(self._data.t, *ends, t) for t in (since, until))
+        return _ranges(low, high)
+
+
+def _bisect(t: Float, begin: Int, end: Int, sought: Float) -> Int:
+    """Find in each of many sorted stretches of an array the first place that is not before what is sought."""
+    low, high = begin.copy(), end.copy()
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        later = open_ & (t[np.minimum(middle, len(t) - 1)] < sought)
+        low = np.where(later, middle + 1, low)
+        high = np.where(open_ & ~later, middle, high)
+    return low
+
+
+def _ranges(low: NDArray[Any], high: NDArray[Any]) -> tuple[Int, Int]:
+    """List the numbers of ranges, one after another: the place of the range, and the number."""
+    size = np.maximum(high - low, 0)
+    place = np.repeat(np.arange(len(low)), size)
+    return place, np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + np.repeat(low, size)
+
+
+def _movements(person: Float | Int, record: Float | Int, t: Float, x: Float, y: Float) -> Movements:
+    """Put positions in order: by track, which is a person of a record, then time."""
+    person, record = person.astype(np.int64), record.astype(np.int64)
+    _, track = np.unique(record * (person.max(initial=0) + 1) + person, return_inverse=True)
+    order = np.lexsort((y, x, t, track))
+    return Movements(
+        person=person[order],
+        track=track[order],
+        t=t[order],
+        x=x[order],
+        y=y[order],
+        weight=np.ones(len(order)),
+    )
+
+
+def window(seen: Movements, share: float = 0.95) -> tuple[float, float, float, float]:
+    """Find a small box with a share of positions: forty times some are cut off where that makes the box smallest."""
+    place = np.stack([seen.x, seen.y])
+    each = int(place.shape[1] * (1 - share) / _CUTS)
+    for _ in range(_CUTS if each else 0):
+        sides = [
+            (axis, sign * np.partition(sign * place[axis], each)[each], sign) for axis in (0, 1) for sign in (1, -1)
+        ]
+        kept = [place[:, sign * place[axis] >= sign * limit] for axis, limit, sign in sides]
+        place = min(kept, key=lambda some: float(np.prod(np.ptp(some, axis=1) + 1)))
+    (x0, y0), (x1, y1) = place.min(axis=1, initial=np.inf), place.max(axis=1, initial=-np.inf)
+    return float(x0), float(y0), float(x1), float(y1)

@@ -1,0 +1,395 @@
+"""Measures how useful the rows of a run are: asks them what analysts would ask, and compares with the private data.
+
+The answers are those of the functions of schema published, asked of a temporary table of the run's rows in the form of
+a release. Nothing is published. Coverage is a gate: where bounds do not hold the truth of what a run publishes, dbanon
+is wrong, and no figure is given.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import shapely
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from dbanon.base.errors import ParameterError, StoreError, VerificationFailed, counted
+from dbanon.base.figures import Against, Answers, Evaluation, Figure, Movements, Questions
+from dbanon.base.progress import Progress
+from dbanon.base.trajectory import Float, Int
+from dbanon.methods.parsing import quoted
+from dbanon.metrics.counts import count_figures
+from dbanon.metrics.questions import draw_questions, true_counts
+from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import Connection, connect, errors_translated, one
+from dbanon.runs import queue, reading, stored
+from dbanon.runs._truth import Members, Rows, Truth, window
+
+_SPAN_S = 600.0
+_MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
+_MAX_PLACES = 5_000_000  # positions that make the window
+_AT_ONCE = 100  # questions a statement, so that progress is shown and Ctrl-C is heard
+_ROWS = "'pg_temp.asked_rows'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _About:
+    """What a run says of itself, as a release would; `said` is all of it, as the server reads it."""
+
+    said: str
+    rows: int
+    since: float
+    until: float
+    holds: str
+    step_s: int | None
+    window_s: int | None
+
+    @property
+    def instants(self) -> Float | None:
+        """All instants of the run's rows; None where rows hold at some time."""
+        if self.holds != "instant":
+            return None
+        return np.arange(self.since, self.until, self.step_s) if self.step_s else np.array([self.since])
+
+
+def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
+    """Look a run up that can be evaluated: verified, with rows, of a dataset that is as it was.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or it is none of these.
+    StoreError
+        If the login may not read what runs wrote.
+    """
+    row = stored.run_row(connection, run_id)
+    if not queue.may_compute(connection):
+        raise StoreError(
+            "An evaluation must be made by a login that may read what runs wrote. This one may not; "
+            "have dbanon_worker granted, or read dbanon.evaluations."
+        )
+    if row.status != "verified":
+        raise ParameterError(
+            f"A run must be verified to be evaluated. Run {run_id} is {row.status}. List the runs: `dbanon runs`."
+        )
+    revision = one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [row.dataset_id])
+    if row.dataset_revision != revision:
+        raise ParameterError(
+            f"A run must be evaluated against the data that it was computed from. Those of run {run_id} changed since, "
+            "or some of them were forgotten; run it again."
+        )
+    if not one(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]):
+        raise ParameterError(f"A run must have rows to be evaluated. Run {run_id} has none.")
+    return row
+
+
+def _chosen(connection: Connection, run: int | str) -> tuple[stored.RunRow, tuple[str, ...]]:
+    """Look up the run that is meant, by its number or by a live release's name; and say which parts of that it is not.
+
+    Of a release that grows it is the newest part whose dataset is as it was.
+    """
+    if not isinstance(run, str):
+        return demand_fit(connection, run), ()
+    query = (
+        "SELECT l.run_id, l.withdrawn_at IS NULL, r.dataset_revision = d.revision FROM dbanon.release l "
+        "JOIN dbanon.run r USING (run_id) JOIN dbanon.dataset d USING (dataset_id) WHERE l.name = %s "
+        "ORDER BY upper(l.bounds) DESC NULLS LAST, l.release_id DESC"
+    )
+    found = connection.execute(query, [run]).fetchall()
+    live = [(run_id, fit) for run_id, shown, fit in found if shown]
+    if not live:
+        fault = "was withdrawn" if found else "is not there"
+        raise ParameterError(
+            f"A release must be live to be evaluated by its name. {quoted(run)} {fault}; list them: `dbanon releases`."
+        )
+    fit = [run_id for run_id, there in live if there]
+    row = demand_fit(connection, (fit or [live[0][0]])[0])
+    if len(live) == 1:
+        return row, ()
+    said = [f"Release {run} has {counted(len(live), 'part')}; measured is that of run {row.run_id}."]
+    gone = [str(run_id) for run_id, there in live if not there]
+    if gone:
+        said.append(f"The data of these runs changed since, or were forgotten: {', '.join(gone)}.")
+    if len(fit) > 1:
+        said.append(f"Evaluate these by their numbers: {', '.join(map(str, fit[1:]))}.")
+    return row, tuple(said)
+
+
+def evaluate(
+    connection: Connection,
+    url: str,
+    run: int | str,
+    asked: Evaluating,
+    progress: Progress,
+    *,
+    sample: int | None = None,
+) -> Evaluation:
+    """Measure a run, and keep the figures in ``dbanon.evaluation``.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+        Looks the run up, and keeps the figures.
+    url : str
+        For a session of its own, in which rows and data are read in one state.
+    run : int or str
+        Its number, or the name of a live release.
+    sample : int, optional
+        How many people the run was computed from, if not from all; kept with the figures.
+
+    Raises
+    ------
+    VerificationFailed
+        If a true count lies outside its bounds.
+    ParameterError, StoreError
+        As for `demand_fit`.
+    """
+    with errors_translated():
+        row, said = _chosen(connection, run)
+        with _session(url) as snapshot:
+            revision = int(reading.dataset(snapshot, row.dataset_id)["revision"])
+            measured = _Measurement(snapshot, row, asked, progress).evaluation()
+        measured = replace(measured, notes=(*said, *measured.notes))
+        _store(connection, row, revision, measured, sample)
+    return measured
+
+
+@contextmanager
+def _session(url: str) -> Iterator[arrow.Snapshot]:
+    """Have a transaction that sees one state of the database, and may make temporary tables."""
+    with connect(url) as session, session.transaction():
+        session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield arrow.Snapshot(session, arrow.postgis(session))
+
+
+class _Measurement:
+    """The steps of one evaluation, in their order."""
+
+    def __init__(self, snapshot: arrow.Snapshot, row: stored.RunRow, asked: Evaluating, progress: Progress) -> None:
+        self.snapshot, self.session, self.row, self.asked, self.progress = (
+            *(snapshot, snapshot.connection),
+            *(row, asked, progress),
+        )
+        self.rng = np.random.default_rng(asked.seed)
+        self.notes: list[str] = []
+        self.about = self._about()
+
+    def evaluation(self) -> Evaluation:
+        self.progress("reading trajectories", 0, None)
+        self.data, _ = reading.trajectories(self.snapshot, self.row.dataset_id)
+        self.truth = Truth(self.data, self._members(), self.row.params)
+        instants, spans = self._times()
+        questions = draw_questions(
+            self.rng,
+            window=self._window(instants, spans),
+            moments=np.empty(0) if instants is None else instants,
+            spans=spans,
+            queries=self.asked.queries,
+            about_moments=instants is not None,
+        )
+        self.progress("copying rows", 0, None)
+        rows = self._copy(questions)
+        self.progress("finding the truth", 0, None)
+        true = true_counts(self._positions(rows, questions, self.asked.against), questions)
+        answers = self._ask(questions)
+        if self.asked.against == "published":
+            self._demand_coverage(true, answers)
+        figures = count_figures(questions, true, answers, people=self.data.subjects, rng=self.rng)
+        return Evaluation(
+            run_id=self.row.run_id,
+            source=f"run {self.row.run_id} ({self.row.method}, {self.row.algorithm})",
+            dataset=self.row.dataset,
+            against=self.asked.against,
+            queries=self.asked.queries,
+            seed=self.asked.seed,
+            figures=(*self._of_run(), *figures),
+            questions=questions,
+            true=true,
+            answers=answers,
+            notes=(*self._few(), *self.notes),
+            run=self._kept(),
+        )
+
+    # ---- what is asked ---------------------------------------------------------------------------------------------
+
+    def _about(self) -> _About:
+        query = (
+            "SELECT a::text AS said, a.rows, extract(epoch FROM a.since)::float8 AS since, "
+            "extract(epoch FROM a.until)::float8 AS until, a.holds, a.step_s, a.window_s "
+            "FROM dbanon_internal.run_about(%s) a"
+        )
+        with self.session.cursor(row_factory=dict_row) as cursor:
+            found = cursor.execute(query, [self.row.run_id]).fetchone()
+        return _About(**(found or {}))
+
+    def _members(self) -> Members:
+        query = f"SELECT record_id, trajectory_id FROM dbanon_internal.membership_evidence({int(self.row.run_id)})"
+        table = arrow.table(self.snapshot, query)
+        record, trajectory = (arrow.numbers(table[name]).astype(np.int64) for name in table.column_names)
+        at = np.searchsorted(self.data.trajectory_id, trajectory)
+        pairs = np.unique(np.column_stack([record, at]), axis=0)
+        return Members(record=pairs[:, 0].copy(), trajectory=pairs[:, 1].copy())
+
+    def _times(self) -> tuple[Float | None, Float]:
+        """Give the instants that can be asked about, None if none can, and spans of ten minutes.
+
+        Of a run with very many rows, only some: then its rows can be copied.
+        """
+        about, instants = self.about, self.about.instants
+        step = float(about.step_s or self.data.grid_s)
+        last = max(about.until - _SPAN_S, about.since)
+        starts = np.arange(about.since, last + 1e-6, step)
+        slots = max((about.until - about.since) / step, 1)
+        if (share := _MAX_ROWS / max(about.rows, 1)) < 1:
+            moments = max(int(slots * share / 2), 1) if instants is not None else 0
+            windows = max(int((slots * share - moments) * step / _SPAN_S), 1)
+            starts = self.rng.choice(starts, min(windows, len(starts)), replace=False)
+            if instants is not None:
+                instants = self.rng.choice(instants, min(moments, len(instants)), replace=False)
+            self.notes.append(
+                f"The run has {counted(about.rows, 'row')}; those at {counted(moments, 'moment')} and of "
+                f"{counted(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not say how "
+                "much other times differ."
+            )
+        return instants, np.column_stack([starts, starts + _SPAN_S])
+
+    def _window(self, instants: Float | None, spans: Float) -> tuple[float, float, float, float]:
+        """Find where questions are asked: a box with 95 % of all people's positions."""
+        if instants is None:
+            chosen = self.rng.choice(len(spans), min(len(spans), 24), replace=False)
+            return window(self.truth.seen(spans[chosen]))
+        number = max(min(len(instants), 100, _MAX_PLACES // max(self.data.subjects, 1)), 1)
+        return window(self.truth.everybody(self.rng.choice(instants, number, replace=False)))
+
+    def _copy(self, questions: Questions) -> Rows:
+        """Copy the rows that questions are about into a temporary table, and read when they hold."""
+        times = np.unique(np.column_stack([questions.since, questions.until]), axis=0)
+        some = [f"[{low},{high}{']' if low == high else ')'}" for low, high in _as_times(times)]
+        self.session.execute("SELECT dbanon_internal.begin_asking()")
+        self.session.execute(
+            "SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange)", [self.row.run_id, f"{{{','.join(some)}}}"]
+        )
+        self.session.execute("SELECT dbanon_internal.finish_asked()")
+        return self._rows()
+
+    def _rows(self) -> Rows:
+        region = f"{self.snapshot.postgis}.ST_AsBinary(region)" if self.about.holds != "instant" else "NULL::bytea"
+        table = arrow.table(
+            self.snapshot,
+            "SELECT record_id, date_part('epoch', valid_from) AS since, date_part('epoch', valid_to) AS until, "
+            f"{region} AS region FROM pg_temp.asked_rows",
+        )
+        wkb = table["region"].combine_chunks().dictionary_encode()
+        shapes = shapely.from_wkb(wkb.dictionary.to_numpy(zero_copy_only=False))
+        shapely.prepare(shapes)
+        return Rows(
+            record=arrow.numbers(table["record_id"]),
+            since=arrow.numbers(table["since"]),
+            until=arrow.numbers(table["until"]),
+            shapes=shapes,
+            shape=wkb.indices.to_numpy(zero_copy_only=False),
+        )
+
+    def _positions(self, rows: Rows, questions: Questions, against: Against) -> Movements:
+        """Find the true positions at the times that are asked about."""
+        instants = self.about.instants
+        if instants is None:
+            spans = np.unique(np.column_stack([questions.since, questions.until]), axis=0)
+            return self.truth.seen(spans) if against == "all" else self.truth.covered(rows)
+        instants = instants[_met(instants, questions)]
+        return self.truth.everybody(instants) if against == "all" else self.truth.of_rows(rows, instants)
+
+    def _ask(self, questions: Questions) -> Answers:
+        """Ask the temporary table all questions."""
+        query = f"SELECT q.* FROM dbanon_internal.ask_rows(%s::published.releases, {_ROWS}, %s, %s, %s, %s, %s) q"
+        arrays = (questions.x, questions.y, questions.side_m, questions.since, questions.until)
+        told: list[tuple[float, float, float]] = []
+        for first in range(0, len(questions.x), _AT_ONCE):
+            self.progress("asking questions", first, len(questions.x))
+            some = [array[first : first + _AT_ONCE].tolist() for array in arrays]
+            told += self.session.execute(query, [self.about.said, *some]).fetchall()
+        at_least, expected, at_most = np.array(told).T
+        return Answers(at_least=at_least, expected=expected, at_most=at_most)
+
+    def _demand_coverage(self, true: Float, answers: Answers) -> None:
+        outside = int(((true < answers.at_least) | (true > answers.at_most)).sum())
+        if outside:
+            raise VerificationFailed(
+                f"Every true count must lie within its bounds. For run {self.row.run_id} "
+                f"{outside:,} of {len(true):,} do not, which is a defect of dbanon or a change of its rows; do not "
+                "publish it, and report it."
+            )
+
+    # ---- figures of the run ----------------------------------------------------------------------------------------
+
+    def _few(self) -> Iterator[str]:
+        if self.asked.queries < ENOUGH_QUERIES:
+            asked = counted(self.asked.queries, "question")
+            yield f"Each size was asked {asked}, which makes wide intervals."
+
+    def _of_run(self) -> Iterator[Figure]:
+        share = published_share(self.row.suppressed)
+        yield Figure(name="published_share", value=share)
+
+    def _kept(self) -> dict[str, Any]:
+        """Give what is kept of the run when it is dropped."""
+        row = self.row
+        return {
+            "status": row.status,
+            "metrics": dict(row.metrics),
+            "suppressed": dict(row.suppressed),
+            "timings": dict(row.timings),
+            "peak_rss_mb": row.peak_rss_mb,
+            "rows": self.about.rows,
+        }
+
+
+def published_share(suppressed: Any) -> float | None:
+    """Divide the people x hours that a run publishes by those that it saw; None where it does not say."""
+    hours = suppressed.get("by_hour") or []
+    seen, published = (sum(int(hour.get(name, 0)) for hour in hours) for name in ("seen", "published"))
+    return published / seen if seen else None
+
+
+def _as_times(times: Float) -> list[list[str]]:
+    """Write unix seconds as the server reads them."""
+    text = np.datetime_as_string(np.round(times * 1e6).astype("datetime64[us]"), timezone="UTC")
+    return [list(pair) for pair in text.tolist()]
+
+
+def _met(instants: Float, questions: Questions) -> Int:
+    """Find the instants that questions are about."""
+    low = np.searchsorted(instants, questions.since, "left")
+    high = np.maximum(np.searchsorted(instants, questions.until, "left"), low + questions.moment)
+    change = np.bincount(low, minlength=len(instants) + 1) - np.bincount(high, minlength=len(instants) + 1)
+    return np.flatnonzero(np.cumsum(change)[:-1] > 0)
+
+
+def _store(connection: Connection, row: stored.RunRow, revision: int, measured: Evaluation, sample: int | None) -> None:
+    """Keep the figures of a run; never a question, its truth or its answer."""
+    values = {
+        "run_id": row.run_id,
+        "dataset_id": row.dataset_id,
+        "dataset_revision": revision,
+        "method": row.method,
+        "algorithm": row.algorithm,
+        "params": Jsonb(row.params),
+        "sample": sample,
+        "against": measured.against,
+        "queries": measured.queries,
+        "seed": measured.seed,
+        "figures": Jsonb([_as_json(figure) for figure in measured.figures]),
+        "run_figures": Jsonb(measured.run),
+        "notes": list(measured.notes),
+    }
+    columns, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+    connection.execute(f"INSERT INTO dbanon.evaluation ({columns}) VALUES ({places})", values)
+
+
+def _as_json(figure: Figure) -> dict[str, Any]:
+    return {
+        name: "Infinity" if value == np.inf else value for name, value in asdict(figure).items() if value is not None
+    }

@@ -1,0 +1,95 @@
+-- A run that is asked as if it were a release: what it says of itself, a temporary table of its rows, and many questions at once.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_about(run_id bigint) RETURNS published.releases
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT 'run ' || r.run_id, r.method, CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END, m.guarantee,
+        lower(t.span), upper(t.span), d.srid,
+        coalesce(r.rows, (SELECT sum(cardinality(g.regions)) FROM ONLY dbanon.record g WHERE g.run_id = r.run_id)), s.holds, s.step_s, s.window_s, s.day_zone, dbanon_internal.run_extent(r.run_id), 1,
+        ARRAY[lower(t.span)], ARRAY[upper(t.span)]
+    FROM ONLY dbanon.run r
+    JOIN ONLY dbanon.method m ON m.name = r.method
+    JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+    CROSS JOIN LATERAL dbanon_internal.run_says(r.run_id) s
+    CROSS JOIN LATERAL (SELECT dbanon_internal.run_span(r.run_id) AS span) t
+    WHERE r.run_id = run_about.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_about(bigint) IS
+'What published.releases would say of a run if it were published.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.begin_asking() RETURNS regclass
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    CREATE TEMPORARY TABLE asked_rows (
+        record_id bigint, seq integer, period tstzrange, region @postgis@.geometry, crowd integer, subjects integer,
+        valid_from timestamptz, valid_to timestamptz) ON COMMIT DROP;
+    RETURN 'pg_temp.asked_rows'::regclass;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.begin_asking() IS
+'Makes a temporary table for rows in the form of a release, which goes with the transaction.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.copy_run_rows(run_id bigint, times tstzmultirange) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '128MB'
+SET jit = off
+-- As when a release is copied: the planner takes a run for one row.
+SET enable_nestloop = off
+AS $$
+DECLARE
+    many CONSTANT boolean := (SELECT m.region_type = 'MultiPolygon' FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
+                              WHERE r.run_id = copy_run_rows.run_id);
+    copied bigint;
+BEGIN
+    INSERT INTO pg_temp.asked_rows
+        SELECT c.record_id, c.seq, c.period, CASE WHEN many THEN @postgis@.ST_Multi(c.region) ELSE c.region END, c.crowd, c.subjects,
+            lower(c.period), upper(c.period)
+        FROM dbanon.cloak c WHERE c.run_id = copy_run_rows.run_id AND c.period && times;
+    GET DIAGNOSTICS copied = ROW_COUNT;
+    RETURN copied;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.copy_run_rows(bigint, tstzmultirange) IS
+'Copies the rows of a run that meet some times into the temporary table, with the numbers of its records.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.finish_asked() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET maintenance_work_mem = '256MB'
+AS $$
+BEGIN
+    CREATE INDEX ON pg_temp.asked_rows (record_id, seq);
+    CREATE INDEX ON pg_temp.asked_rows (valid_from, valid_to);
+    CREATE INDEX ON pg_temp.asked_rows USING gist (region);
+    CREATE INDEX ON pg_temp.asked_rows USING gist (period) WITH (buffering = on);
+    ANALYZE pg_temp.asked_rows;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.finish_asked() IS
+'Makes the indexes of the temporary table, as a release has them.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.ask_rows(
+    about published.releases, relation regclass, x double precision[], y double precision[], side_m double precision[],
+    since_s double precision[], until_s double precision[])
+RETURNS TABLE (at_least double precision, expected double precision, at_most double precision)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    FOR i IN 1 .. cardinality(x) LOOP
+        SELECT c.at_least, c.expected, c.at_most INTO ask_rows.at_least, ask_rows.expected, ask_rows.at_most
+            FROM published.count_inside_of(
+                about, relation, @postgis@.ST_MakeEnvelope(x[i], y[i], x[i] + side_m[i], y[i] + side_m[i], about.srid),
+                CASE WHEN since_s[i] = until_s[i] THEN to_timestamp(since_s[i]) END,
+                CASE WHEN since_s[i] < until_s[i] THEN tstzrange(to_timestamp(since_s[i]), to_timestamp(until_s[i])) END) c;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.ask_rows(
+    published.releases, regclass, double precision[], double precision[], double precision[], double precision[], double precision[]) IS
+'Asks published.count_inside_of about squares, each by its lower left corner and side, and about the moment or the span of each; answers in their order.';

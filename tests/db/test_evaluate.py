@@ -1,0 +1,159 @@
+"""Evaluations of the run of ten people: what is kept, who may, what is refused, and the gate of the bounds."""
+
+import json
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+import dbanon
+from dbanon.base.errors import ParameterError, StoreError, VerificationFailed
+from dbanon.base.figures import Evaluation
+from dbanon.base.progress import silent
+from dbanon.cli import report
+from dbanon.database import Database
+from dbanon.postgres.server import Target
+from dbanon.testing import cloned_database, logins
+
+pytestmark = pytest.mark.db
+
+
+@pytest.fixture(scope="module")
+def ten(dbanon_server: Target, ten_template: str) -> Iterator[str]:
+    """URL of a database with the verified run for all tests here; what one of them changes it changes back."""
+    with cloned_database(dbanon_server, ten_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def opened(ten: str) -> Iterator[Database]:
+    with dbanon.connect(ten) as one:
+        one.progress = silent
+        yield one
+
+
+@pytest.fixture(scope="module")
+def measured(opened: Database) -> Evaluation:
+    return opened.evaluate(1, queries=100, seed=3)
+
+
+def change(database: str, statement: str) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(statement)  # type: ignore[call-overload]
+
+
+def test_figures_are_kept_and_questions_are_not(opened: Database, measured: Evaluation) -> None:
+    query = "SELECT name, value, low, high, side_m, asked FROM dbanon.evaluations WHERE evaluation_id = 1"
+    rows = opened.connection.execute(query).fetchall()
+    assert rows == [(f.name, f.value, f.low, f.high, f.side_m, f.asked) for f in measured.figures]
+    kept = opened.connection.execute(
+        "SELECT run_id, dataset, current, method, algorithm, params ->> 'k', sample, against, queries, seed"
+        " FROM dbanon.evaluations WHERE evaluation_id = 1 LIMIT 1"
+    ).fetchone()
+    assert kept == (1, "ten", True, "tp-aware", "traj-anon", "5", None, "published", 100, 3)
+    columns = opened.connection.execute("SELECT * FROM dbanon.evaluation LIMIT 0").description or []
+    assert not {"questions", "true", "answers"} & {column.name for column in columns}
+
+
+def test_every_bound_holds_and_all_people_are_counted(measured: Evaluation) -> None:
+    assert measured.answers is not None
+    assert measured.true is not None
+    assert (measured.answers.at_least <= measured.true).all()
+    assert (measured.true <= measured.answers.at_most).all()
+    assert measured.true.max() == 10  # squares of 500 m hold all
+    assert {figure.value for figure in measured.figures if figure.name == "coverage"} == {1.0}
+
+
+def test_a_seed_asks_the_same_and_another_does_not(opened: Database, measured: Evaluation) -> None:
+    again, other = opened.evaluate(1, queries=100, seed=3), opened.evaluate(1, queries=100, seed=4)
+    assert again.figures == measured.figures
+    assert again.questions is not None
+    assert other.questions is not None
+    assert again.questions.x[0] != other.questions.x[0]
+
+
+def test_few_questions_are_refused_and_not_many_are_noted(opened: Database, measured: Evaluation) -> None:
+    with pytest.raises(ParameterError, match="from 100 to"):
+        opened.evaluate(1, queries=99)
+    assert any("wide intervals" in note for note in measured.notes)
+
+
+def test_the_report_has_both_figures_on_top_and_no_truth(measured: Evaluation) -> None:
+    text = report.evaluation_text(measured)
+    assert text.index("Published") < text.index("Usable resolution") < text.index("How far counts are off")
+    value = json.loads(report.as_json(report.evaluation_json(measured)))
+    assert value["run_id"] == 1
+    assert not {"questions", "true", "answers"} & set(value)
+    assert [one["name"] for one in value["figures"]] == [one.name for one in measured.figures]
+
+
+BAD: dict[str, tuple[str, int | str, str, str]] = {
+    "unknown number": ("SELECT", 7, "no run 7", "SELECT"),
+    "unknown name": ("SELECT", "nothing", "'nothing' is not there", "SELECT"),
+    "refused": (
+        *("UPDATE dbanon.run SET status = 'refused'", 1, "Run 1 is refused"),
+        "UPDATE dbanon.run SET status = 'verified'",
+    ),
+    "changed data": (
+        *("UPDATE dbanon.dataset SET revision = revision + 1", 1, "changed since"),
+        "UPDATE dbanon.dataset SET revision = revision - 1",
+    ),
+    "no rows": (
+        "INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status)"
+        " SELECT dataset_id, dataset_revision, method, algorithm, params, seed, status FROM dbanon.run",
+        *(2, "Run 2 has none", "DELETE FROM dbanon.run WHERE run_id = 2"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_run_that_cannot_be_measured_is_refused_in_a_sentence(opened: Database, ten: str, case: str) -> None:
+    statement, asked, said, undo = BAD[case]
+    change(ten, f"SET session_replication_role = replica; {statement}")
+    with pytest.raises(ParameterError, match=said) as error:
+        opened.evaluate(asked, queries=100)
+    assert error.value.exit_code == 2
+    change(ten, f"SET session_replication_role = replica; {undo}")
+
+
+def test_other_logins_are_refused_and_operators_read_what_a_worker_measured(ten: str) -> None:
+    with logins(ten) as login:
+        for role, sentence in (("dbanon_operator", "This one may not"), ("dbanon_analyst", "rights")):
+            with dbanon.connect(login(role)) as one, pytest.raises(StoreError, match=sentence):
+                one.evaluate(1, queries=100)
+        with dbanon.connect(login("dbanon_worker")) as one:
+            one.progress = silent
+            one.evaluate(1, queries=100, against="all")
+        with psycopg.connect(login("dbanon_operator")) as operator:
+            found = operator.execute("SELECT count(*) > 0 FROM dbanon.evaluations WHERE against = 'all'").fetchone()
+            assert found == (True,)
+
+
+def test_one_moved_row_is_called_a_defect(opened: Database, ten: str) -> None:
+    moved = "UPDATE dbanon.region SET region = ST_Translate(region, {}, 0) WHERE region_no = 1"
+    before = opened.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone()
+    change(ten, moved.format(100000))
+    with pytest.raises(VerificationFailed, match=r" of 1,000 ") as error:
+        opened.evaluate(1, queries=100)
+    assert error.value.exit_code == 5
+    assert opened.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == before
+    change(ten, moved.format(-100000))
+
+
+def test_a_release_has_its_name_while_it_is_live(opened: Database, measured: Evaluation) -> None:
+    opened.publish(1, "ten")
+    assert opened.evaluate("ten", queries=100, seed=3).figures == measured.figures
+    opened.unpublish("ten")
+    with pytest.raises(ParameterError, match="'ten' was withdrawn"):
+        opened.evaluate("ten", queries=100)
+
+
+def test_what_was_measured_outlives_the_run_and_not_the_dataset(database: str, run: int) -> None:
+    with dbanon.connect(database) as own:
+        own.progress = silent
+        own.evaluate(1, queries=100)
+        own.drop(1)
+        kept = own.connection.execute("SELECT run_id, params ->> 'k' FROM dbanon.evaluation").fetchall()
+        assert kept == [(None, "5")]
+        change(database, "DELETE FROM dbanon.dataset")
+        assert own.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == (0,)
