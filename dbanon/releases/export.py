@@ -59,11 +59,10 @@ def write(
     return counted.rows
 
 
-def write_text(file: Path, text: str, *, mode: int | None = None) -> None:
-    """Write a text as a file, whole or not at all; with a mode, nobody else ever finds it with another one."""
+def write_text(file: Path, text: str, *, private: bool = False) -> None:
+    """Write a text as a file, whole or not at all; a `private` one only its owner may read."""
     with whole(file) as part:
-        if mode is not None:
-            part.touch(mode)
+        part.touch(0o600 if private else 0o666)
         part.write_text(text, encoding="utf-8")
 
 

@@ -250,7 +250,7 @@ def write(file: Path, html: str, *, private: bool, pdf: bool) -> Path:
     file = private_name(file) if private else file
     if pdf:
         chromium()  # before anything is written
-    export.write_text(file, html, mode=0o600 if private else None)
+    export.write_text(file, html, private=private)
     if pdf:
         _print(file, private=private)
     return file
