@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from dbanon.base.described import Described
+from dbanon.base.errors import counted
 from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.shown import Shown
 
@@ -70,7 +71,7 @@ def _rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
         row("rows", *(f"{r.rows or 0:,}" for r in records)),
         row("half of the regions under", *(words.length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown)),
         row("nine tenths under", *(words.length(s.sides[2]) if len(s.sides) == 3 else "-" for s in shown)),
-        row("in rows that hide nobody", *(words.percent(s.exact) for s in shown)),
+        row("in exact rows", *(words.percent(s.exact) for s in shown)),
         row("time", *times),
         row("parameters", *settings),
     ]
@@ -79,7 +80,7 @@ def _rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
 def _published(record: Described) -> str:
     if record.percent_left_out is None:
         return f"all but fewer than {record.k}, or none"
-    return f"{100 - record.percent_left_out} % of people and times"
+    return f"{100 - record.percent_left_out} % of all people and times seen"
 
 
 def _map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
@@ -90,12 +91,12 @@ def _map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
     drawn = maps.panel(
         f"map-{letter.lower()}",
         f"{letter} at {at}",
-        f"{len(moment.regions)} regions of rows that hold at {at}.",
+        f"Regions of rows that hold at {at}: {len(moment.regions):,}.",
         window,
         maps.backdrop(side.shown.lines, side.shown.areas),
         maps.regions(moment.regions),
     )
-    return frame.picture(drawn, f"{letter}: {side.record.name} at {at}, {moment.rows:,} rows.", class_="map")
+    return frame.picture(drawn, f"{letter}: {side.record.name} at {at}, {counted(moment.rows, 'row')}.", class_="map")
 
 
 def _sizes(letter: str, side: Side) -> Markup:
@@ -120,7 +121,7 @@ def _advice(one: Side, other: Side) -> list[Markup]:
         cards.append(
             frame.card(
                 "One of them, as a rule",
-                "Both are of the same people. Where they speak of the same time, whoever has both may find fewer "
+                "Both are of the same people. Where they speak of the same time, a reader of both may find fewer "
                 "than k: "
                 "dbanon measures that before it publishes the second, and refuses.",
             )

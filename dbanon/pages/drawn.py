@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from dbanon.base.errors import counted
 from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.blocks import Blocks, local
 from dbanon.pages.shown import Moment, levels
@@ -22,7 +23,7 @@ class Drawn(Blocks):
         drawn = maps.panel(
             "published-map",
             f"Published at {words_of}",
-            f"{len(moment.regions)} regions of rows that hold at {words_of}; each hides {self.shown.k} people or more.",
+            f"Regions that hide {self.shown.k} or more people at {words_of}: {len(moment.regions):,}.",
             window,
             maps.backdrop(self.shown.lines, self.shown.areas),
             maps.regions(moment.regions, marked=moment.marked),
@@ -33,10 +34,10 @@ class Drawn(Blocks):
         return frame.picture(drawn, caption, class_="map")
 
     def _around(self) -> str:
-        said = f"One region hides {words.spelled(self.shown.k)} people or more; where many lie it is darker."
+        said = f"One region hides {words.spelled(self.shown.k)} or more people; where many lie it is darker."
         outside = " The map shows where 95 % of the people and time are; rows may lie outside."
         backdrop = " What lies under it is a public table." if self.shown.lines or self.shown.areas else ""
-        exact = f" Rows that hide nobody ({words.percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
+        exact = f" Exact rows ({words.percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
         return said + outside + exact + backdrop
 
     def pair(self) -> Markup:
@@ -48,7 +49,7 @@ class Drawn(Blocks):
         left = maps.panel(
             "private-map",
             f"Private at {at}",
-            f"Where {truth.people} people last were at {at}: one dot each.",
+            f"Where {counted(truth.people, 'person', 'people')} last were at {at}: one dot each.",
             window,
             maps.backdrop(self.shown.lines, self.shown.areas),
             maps.dots(truth.places),
@@ -92,7 +93,7 @@ class Drawn(Blocks):
             )
             figures.append(frame.picture(drawn, name))
         lead = (
-            f"What published.density tells: people expected in each square of {side}, mean of the hour. People are "
+            f"What published.density says: people expected in each square of {side}, mean of the hour. People are "
             "taken to "
             "be spread evenly over their regions, which flattens peaks."
         )

@@ -3,6 +3,7 @@
 from markupsafe import Markup
 
 from dbanon.base.described import TESTS
+from dbanon.base.errors import counted
 from dbanon.base.figures import Figure
 from dbanon.pages import frame, words
 from dbanon.pages.blocks import Blocks, local
@@ -41,7 +42,7 @@ class Told(Blocks):
         resolution = self.figure("usable_resolution_m")
         if self.evaluation is not None and resolution is not None:
             found.append(
-                (_resolution(resolution), "usable resolution: counts in wider squares are off by 20 % or less", True)
+                (_resolution(resolution), "usable resolution: counts in wider squares are off by a fifth or less", True)
             )
         elif record.window_s is not None:
             found.append(
@@ -89,7 +90,7 @@ class Told(Blocks):
                 name = test.capitalize() if test != "attack" else "The attack itself"
                 groups.append((Markup('{}. <span class="soft">{}</span>').format(name, asks), rows))
         head = ["clause", "in plain words", "verdict", *(["broken by"] if known else [])]
-        return frame.section(f"All {words.spelled(len(self.record.clauses))} clauses", frame.grouped(head, groups))
+        return frame.section("All clauses of the attack", frame.grouped(head, groups))
 
     def says(self) -> Markup:
         """Say what a row says."""
@@ -99,7 +100,7 @@ class Told(Blocks):
         """Record the motivated intruder: what it knows, did and found, and what was not tried."""
         record = self.record
         count = len(record.clauses)
-        found = "nothing" if record.held == count else f"{count - record.held} clauses broken"
+        found = "nothing" if record.held == count else counted(count - record.held, "broken clause")
         who = (
             f"{words.when(local(record.checked_at, self.zone))}, by {record.checked_by}"
             if record.checked_at
@@ -108,7 +109,10 @@ class Told(Blocks):
         version = f", version {record.versions['dbanon']}" if "dbanon" in record.versions else ""
         said = [
             ("Knows", record.adversary),
-            ("Did", f"read all stored rows and the data again, and looked for what breaks each of {count} clauses."),
+            (
+                "Did",
+                f"read all stored rows and the data again, and looked for what breaks {counted(count, 'clause')}.",
+            ),
             ("Found", f"{found}."),
             ("When", f"{who}{version}."),
             ("Not tried", f"{_NOT_TRIED}."),
@@ -150,7 +154,7 @@ class Told(Blocks):
                 "against later releases."
             ).format(frame.mono(f"SELECT dbanon.unpublish('{name}')"))
             if name
-            else Markup("It is not published: nobody reads it.")
+            else Markup("It is not published: no login reads it.")
         )
         return frame.card(
             "Who reads it; taking it back",
@@ -233,9 +237,8 @@ class Told(Blocks):
             Markup("<p>{}</p><p>{}</p>").format(
                 "Add up subjects over the rows of one period to count people; never add up crowd, and never count "
                 "rows.",
-                "The middle of a region is no position: nobody need be there. One place is surely busier than "
-                "another only where its "
-                "at_least exceeds the at_most of the other.",
+                "The middle of a region is no position: it may be that no person was there. One place is surely busier "
+                "than another only where its at_least exceeds the at_most of the other.",
             ),
         )
 
@@ -256,7 +259,7 @@ class Told(Blocks):
         ]
         lines.append(f"dbanon report {record.release or record.run_id}")
         note = Markup(
-            '<p class="small soft">The seed is kept private: whoever has it may learn how ties were broken.</p>'
+            '<p class="small soft">The seed is kept private: a reader who has it may learn how ties were broken.</p>'
         )
         return frame.section("Make it again", frame.code("\n".join(lines)), note)
 

@@ -43,7 +43,7 @@ class Utility(Blocks):
         ]
         table = frame.table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
         lead = (
-            f"{evaluation.queries} random squares of each size at random times. How far it is off is given in "
+            f"Random squares at random times, of each size {evaluation.queries}. How far it is off is given in "
             "percent of the mean "
             "truth, with 90 % intervals."
         )
@@ -129,7 +129,7 @@ class Utility(Blocks):
         ]
         if not rows:
             return Markup("")
-        said = "; ".join(f"{r.label}: told {r.low:,.0f} to {r.high:,.0f}, true {r.true or 0:,.0f}" for r in rows)
+        said = "; ".join(f"{r.label}: {r.low:,.0f} to {r.high:,.0f}, true {r.true or 0:,.0f}" for r in rows)
         drawn = charts.ranges(
             "asked",
             "Questions with the truth",

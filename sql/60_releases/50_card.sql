@@ -47,7 +47,7 @@ BEGIN
         'run_id', run.run_id, 'status', run.status,
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
         'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
-        'hides', method.traits -> 'hides', 'holds', method.traits -> 'holds',
+        'holds', method.traits -> 'holds',
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
             'clauses', (SELECT coalesce(jsonb_agg(c.value || coalesce(method.traits -> 'clauses' -> (c.value ->> 'name'), '{}') ORDER BY c.ordinality), '[]')
                         FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY c),

@@ -100,7 +100,7 @@ def test_exact_rows_are_on_no_page_for_others(city: str) -> None:
     with open_database(city) as database:
         for audience in ("file", "analysts"):
             html = database.report("city_sites", audience=audience)
-            assert "Rows that hide nobody" in words(html)
+            assert "Exact rows" in words(html)
             assert "fewer than 4 people" not in html
             assert 'class="class-0"' not in html
             assert 'class="dots' not in html

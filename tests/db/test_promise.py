@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from dbanon.cli import report
 from dbanon.attacks import attacker
+from dbanon.cli import report
 from dbanon.methods import METHODS, describe
 from dbanon.postgres.programs import find_binaries
 from dbanon.postgres.server import uri

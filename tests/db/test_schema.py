@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from dbanon import schema
-from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.attacks import attacker, once
+from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS
 from tests.facts import refusal
 
@@ -142,7 +142,8 @@ def test_every_method_of_the_registry_is_in_the_database(connection: psycopg.Con
     assert rows == {method.name: json.loads(json.dumps(method.traits)) for method in METHODS.values()}
     for method in METHODS.values():
         attack = attacker(method.attack).attack
-        known = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in (*attack.clauses, *once.CLAUSES)}
+        clauses = (*attack.clauses, *once.CLAUSES)
+        known = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in clauses}
         assert words[method.name] == {"clauses": known, "left_open": dict(attack.left_open)}
 
 
