@@ -384,7 +384,7 @@ class Database(Datasets):
         """
         return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
 
-    def card(self, name: str) -> dict[str, Any]:
+    def card(self, name: str) -> releases.Card:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
         return releases.release_card(self.connection, name)
 
