@@ -105,8 +105,8 @@ def _minutes(sweep: Sweep) -> Markup:
     shown = (alike if len(alike) > 1 else drawn)[:4]
     if not shown or shown[0].minute is None:
         said = (
-            "Rows are drawn of settings that are computed in the same call. These were measured earlier, and their rows "
-            "are not kept with their figures."
+            "Rows are drawn of settings that are computed in the same call. These were measured earlier, and "
+            "their rows are not kept with their figures."
         )
         return frame.section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(said))
     first = shown[0].minute
@@ -129,7 +129,8 @@ def _minute(place: int, one: Setting, window: maps.Window) -> Markup:
     half, error = one.measured("region_side_m_50"), _off(one.error)
     sides = f", half of people's time in regions under {_length(half)}" if half is not None else ""
     rows = counted(len(paths), "row")
-    caption = Markup("{}: {}{}. Counts are off by {}.").format(frame.bold(one.name), rows, sides, error)
+    said = Markup("{}: {}{}. Counts are off by {}.")
+    caption = said.format(frame.bold(one.name), rows, sides, error)
     return frame.picture(drawn, caption, class_="map")
 
 

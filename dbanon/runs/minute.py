@@ -50,7 +50,8 @@ def draw(connection: Connection, run_id: int, k: int, questions: Questions, like
 def _moment(connection: Connection, run_id: int) -> float | None:
     query = """
         WITH n AS (SELECT lower(c.period) AS at, count(*) AS rows FROM dbanon.cloak c WHERE c.run_id = %s GROUP BY 1)
-        SELECT extract(epoch FROM n.at)::float8 FROM n ORDER BY n.rows, n.at OFFSET (SELECT count(*) / 2 FROM n) LIMIT 1"""
+        SELECT extract(epoch FROM n.at)::float8 FROM n
+        ORDER BY n.rows, n.at OFFSET (SELECT count(*) / 2 FROM n) LIMIT 1"""
     row = connection.execute(query, [run_id]).fetchone()
     return None if row is None else float(row[0])
 
