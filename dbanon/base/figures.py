@@ -6,9 +6,10 @@ source, is in `dbanon.metrics.METRICS`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from dbanon.base.trajectory import Bool, Float, Int
+if TYPE_CHECKING:  # `dbanon --help` does not wait for NumPy
+    from dbanon.base.trajectory import Bool, Float, Int
 
 Against = Literal["published", "all"]
 """Whom the truth is of: the people and times that a run publishes, or all there are in the data."""
@@ -56,14 +57,14 @@ class Questions:
         Unix seconds; the two are equal where the question is about a moment.
     """
 
-    side_m: Float
-    x: Float
-    y: Float
-    since: Float
-    until: Float
+    side_m: "Float"
+    x: "Float"
+    y: "Float"
+    since: "Float"
+    until: "Float"
 
     @property
-    def moment(self) -> Bool:
+    def moment(self) -> "Bool":
         """Which of them are about a moment."""
         moments: Bool = self.since == self.until
         return moments
@@ -73,9 +74,9 @@ class Questions:
 class Answers:
     """What is told to questions: float64[q] each; all three are equal for points."""
 
-    at_least: Float
-    expected: Float
-    at_most: Float
+    at_least: "Float"
+    expected: "Float"
+    at_most: "Float"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,12 +96,12 @@ class Movements:
         How many people a position stands for: 1, or the `subjects` of a row.
     """
 
-    person: Int
-    track: Int
-    t: Float
-    x: Float
-    y: Float
-    weight: Float
+    person: "Int"
+    track: "Int"
+    t: "Float"
+    x: "Float"
+    y: "Float"
+    weight: "Float"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,7 +135,7 @@ class Evaluation:
     seed: int
     figures: tuple[Figure, ...]
     questions: Questions | None = None
-    true: Float | None = None
+    true: "Float | None" = None
     answers: Answers | None = None
     notes: tuple[str, ...] = ()
     run: Mapping[str, Any] = field(default_factory=dict)

@@ -4,16 +4,22 @@ Nothing here computes; nothing here shows a subject, a true position or a seed.
 """
 
 import json
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbanon.base import console
 from dbanon.base.console import visible
 from dbanon.base.errors import counted
+from dbanon.pages import notebook
+from dbanon.pages.charts import metres
 
 if TYPE_CHECKING:
     from dbanon.base.figures import Evaluation, Figure
+    from dbanon.base.sweep import Setting, Sweep
     from dbanon.database import RunResult
     from dbanon.load import LoadReport
     from dbanon.methods import Method
@@ -157,11 +163,13 @@ def run_json(result: "RunResult") -> dict[str, Any]:
     }
 
 
-def run_text(result: "RunResult") -> str:
-    """A run for people: what was computed, what was left out, what the attack found."""
+def run_text(result: "RunResult", usable_m: float | None = None) -> str:
+    """A run for people: what was computed, what was left out, what the attack found; `usable_m` as for `picture`."""
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
+    parts += [picture(result, usable_m)] if console.draws() else []
     if result.metrics:
-        parts.append(table(["figure", "value"], [(name, value) for name, value in result.metrics.items()]))
+        shown = [(name, value) for name, value in result.metrics.items() if not name.startswith("cloak_side_")]
+        parts.append(table(["figure", "value"], shown))
     left_out = {**result.suppressed.get("subjects", {}), **result.suppressed.get("requests", {})}
     if left_out:
         parts.append(table(["left out", "count"], sorted(left_out.items())))
@@ -176,6 +184,34 @@ def run_text(result: "RunResult") -> str:
     if result.release:
         parts.append(published_text(result.release, result.rows_published or 0))
     return "\n\n".join(parts)
+
+
+def picture(result: "RunResult", usable_m: float | None = None) -> str:
+    """A run in a few lines: how large its regions are, who is left out, why and when, the usable resolution."""
+    lines = []
+    if shares := notebook.sizes(result.metrics, 32):
+        low, high, half = metres(shares[0][0]), metres(shares[-1][1]), metres(result.metrics["median_cloak_side_m"])
+        lines.append(f"regions   {low:>7} {spark([share for _, _, share in shares])} {high} wide, half under {half}")
+    left_out = ((kind, {r: n for r, n in reasons.items() if n}, total) for kind, reasons, total in result.left_out())
+    lines += [
+        f"left out  {sum(reasons.values()) / total:>7.0%} of {total:,} {kind.replace('_', ' ')}: "
+        + ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
+        for kind, reasons, total in left_out
+        if reasons and total
+    ]
+    hours = [(sum(one["left_out"].values()), one["seen"]) for one in result.suppressed.get("by_hour", ())]
+    if len(hours) > 1:
+        out = [left / seen if seen else 0 for left, seen in hours]
+        lines.append(f"left out by hour  {spark(out)} {min(out):.0%} to {max(out):.0%}")
+    if usable_m is not None:
+        lines.append(f"usable    {_value(usable_m, 'm'):>7}: in squares of that side counts are off by a fifth at most")
+    return "\n".join(lines)
+
+
+def spark(values: Sequence[float]) -> str:
+    """Draw values from 0 on as one line of blocks."""
+    most = max(values) or 1
+    return "".join("▁▂▃▄▅▆▇█"[round(7 * value / most)] for value in values)
 
 
 _CARD_FACTS = (
@@ -226,6 +262,74 @@ def plan_text(items: Sequence["PlanItem"]) -> str:
     counts = [(i.item, ("" if i.exact else "about ") + _cell(i.value), i.note) for i in items[:-1]]
     ending = items[-1]
     return f"{table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"
+
+
+def sweep_json(found: "Sweep", file: Path | None) -> dict[str, Any]:
+    """A sweep as ``--json`` prints it: a row a setting, and what was found."""
+    chosen = found.chosen
+    return {
+        "dataset": found.dataset,
+        "method": found.method,
+        "algorithm": found.algorithm,
+        "people": found.people,
+        "sample": found.sample,
+        "queries": found.queries,
+        "seed": found.seed,
+        "settings": [{name: _in_json(value) for name, value in row.items()} for row in found.rows()],
+        "sentences": list(found.sentences),
+        "notes": list(found.notes),
+        "command": found.command(chosen) if chosen else None,
+        "file": str(file) if file else None,
+    }
+
+
+def _in_json(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def sweep_text(found: "Sweep", file: Path | None) -> str:
+    """A sweep for people: a row a setting, sentences, and how to publish the chosen one."""
+    off = found.squares.removeprefix("squares of ") + " off"
+    head = ["setting", "published", off, "usable from", "rows", "seconds", "may be published", ""]
+    parts = [table(head, [_sweep_row(one) for one in found.settings])]
+    reasons: dict[str, list[str]] = {}
+    for one in found.settings:
+        if one.reason:
+            reasons.setdefault(one.reason, []).append(one.name)
+    parts += [textwrap.fill(f"{'; '.join(names)}: {reason}", WIDTH) for reason, names in reasons.items()]
+    parts += [textwrap.fill(sentence, WIDTH) for sentence in (*found.sentences, *found.notes)]
+    chosen = found.chosen
+    if chosen is None:
+        parts.append("No setting meets what is wanted and can be published.")
+    else:
+        which = (
+            "of those that meet what is wanted" if found.wants else "(say with --want what answers must be good for)"
+        )
+        said = (
+            "* on the front of its promise: no other publishes more or errs less. Chosen: the strongest promise "
+            f"{which}, and there the counts that are least off even if the questions were unlucky. To publish it:"
+        )
+        parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
+    if file is not None:
+        parts.append(f"Wrote {visible(str(file))}; it is private: errors are held against the true data.")
+    return "\n\n".join(parts)
+
+
+def _sweep_row(one: "Setting") -> list[Any]:
+    name = f"{'* ' if one.front else '  '}{one.name}"
+    marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.earlier)) if is_so)
+    if one.outcome != "verified":
+        return [name, "", "", "", "", "", "no", one.outcome]
+    error, usable = one.error, one.measured("usable_resolution_m")
+    off = f"{error.value:.0%}" if error is not None and error.value is not None else ""
+    if error is not None and error.low is not None and error.high is not None:
+        off += f" [{error.low:.0%}, {error.high:.0%}]"
+    side = ""
+    if usable is not None and usable.value is not None:
+        side = "over 8 km" if usable.value == math.inf else f"{usable.value:,.0f} m"
+    may = {True: "yes", False: "no", None: "not measured"}[one.publishable]
+    share = "" if one.share is None else f"{one.share:.0%}"
+    return [name, share, off, side, one.run.get("rows"), one.run.get("seconds"), may, marks]
 
 
 def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> dict[str, Any]:

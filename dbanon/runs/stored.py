@@ -7,6 +7,7 @@ from typing import Any, cast
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
+from dbanon import methods
 from dbanon.attacks import Clause, Verdict
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import (
@@ -20,6 +21,7 @@ from dbanon.base.errors import (
     choose_one,
 )
 from dbanon.options.publishing import Planning
+from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, errors_translated, jsonb, one
 from dbanon.runs import queue
@@ -116,6 +118,27 @@ def list_health(connection: Connection) -> list[dict[str, Any]]:
         return [{**row, "remedy": sqlstate.for_command_line(row["remedy"])} for row in found]
 
 
+def count_subjects(connection: Connection, dataset_id: int) -> int:
+    """Count the people of a dataset."""
+    return int(one(connection, "SELECT subjects FROM dbanon_internal.plan_data(%s)", [dataset_id]))
+
+
+def checked_params(connection: Connection, method: str, algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Give all parameters as a run with these would store them, defaults too."""
+    query = "SELECT dbanon_internal.check_params(%s, %s, %s)"
+    return cast("dict[str, Any]", one(connection, query, [method, algorithm, jsonb(params)]))
+
+
+def has_rows(connection: Connection, run_id: int) -> bool:
+    """Whether a run wrote any."""
+    return bool(one(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]))
+
+
+def measure_overlap(connection: Connection, run_id: int) -> dict[str, Any]:
+    """Measure a run against earlier releases of the same people, as ``dbanon.measure_overlap`` says it."""
+    return cast("dict[str, Any]", one(connection, "SELECT to_jsonb(m) FROM dbanon.measure_overlap(%s) m", [run_id]))
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanItem:
     """A row of ``dbanon.plan_run``; what is not `exact` is an estimate."""
@@ -192,6 +215,21 @@ def latest_verdict(connection: Connection, run_id: int) -> Verdict:
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
 
+def usable_resolution(connection: Connection, run_id: int) -> float | None:
+    """Look up what was measured of this run, or of another of the same settings on the same data; None if nothing.
+
+    Infinite where the greatest side that was tried is not enough.
+    """
+    row = connection.execute(
+        "SELECT e.value FROM dbanon.evaluations e JOIN dbanon.run r ON (r.method, r.algorithm, r.params) = "
+        "(e.method, e.algorithm, e.params) JOIN dbanon.dataset d ON (d.dataset_id, d.name) = (r.dataset_id, e.dataset) "
+        "WHERE r.run_id = %s AND e.current AND e.sample IS NULL AND e.against = 'published' "
+        "AND e.name = 'usable_resolution_m' ORDER BY e.evaluation_id DESC, e.asked LIMIT 1",
+        [run_id],
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def drop_run(connection: Connection, run_id: int) -> int:
     """Delete a run that was never published and is not being worked on; returns how many cloaks went.
 
@@ -224,6 +262,25 @@ class RunResult:
     rows_published: int | None = None
     notices: tuple[str, ...] = ()
     refusal: str | None = None
+
+    def left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
+        """List what was left out: the kind (``subjects``), counts by reason, and how many there were in all."""
+        figures, totals = self.verdict.figures, methods.method(self.method).totals
+        return [
+            (kind, self.suppressed.get(kind, {}), int(figures[of]) if of in figures else None)
+            for kind, of in totals.items()
+        ]
+
+    def _repr_html_(self) -> str:
+        """Show the run in a notebook: what the attack found, how large its regions are, what was left out."""
+        clauses = self.verdict.clauses
+        return notebook.run(
+            f"Run {self.run_id} · {self.method}, {self.algorithm}",
+            sum(clause.passed for clause in clauses),
+            len(clauses),
+            self.metrics,
+            [(reason, n, total) for _, reasons, total in self.left_out() for reason, n in reasons.items()],
+        )
 
     def require_verified(self) -> None:
         """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""
