@@ -194,7 +194,7 @@ def picture(result: "RunResult", usable_m: float | None = None) -> str:
         lines.append(f"regions   {low:>7} {spark([share for _, _, share in shares])} {high} wide, half under {half}")
     left_out = ((kind, {r: n for r, n in reasons.items() if n}, total) for kind, reasons, total in result.left_out())
     lines += [
-        f"left out  {sum(reasons.values()) / total:>7.0%} of {total:,} {kind.replace('_', ' ')}: "
+        f"left out  {100 * sum(reasons.values()) / total:>5.0f} % of {total:,} {kind.replace('_', ' ')}: "
         + ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
         for kind, reasons, total in left_out
         if reasons and total
@@ -202,7 +202,7 @@ def picture(result: "RunResult", usable_m: float | None = None) -> str:
     hours = [(sum(one["left_out"].values()), one["seen"]) for one in result.suppressed.get("by_hour", ())]
     if len(hours) > 1:
         out = [left / seen if seen else 0 for left, seen in hours]
-        lines.append(f"left out by hour  {spark(out)} {min(out):.0%} to {max(out):.0%}")
+        lines.append(f"left out by hour  {spark(out)} {100 * min(out):.0f} to {100 * max(out):.0f} %")
     if usable_m is not None:
         lines.append(f"usable    {_value(usable_m, 'm'):>7}: in squares of that side counts are off by a fifth at most")
     return "\n".join(lines)

@@ -55,7 +55,8 @@ def link_nearest(
     The adversary knows the whole true way of a person, and takes the told track whose mean distance to it, over the
     times that both have, is least. If it is a record the person is a member of, the adversary is right by one in as
     many as the row stands for; several tracks that are equally near share this. ``linked_nearest`` is the mean over
-    `people` persons drawn at random, with a bootstrap 90 % interval. None, if there is no one to look for.
+    `people` persons drawn at random, with a bootstrap 90 % interval; where all fare alike, a binomial one. None, if
+    there is no one to look for.
 
     Parameters
     ----------
@@ -79,8 +80,9 @@ def link_nearest(
         at = np.searchsorted(times, told.t)
         at[np.append(times, np.nan)[at] != told.t] = -1
         _link(told.track, at, told.x, told.y, told.weight, x, y, begin, np.append(track[order], -1), right)
-    means = resampling(len(right), rng) @ right / len(right)
-    low, high = np.quantile(means, INTERVAL).tolist()
+    low, high = exact_interval(float(right.sum()), len(right))
+    if np.ptp(right):  # a bootstrap of nothing but misses knows no doubt
+        low, high = np.quantile(resampling(len(right), rng) @ right / len(right), INTERVAL).tolist()
     return Figure(name="linked_nearest", value=float(right.mean()), low=low, high=high)
 
 
@@ -161,7 +163,7 @@ def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
         for p in range(people):
             while following[p] < begin[p + 1] and own[following[p]] < track[start]:
                 following[p] += 1
-            mean = _mean_distance(start, stop, at, x, y, raw_x[p], raw_y[p])
+            mean = _mean_distance(start, stop, at, x, y, raw_x[p], raw_y[p], nearest[p])
             if mean < nearest[p]:
                 nearest[p], ties[p], hits[p] = mean, 0, 0
             if mean == nearest[p] and mean < np.inf:
@@ -175,12 +177,18 @@ def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
 
 @kernel
 def _mean_distance(  # noqa: PLR0917 - Numba kernels take arrays by position
-    start: Any, stop: Any, at: Any, x: Any, y: Any, raw_x: Any, raw_y: Any
+    start: Any, stop: Any, at: Any, x: Any, y: Any, raw_x: Any, raw_y: Any, least: Any
 ) -> Any:
-    """Mean distance of a track to a way, over common times; infinite, if there are none."""
+    """Mean distance of a track to a way, over common times; infinite, if there are none, or it is not the least."""
     total, common = 0.0, 0
+    # Not all times need be common: the mean is at least that over all. Most tracks are far off, and given up at once.
+    limit = least * (stop - start) * (1 + 1e-12)
     for i in range(start, stop):
-        if at[i] >= 0 and not np.isnan(raw_x[at[i]]):
-            total += np.hypot(x[i] - raw_x[at[i]], y[i] - raw_y[at[i]])
-            common += 1
+        if at[i] >= 0:
+            apart = np.sqrt((x[i] - raw_x[at[i]]) ** 2 + (y[i] - raw_y[at[i]]) ** 2)
+            if not np.isnan(apart):
+                total += apart
+                common += 1
+                if total > limit:
+                    return np.inf
     return total / common if common else np.inf

@@ -22,7 +22,8 @@ _OWN = """
 max-width:820px;font:13px/1.4 Arial,Helvetica,sans-serif}
 p{margin:2px 0 8px}b.title{font-size:15px}.good{color:var(--good)}.warn{color:var(--warn)}
 span.fact{margin-right:16px;color:var(--soft)}span.fact b{color:var(--ink)}
-div.figures{display:flex;flex-wrap:wrap;gap:14px}div.figures svg{width:360px;max-width:100%;height:auto}
+div.figures{display:flex;flex-wrap:wrap;gap:14px;align-items:flex-start}
+div.figures svg{width:360px;max-width:100%;height:auto}
 """
 _TENTHS = {f"cloak_side_{tenth}0_m": tenth / 10 for tenth in range(1, 10) if tenth != 5} | {"median_cloak_side_m": 0.5}
 
@@ -62,7 +63,7 @@ def run(
     name = _name()
     facts = [(metres(metrics["median_cloak_side_m"]), "half of the regions under")]
     if "published_share" in metrics:
-        facts.insert(0, (f"{metrics['published_share']:.0%}", "published"))
+        facts.insert(0, (_percent(metrics["published_share"]), "published"))
     figures = []
     if shares := sizes(metrics, 16):
         half = metrics["median_cloak_side_m"]
@@ -81,6 +82,7 @@ def run(
     ]:
         words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
         most = 1.0 if all(total for _, n, total in left_out if n) else None
+        facts.append(("", "grey: left out, by reason"))
         figures.append(charts.bars(f"{name}-left-out", "Left out, by reason", words, bars, most=most))
     return view(title, facts, *figures, verdict=_verdict(held, clauses))
 
@@ -90,7 +92,7 @@ def release(card: Mapping[str, Any]) -> str:
     clauses = card["attack"]["clauses"] or ()
     held = sum(bool(one["passed"]) for one in clauses)
     state = "" if card["live"] else ", withdrawn"
-    facts = [(str(card["k"]), "people or more behind each row" if card["k"] != 1 else "person")] if card["k"] else []
+    facts = [(f"k = {card['k']}", "")] if card["k"] else []
     facts += [(f"{card['rows']:,}", "rows"), (f"{card['method']}, {card['algorithm']}", "")]
     facts += [(f"{_day(card['period']['since'])} to {_day(card['period']['until'])}", "")]
     return view(
@@ -104,7 +106,7 @@ def sweep(title: str, settings: Sequence[tuple[str, float | None, str]]) -> str:
         Bar(
             label=label,
             value=share or 0,
-            text=", ".join(filter(None, [f"{share:.0%}" if share is not None else "", said])),
+            text=", ".join(filter(None, [_percent(share) if share is not None else "", said])),
             kind="published" if share is not None else "gone",
         )
         for label, share, said in settings
@@ -159,7 +161,11 @@ def _verdict(held: int, clauses: int) -> tuple[str, bool]:
 
 
 def _of(n: int, total: int | None) -> str:
-    return f"{n / total:.0%} ({n:,})" if total else f"{n:,}"
+    return f"{_percent(n / total)} ({n:,})" if total else f"{n:,}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _day(text: str | None) -> str:

@@ -91,7 +91,7 @@ def test_a_scoped_style_keeps_every_rule_and_its_media() -> None:
 
 def test_a_view_of_a_run_says_what_holds_how_large_regions_are_and_what_is_left_out() -> None:
     html = result()._repr_html_()
-    for words in ("2 of 2 clauses hold", "72%", "half are under 316 m", "20% (60)", "absent at some instant"):
+    for words in ("2 of 2 clauses hold", "72 %", "half are under 316 m", "20 % (60)", "absent at some instant"):
         assert words in html
     assert "✗ refused, 1 of 2 clauses hold" in result(passed=False)._repr_html_()
 
@@ -118,8 +118,8 @@ def test_neither_the_least_nor_the_greatest_region_is_a_figure() -> None:
 def test_a_terminal_shows_a_run_in_three_lines() -> None:
     first, second, third = report.picture(result()).splitlines()
     assert re.fullmatch(r"regions +20 m █{32} 5\.01 km wide, half under 316 m", first)
-    assert second == "left out      20% of 300 subjects: absent_at_some_instant 60"
-    assert third == "left out by hour  ▃█▅ 10% to 40%"
+    assert second == "left out     20 % of 300 subjects: absent_at_some_instant 60"
+    assert third == "left out by hour  ▃█▅ 10 to 40 %"
     assert report.spark([0, 0]) == "▁▁"
     assert report.picture(result(), 1916.0).splitlines()[3].startswith("usable    1,916 m: in squares")
 
