@@ -43,9 +43,9 @@ class Utility(Blocks):
         ]
         table = frame.table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
         lead = (
-            f"Random squares at random times, of each size {evaluation.queries}. How far it is off is given in "
+            f"Random squares at random times, {evaluation.queries} for each size. How far it is off is given in "
             "percent of the mean "
-            "truth, with 90 % intervals."
+            "truth, with intervals that hold it nine times in ten."
         )
         notes = [frame.card("To know", *evaluation.notes)] if evaluation.notes else []
         return frame.section(
