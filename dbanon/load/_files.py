@@ -172,6 +172,19 @@ def parquet_schema(path: Path) -> pa.Schema | None:
         return None
 
 
+def header(path: Path) -> list[str]:
+    """Read the names of the columns of a CSV or Parquet file; raises `DataError` as `batches` does."""
+    with readable(path):
+        demand_file(path)
+        with path.open("rb") as raw:
+            magic = raw.read(4)
+        if magic == b"PAR1":
+            return list(pq.read_schema(path).names)
+        with _stream(path, zipped=magic[:2] == b"\x1f\x8b")[0] as stream:
+            first = _first_line(path, stream.read(HEAD_BYTES))
+        return next(csv.reader([first], delimiter=_separator(first, [])))
+
+
 def _parquet_parts(
     path: Path, names: list[str], options: str, geometry: str | None
 ) -> Iterator[tuple[list[pa.Array], int]]:
@@ -246,5 +259,5 @@ def _not_utf_8(path: Path) -> DataError:
 def _separator(first: str, names: Sequence[str]) -> str:
     """What separates the cells: the sign that makes the wanted columns of the header, else the one that makes most."""
     columns = {sign: next(csv.reader([first], delimiter=sign)) for sign in _SEPARATORS}
-    fits = (sign for sign, found in columns.items() if set(names) <= set(found))
+    fits = (sign for sign, found in columns.items() if names and set(names) <= set(found))
     return next(fits, max(_SEPARATORS, key=lambda sign: len(columns[sign])))

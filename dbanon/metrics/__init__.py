@@ -12,7 +12,7 @@ Better = Literal["less", "more"]
 Group = Literal["top", "counts", "field", "outside"]
 
 GROUPS: dict[Group, str] = {
-    "top": "The two figures to look at first, and what an answer is made of",
+    "top": "What to look at first",
     "counts": "How far counts are off",
     "field": "What papers report",
     "outside": "What an adversary outside of any promise achieves",

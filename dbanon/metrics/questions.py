@@ -1,13 +1,17 @@
 """Questions at random, and what is true: how many people were in a square at a moment, or during ten minutes."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from dbanon.base import cores
 from dbanon.base.figures import Movements, Questions
 from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
+
+_PART = 1_000_000  # positions that a thread counts at a time
 
 SIDES_M = (500.0, 1000.0, 2000.0, 4000.0, 8000.0)
 
@@ -63,16 +67,18 @@ def true_counts(movements: Movements, questions: Questions) -> Float:
     order = np.lexsort((questions.x, questions.side_m, until, since))
     key = np.stack([since, until, questions.side_m])[:, order]
     begin = np.flatnonzero(np.append(True, (np.diff(key) != 0).any(axis=0))[: len(order)])
-    counts = np.zeros(len(order), np.int64)
-    if len(order) and len(movements.t):
-        _count(
-            *(movements.person, movements.t, movements.x, movements.y, _by_person(movements.person)),
-            *(key[0][begin], key[1][begin], key[2][begin], np.append(begin, len(order))),
-            *(questions.x[order], questions.y[order], counts, np.full(len(order), -1, np.int64)),
-            float((until - since).max()),
-        )
+    groups = (key[0][begin], key[1][begin], key[2][begin], np.append(begin, len(order)))
+    positions = (movements.person, movements.t, movements.x, movements.y, _by_person(movements.person))
+    squares, longest = (questions.x[order], questions.y[order]), float((until - since).max(initial=0))
+
+    def count(part: tuple[int, int]) -> Int:
+        counts, last = np.zeros(len(order), np.int64), np.full(len(order), -1, np.int64)
+        _count(*part, *positions, *groups, *squares, longest, counts, last)
+        return counts
+
+    ends = [*range(0, len(movements.t), _PART), len(movements.t)]
     answers = np.empty(len(order))
-    answers[order] = counts
+    answers[order] = sum(cores.each(count, pairwise(ends)), np.zeros(len(order), np.int64))
     return answers
 
 
@@ -83,24 +89,52 @@ def _by_person(person: Int) -> Int:
 
 
 @kernel
-def _count(  # noqa: PLR0917 - Numba has no keywords
-    person: Any, t: Any, x: Any, y: Any, order: Any,
-    since: Any, until: Any, side: Any, begin: Any, left: Any, bottom: Any, counts: Any, last: Any, longest: Any,
+def _count(  # noqa: PLR0917 - Numba kernels take arrays by position
+    start: Any, stop: Any, person: Any, t: Any, x: Any, y: Any, order: Any,
+    since: Any, until: Any, side: Any, begin: Any, left: Any, bottom: Any, longest: Any, counts: Any, last: Any,
 ) -> None:  # fmt: skip
-    """Count people by question; questions [begin[g], begin[g + 1]) have one time and side, and ascend by `left`."""
-    for i in range(len(t)):
+    """Count people by question; questions [begin[g], begin[g + 1]) have one time and side, and ascend by `left`.
+
+    A person whose positions begin within [start, stop) is counted whole, and no other: parts add up.
+    """
+    i = start
+    while _goes_on(person, order, i):
+        i += 1
+    while i < stop or _goes_on(person, order, i):
         p = order[i] if len(order) else i
-        first = np.searchsorted(since, t[p] - longest)
-        for g in range(first, len(since)):
-            if since[g] > t[p]:  # groups ascend by the time at which they begin
-                break
-            if t[p] >= until[g] and t[p] != since[g]:
-                continue
-            # The square [left, left + side] may hold x[p] from left = x[p] - side on; a hair less, for rounding.
-            q = begin[g] + np.searchsorted(left[begin[g] : begin[g + 1]], x[p] - side[g] - 1e-6)
-            while q < begin[g + 1] and left[q] <= x[p]:
-                inside = x[p] <= left[q] + side[g] and bottom[q] <= y[p] <= bottom[q] + side[g]
-                if inside and last[q] != person[p]:
-                    last[q] = person[p]
-                    counts[q] += 1
-                q += 1
+        # Groups ascend by the time at which they begin, and none lasts longer than `longest`.
+        g = _first(since, t[p] - longest, 0, len(since))
+        while g < len(since) and since[g] <= t[p]:
+            if t[p] < until[g] or t[p] == since[g]:
+                # The square [left, left + side] may hold x from left = x - side on; a hair less, for rounding.
+                q = _first(left, x[p] - side[g] - 1e-6, begin[g], begin[g + 1])
+                while q < begin[g + 1] and left[q] <= x[p]:
+                    within = x[p] <= left[q] + side[g] and bottom[q] <= y[p] <= bottom[q] + side[g]
+                    if within and last[q] != person[p]:
+                        last[q] = person[p]
+                        counts[q] += 1
+                    q += 1
+            g += 1
+        i += 1
+
+
+@kernel
+def _goes_on(person: Any, order: Any, i: Any) -> Any:
+    """Whether the i-th position is of the person whose position is before it."""
+    if i == 0 or i >= len(person):
+        return False
+    if len(order):
+        return person[order[i]] == person[order[i - 1]]
+    return person[i] == person[i - 1]
+
+
+@kernel
+def _first(ascending: Any, value: Any, low: Any, high: Any) -> Any:
+    """Find the first of [low, high) that is not below a value."""
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low

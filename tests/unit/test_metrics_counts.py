@@ -83,6 +83,17 @@ def test_many_people_in_any_order_are_counted_as_in_plain_python() -> None:
     assert true_counts(moved, put).tolist() == plain_counts(moved, put)
 
 
+def test_people_whose_positions_are_in_several_parts_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    moved = movements([(person, person, t, *rng.integers(0, 4, 2)) for person in (0, 1, 2, 3) for t in range(10)])
+    mixed = movements([(i % 4, i // 10, t, *rng.integers(0, 4, 2)) for i in range(40) for t in range(5)])
+    put = questions([(side, 0, 0, since, 9) for side in (1, 2, 3) for since in (0, 4, 8)])
+    for size in (1, 3, 7, 10, 11, 25):
+        monkeypatch.setattr("dbanon.metrics.questions._PART", size)
+        for data in (moved, mixed):
+            assert true_counts(data, put).tolist() == plain_counts(data, put)
+
+
 def test_nothing_moves_and_nothing_is_asked() -> None:
     put = questions([(1, 0, 0, 5, 5)])
     assert true_counts(NOTHING, put).tolist() == [0]

@@ -1,0 +1,185 @@
+"""The output of another program, to be measured beside dbanon's: points or rectangles with times, of CSV or Parquet.
+
+Nothing of it is stored. A file with a row that cannot be used is refused whole, since a measure of the rest would
+flatter it; a sentence holds counts, and never a cell.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyproj
+
+from dbanon.base.errors import DataError, counted
+from dbanon.base.figures import Movements
+from dbanon.base.trajectory import Bool, Float, Int
+from dbanon.load import _files, _names, _parse, _staging
+
+Box = tuple[float, float, float, float]
+
+_KNOWN = {
+    "id": "id track track_id trajectory trajectory_id traj_id user user_id uid person subject record record_id tid",
+    "time": "time t timestamp datetime at ts unix",
+    "x": "x easting",
+    "y": "y northing",
+    "lon": "lon lng long longitude",
+    "lat": "lat latitude",
+    "since": "since from start begin valid_from",
+    "until": "until to end valid_to",
+    "xmin": "xmin x_min minx min_x",
+    "ymin": "ymin y_min miny min_y",
+    "xmax": "xmax x_max maxx max_x",
+    "ymax": "ymax y_max maxy max_y",
+    "subjects": "subjects people count",
+}
+"""What columns mean, and the names under which they are found, whatever their case."""
+
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
+_OPTION = "--column {0}=NAME"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rectangles:
+    """Rows that say of a record that it was in a rectangle for a time; sorted by record, then `since`.
+
+    Attributes
+    ----------
+    record : int64[n]
+        0, 1, 2, ... in the order in which the file names them.
+    since, until : float64[n]
+        Unix seconds; equal for a moment.
+    bounds : float64[n, 4]
+        xmin, ymin, xmax, ymax in metres.
+    subjects : int64[n]
+        How many people a row stands for; 1 without such a column.
+    """
+
+    record: Int
+    since: Float
+    until: Float
+    bounds: Float
+    subjects: Int
+
+
+def read(
+    path: Path, *, srid: int, extent: Box, columns: Mapping[str, str] | None = None, tz: str | None = None
+) -> Movements | Rectangles:
+    """Read rectangles of a file that has columns of corners, and points of any other.
+
+    Parameters
+    ----------
+    srid : int
+        Of the dataset that the file is compared with: x and y are in it, and lon and lat are projected to it.
+    extent : tuple of float
+        The least rectangle that holds the data: a file with nothing inside it is of another place, or the wrong way
+        round.
+    columns : mapping, optional
+        Names of columns by what they mean (id, time, x, y, lon, lat; since, until, xmin, ymin, xmax, ymax, subjects),
+        where they do not name themselves.
+    tz : str, optional
+        Zone of times that name none.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, has no times, or has a row that cannot be used.
+    ParameterError
+        If times need a zone.
+    """
+    _parse.check_zone(tz)
+    found = _found(path, columns or {})
+    if any(corner in found for corner in _CORNERS):
+        return _rectangles(path, found, extent, tz)
+    return _points(path, found, srid, extent, tz)
+
+
+def _points(path: Path, found: dict[str, str], srid: int, extent: Box, tz: str | None) -> Movements:
+    axes = ("lon", "lat") if "x" not in found and ("lon" in found or "lat" in found) else ("x", "y")
+    track, cells = _cells(path, found, ("id", "time", *axes), tz)
+    x, y = (cells[axis] for axis in axes)
+    if axes == ("lon", "lat"):
+        _demand(path, (np.abs(x) <= 180) & (np.abs(y) <= 90), "lon within 180 and lat within 90", "they may be swapped")
+        x, y = pyproj.Transformer.from_crs(4326, srid, always_xy=True).transform(x, y)
+        _demand(
+            path, np.isfinite(x) & np.isfinite(y), "a place that the dataset's system can hold", "check lon and lat"
+        )
+    _demand_overlap(path, np.column_stack([x, y, x, y]), extent, axes)
+    order = np.lexsort((cells["time"], track))
+    track = track[order]
+    return Movements(
+        person=track, track=track, t=cells["time"][order], x=x[order], y=y[order], weight=np.ones(len(track))
+    )
+
+
+def _rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | None) -> Rectangles:
+    wanted = ("id", "since", "until", *_CORNERS) + ("subjects",) * ("subjects" in found)
+    record, cells = _cells(path, found, wanted, tz)
+    since, until, bounds = cells["since"], cells["until"], np.column_stack([cells[corner] for corner in _CORNERS])
+    subjects = cells.get("subjects", np.ones(len(record)))
+    _demand(path, until >= since, "until at or after since", "check which is which")
+    ordered = (bounds[:, 0] <= bounds[:, 2]) & (bounds[:, 1] <= bounds[:, 3])
+    _demand(path, ordered, "xmin <= xmax and ymin <= ymax", "check which is which")
+    _demand(path, (subjects >= 1) & (subjects % 1 == 0), "a whole number of subjects, at least 1", "correct it")
+    _demand_overlap(path, bounds, extent, ("x", "y"))
+    order = np.lexsort((since, record))
+    return Rectangles(
+        record=record[order], since=since[order], until=until[order], bounds=bounds[order],
+        subjects=subjects[order].astype(np.int64),
+    )  # fmt: skip
+
+
+def _found(path: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Find the column of each meaning: the one given, or one that is known by its name."""
+    unknown = sorted(given.keys() - _KNOWN.keys())
+    if unknown:
+        raise DataError(f"A column must be named as one of {', '.join(_KNOWN)}. Got '{unknown[0]}'; correct --column.")
+    names = _files.header(path)
+    _names.check(path.name, names, list(given.values()), "--column")
+    lower = {name.strip().lower(): name for name in reversed(names)}
+    known = {mean: next((lower[a] for a in also.split() if a in lower), None) for mean, also in _KNOWN.items()}
+    return {mean: name for mean, name in known.items() if name is not None} | dict(given)
+
+
+def _cells(path: Path, found: dict[str, str], wanted: tuple[str, ...], tz: str | None) -> tuple[Int, dict[str, Float]]:
+    """Read the codes of ids, and what is wanted besides as numbers; all finite."""
+    for mean in wanted:
+        if mean not in found:
+            _names.check(path.name, _files.header(path), [mean], _OPTION.format(mean))
+    times = {mean: _parse.Times(tz) for mean in ("time", "since", "until")}
+    parts: dict[str, list[pa.Array]] = {mean: [] for mean in wanted}
+    for batch in _files.batches(path, [found[mean] for mean in wanted], options="--column"):
+        for mean in wanted:
+            cell = batch.columns[found[mean]]
+            read = _parse.texts if mean == "id" else times[mean].seconds if mean in times else _parse.numbers
+            parts[mean].append(read(cell))
+    whole = {mean: pa.chunked_array(own).combine_chunks() for mean, own in parts.items()}
+    ids = whole.pop("id")
+    _demand(path, ~_staging.is_null(ids), "an id", "fill it in")
+    numbers = {mean: _staging.floats(column) for mean, column in whole.items()}
+    for mean, values in numbers.items():
+        _demand(path, np.isfinite(values), f"a finite number or time as its {mean}", "correct or remove it")
+    codes = pc.dictionary_encode(ids).indices.to_numpy().astype(np.int64)
+    return cast("Int", codes), numbers
+
+
+def _demand(path: Path, good: Bool, held: str, remedy: str) -> None:
+    bad = int((~good).sum())
+    if bad:
+        raise DataError(f"Every row of {path.name} must have {held}. Got {counted(bad, 'row')} without; {remedy}.")
+
+
+def _demand_overlap(path: Path, bounds: Float, extent: Box, axes: tuple[str, str]) -> None:
+    """Refuse a file of which nothing is where the data are; say so if it would be with its axes swapped."""
+
+    def meets(places: Float) -> bool:
+        low, high = places[:, :2] <= extent[2:], places[:, 2:] >= extent[:2]
+        return bool((low & high).all(axis=1).any())
+
+    if not meets(bounds):
+        swapped = axes == ("x", "y") and meets(bounds[:, [1, 0, 3, 2]])
+        remedy = "x and y are swapped; name them the other way round" if swapped else "check its reference system"
+        raise DataError(f"{path.name} must have rows where the dataset has data. Got none there; {remedy}.")

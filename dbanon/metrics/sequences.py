@@ -1,0 +1,139 @@
+"""How people move along: lengths and extents of tracks, and the most frequent ways through cells."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import shapely
+
+from dbanon.base.figures import Movements
+from dbanon.base.trajectory import Bool, Float, Int
+from dbanon.metrics.distributions import divergence, weighed
+
+BUCKETS = 20
+PATTERNS = 100
+LENGTHS = (2, 3, 4, 5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patterns:
+    """`f1`: of the most frequent patterns; `support`: how far off their numbers are. None, if nobody truly moves."""
+
+    f1: float | None
+    support: float | None
+
+
+def length_jsd(true: Movements, told: Movements) -> float | None:
+    """Compare the lengths of tracks: the sum of the distances between successive positions, in metres.
+
+    The Jensen-Shannon divergence, base 2, of 20 buckets of one width between the least and the greatest true length;
+    the first and the last are open, so that no track falls out. Tracks count as many people as their first position.
+    None, if there are no true tracks.
+
+    Source: length error of Gursoy et al., CCS 2018.
+    """
+    return _compared(true, _lengths(true), told, _lengths(told))
+
+
+def diameter_jsd(true: Movements, told: Movements) -> float | None:
+    """Compare the diameters of tracks, the greatest distance between two of their positions, as `length_jsd` does.
+
+    Source: diameter error of Gursoy et al., CCS 2018.
+    """
+    return _compared(true, diameters(true), told, diameters(told))
+
+
+def patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
+    """Compare the 100 most frequent sequences of 2 to 5 successive distinct cells.
+
+    A track is the cells of its positions in order, without repeating one that it stays in. Each place in a track where
+    a sequence begins counts as many people as the position there. With A the most frequent true ones and E those told::
+
+        pattern_f1      = 2 |A and E| / (|A| + |E|), 0 if none agree
+        pattern_support = mean over A of |told - true| / true, of how often each occurs
+
+    Equally frequent ones come by their length, then by their cells, in truth as in what is told.
+
+    Source: Gursoy et al., CCS 2018 (FP F1 similarity, FP average relative error); LDPTrace divides by 0 if none agree.
+    """
+    counts = _pattern_counts(true, told, cell_m)
+    most = [np.argsort(-count, kind="stable")[:PATTERNS] for count in counts]
+    a, e = (top[count[top] > 0] for top, count in zip(most, counts, strict=True))
+    if not len(a):
+        return Patterns(f1=None, support=None)
+    f1 = 2 * len(np.intersect1d(a, e)) / (len(a) + len(e))
+    return Patterns(f1=f1, support=float(np.mean(np.abs(counts[1][a] - counts[0][a]) / counts[0][a])))
+
+
+def diameters(movements: Movements) -> Float:
+    """Measure the greatest distance within each track: float64[tracks].
+
+    It is between two corners of the convex hull, of which there are few: memory for the positions, not for pairs.
+    """
+    begin = _begins(movements)
+    if not begin.any():
+        return np.empty(0)
+    index = np.cumsum(begin) - 1
+    hulls = shapely.convex_hull(shapely.multipoints(np.column_stack([movements.x, movements.y]), indices=index))
+    corner, of = shapely.get_coordinates(hulls, return_index=True)
+    greatest = np.zeros(len(hulls))
+    for apart in range(1, int(np.bincount(of).max())):
+        same = of[apart:] == of[:-apart]
+        way = corner[apart:][same] - corner[:-apart][same]
+        np.maximum.at(greatest, of[apart:][same], np.hypot(way[:, 0], way[:, 1]))
+    return greatest
+
+
+def _begins(movements: Movements) -> Bool:
+    """Tell which positions are the first of their track."""
+    track = movements.track
+    return np.append(np.ones(min(1, len(track)), np.bool_), track[1:] != track[:-1])
+
+
+def _lengths(movements: Movements) -> Float:
+    begin = _begins(movements)
+    step = np.hypot(np.diff(movements.x, prepend=np.nan), np.diff(movements.y, prepend=np.nan))[: len(begin)]
+    return weighed(np.cumsum(begin) - 1, np.where(begin, 0.0, step), 0)
+
+
+def _compared(true: Movements, a: Float, told: Movements, e: Float) -> float | None:
+    if not len(a):
+        return None
+    edges = np.linspace(a.min(), a.max(), BUCKETS + 1)[1:-1]
+    return divergence(*(
+        weighed(np.searchsorted(edges, sizes, side="right"), moved.weight[_begins(moved)], BUCKETS)
+        for moved, sizes in ((true, a), (told, e))
+    ))  # fmt: skip
+
+
+def _pattern_counts(true: Movements, told: Movements, cell_m: float) -> tuple[Float, Float]:
+    """Count every sequence that occurs, in truth and in what is told: float64[patterns] each."""
+    cell, track, weight, is_told = _visits(true, told, cell_m)
+    found: list[tuple[Float, Float]] = [(np.empty(0), np.empty(0))]
+    label, cells = cell, int(cell.max(initial=-1)) + 1
+    for length in range(2, LENGTHS[-1] + 1):
+        # A sequence is one that is a cell shorter, and a cell: numbered again each time, so the product stays small.
+        whole = track[length - 1 :] == track[: len(track) - length + 1]
+        code = (label[: len(whole)] * cells + cell[length - 1 :])[whole]
+        if not len(code):
+            break
+        kinds, number = np.unique(code, return_inverse=True)
+        people, of_told = weight[: len(whole)][whole], is_told[: len(whole)][whole]
+        a, e = (weighed(number, people * part, len(kinds)) for part in (~of_told, of_told))
+        found.append((a, e))
+        label = np.zeros(len(whole), np.int64)
+        label[whole] = number
+    return np.concatenate([a for a, _ in found]), np.concatenate([e for _, e in found])
+
+
+def _visits(true: Movements, told: Movements, cell_m: float) -> tuple[Int, Int, Float, Bool]:
+    """Give the cell, track, weight and side of each visit of a cell: true ones, then those told."""
+    both = (true, told)
+    place = np.concatenate([np.column_stack([moved.x, moved.y]) for moved in both]) // cell_m
+    columns = [np.unique(place[:, axis], return_inverse=True)[1] for axis in (0, 1)]
+    cell = np.unique(columns[0] * (columns[1].max(initial=0) + 1) + columns[1], return_inverse=True)[1]
+    begin = np.concatenate([_begins(moved) for moved in both])
+    track = np.cumsum(begin)
+    new = begin | (np.diff(cell, prepend=-1) != 0)
+    weight = np.concatenate([moved.weight for moved in both])
+    is_told = np.arange(len(cell)) >= len(true.t)
+    return cell[new], track[new], weight[new], is_told[new]

@@ -1,0 +1,238 @@
+"""The figures that papers report, against plain Python, by hand, and with their two known faults right."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Hashable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon.base.figures import Movements
+from dbanon.metrics import distributions, sequences
+from dbanon.metrics.distributions import Tally, divergence, weighted_quantiles
+from tests.unit.test_metrics_counts import NOTHING, movements
+
+Counts = dict[tuple[int, int], int]
+
+
+def tally(counts: Counts) -> Tally:
+    keys = np.array(list(counts), np.int64).reshape(-1, 2)
+    return Tally(keys=keys, values=np.array(list(counts.values()), float))
+
+
+def plain_jsd(a: dict[Hashable, float], e: dict[Hashable, float]) -> float:
+    p, q = ({key: value / sum(own.values()) for key, value in own.items()} for own in (a, e))
+    total = 0.0
+    for key in set(p) | set(q):
+        m = (p.get(key, 0) + q.get(key, 0)) / 2
+        total += sum(s.get(key, 0) * math.log2(s.get(key, 0) / m) / 2 for s in (p, q) if s.get(key, 0))
+    return total
+
+
+def plain_tau_b(a: list[float], e: list[float]) -> float:
+    """Go through all pairs: (C - D) / sqrt((C + D + T) (C + D + U))."""
+    pairs = list(itertools.combinations(range(len(a)), 2))
+    signs = [(np.sign(a[i] - a[j]), np.sign(e[i] - e[j])) for i, j in pairs]
+    agree = sum(s * r for s, r in signs)
+    return agree / math.sqrt(sum(s != 0 for s, _ in signs) * sum(r != 0 for _, r in signs))
+
+
+keys = st.tuples(st.integers(0, 2), st.integers(0, 4))
+counts = st.dictionaries(keys, st.integers(1, 5), min_size=1, max_size=10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(counts, counts)
+def test_figures_of_tallies_are_those_of_plain_python(a: Counts, e: Counts) -> None:
+    true, told = tally(a), tally(e)
+    assert distributions.trip_jsd(true, told) == pytest.approx(plain_jsd(a, e), abs=1e-12)
+    off = sum(abs(a.get(key, 0) - e.get(key, 0)) for key in {*a, *e})
+    assert distributions.tally_error(true, told) == pytest.approx(off / sum(a.values()))
+    by_hour = []
+    for hour in {key[0] for key in a}:
+        own = [{key: value for key, value in of.items() if key[0] == hour} for of in (a, e)]
+        by_hour.append(plain_jsd(*own) if own[1] else 1)
+    assert distributions.density_jsd(true, told) == pytest.approx(np.mean(by_hour))
+    both = sorted({*a, *e})
+    values = [[own.get(key, 0) for key in both] for own in (a, e)]
+    if all(len(set(own)) > 1 for own in values):
+        assert distributions.location_tau_b(true, told) == pytest.approx(plain_tau_b(*values))
+    else:
+        assert distributions.location_tau_b(true, told) is None
+
+
+def test_the_divergence_is_not_its_root_and_at_most_one_bit() -> None:
+    """A half in common: shares 1, 0 and 1/2, 1/2."""
+    by_hand = (math.log2(4 / 3) + math.log2(2 / 3) / 2 + 1 / 2) / 2
+    assert divergence(np.array([7.0, 0.0]), np.array([3.0, 3.0])) == pytest.approx(by_hand)
+    assert divergence(np.array([1.0, 0.0]), np.array([0.0, 9.0])) == 1
+    assert divergence(np.array([2.0, 4.0]), np.array([1.0, 2.0])) == pytest.approx(0)
+    assert divergence(np.zeros(2), np.ones(2)) == 1
+
+
+def test_keys_may_be_texts_and_stand_twice() -> None:
+    true = Tally(keys=np.array([["a", "b"], ["a", "b"], ["b", "a"]]), values=np.array([1.0, 2.0, 1.0]))
+    told = Tally(keys=np.array([["b", "b"], ["a", "b"]]), values=np.array([1.0, 3.0]))
+    assert distributions.tally_error(true, told) == pytest.approx((0 + 1 + 1) / 4)
+
+
+def test_tallies_of_nothing_cannot_be_compared() -> None:
+    none, some = tally({}), tally({(0, 0): 3})
+    for of in (
+        distributions.density_jsd, distributions.trip_jsd, distributions.tally_error, distributions.location_tau_b,
+    ):  # fmt: skip
+        assert of(none, some) is None
+        assert of(none, none) is None
+    assert distributions.trip_jsd(some, none) == distributions.density_jsd(some, none) == 1
+    assert distributions.location_tau_b(some, some) is None  # one cell has no order
+
+
+def test_an_order_with_ties_is_the_same_as_itself() -> None:
+    """The field's programs give 0.659-like values here: they keep ties in the denominator, and order cells anyhow."""
+    values = [9, 4, 4, 4, 2, 2, 1, 1, 1, 1]
+    same = tally({(0, cell): value for cell, value in enumerate(values)})
+    assert distributions.location_tau_b(same, same) == pytest.approx(1)
+    assert field_tau(values, values) == pytest.approx(0.78, abs=0.01)
+
+
+def field_tau(a: list[float], e: list[float]) -> float:
+    """Kendall's tau as AdaTrace and LDPTrace compute it: over all pairs, ties among them."""
+    pairs = list(itertools.combinations(range(len(a)), 2))
+    agree = sum((a[i] > a[j] and e[i] > e[j]) or (a[i] < a[j] and e[i] < e[j]) for i, j in pairs)
+    reverse = sum((a[i] > a[j] and e[i] < e[j]) or (a[i] < a[j] and e[i] > e[j]) for i, j in pairs)
+    return (agree - reverse) / len(pairs)
+
+
+# ---- quantiles -------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=20))
+def test_weighted_quantiles_are_those_of_values_written_out(rows: list[tuple[int, int]]) -> None:
+    written = sorted(value for value, weight in rows for _ in range(weight))
+    by_hand = [written[max(0, math.ceil(len(written) * share / 10) - 1)] for share in (1, 5, 9)]
+    values, weights = np.array(rows, float).T
+    assert weighted_quantiles(values, weights) == by_hand
+
+
+def test_quantiles_of_nothing_cannot_be_said() -> None:
+    assert weighted_quantiles(np.empty(0), np.empty(0)) == [None] * 3
+    assert weighted_quantiles(np.ones(2), np.zeros(2)) == [None] * 3
+
+
+# ---- tracks ----------------------------------------------------------------------------------------------------------
+
+small = st.integers(0, 5)
+rows = st.lists(
+    st.tuples(st.integers(0, 3), small, small, small), min_size=1, max_size=30, unique_by=lambda row: row[:2]
+)
+Rows = list[tuple[int, int, int, int]]
+
+
+def tracks(rows: Rows) -> list[list[tuple[int, int]]]:
+    by_track: dict[int, list[tuple[int, int]]] = {}
+    for track, _, x, y in sorted(rows):
+        by_track.setdefault(track, []).append((x, y))
+    return list(by_track.values())
+
+
+def moved(rows: Rows) -> Movements:
+    return movements([(track, track, t, x, y) for track, t, x, y in rows])
+
+
+def plain_buckets(sizes: list[float], like: list[float]) -> Counter[int]:
+    edges = [min(like) + (max(like) - min(like)) * i / 20 for i in range(1, 20)]
+    return Counter(sum(size >= edge - 1e-12 for edge in edges) for size in sizes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows, rows)
+def test_lengths_and_diameters_are_those_of_plain_python(a: Rows, e: Rows) -> None:
+    lengths = [[sum(map(math.dist, own, own[1:])) for own in tracks(of)] for of in (a, e)]
+    extents = [[max(math.dist(p, q) for p in own for q in own) for own in tracks(of)] for of in (a, e)]
+    assert sequences.diameters(moved(a)) == pytest.approx(extents[0])
+    if not any(near_edge(lengths)):
+        expected = plain_jsd(*(plain_buckets(own, lengths[0]) for own in lengths))
+        assert sequences.length_jsd(moved(a), moved(e)) == pytest.approx(expected, abs=1e-9)
+    if not any(near_edge(extents)):
+        expected = plain_jsd(*(plain_buckets(own, extents[0]) for own in extents))
+        assert sequences.diameter_jsd(moved(a), moved(e)) == pytest.approx(expected, abs=1e-9)
+
+
+def near_edge(sizes: list[list[float]]) -> list[bool]:
+    """Which sizes lie on an edge of buckets, where rounding decides."""
+    edges = np.linspace(min(sizes[0]), max(sizes[0]), 21)[1:-1]
+    return [bool(np.abs(edges - size).min() < 1e-9) for size in sizes[0] + sizes[1]]
+
+
+def test_the_longest_tracks_are_in_a_bucket_too() -> None:
+    """Twice the greatest true length is in the last bucket, with the greatest."""
+    true = moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (1, 1, 1, 0)])
+    told = moved([(0, 0, 0, 0), (0, 1, 20, 0), (1, 0, 0, 0), (1, 1, 0, 0)])
+    assert sequences.length_jsd(true, told) == 0
+
+
+def test_a_track_counts_as_many_people_as_it_stands_for() -> None:
+    true = moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (2, 0, 5, 5)])
+    heavy = moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0)])
+    weighted = Movements(**(vars(heavy) | {"weight": np.array([1.0, 1.0, 2.0])}))
+    assert sequences.length_jsd(true, weighted) == pytest.approx(0)
+    assert sequences.length_jsd(true, heavy) > 0.01
+
+
+def plain_patterns(of: list[list[tuple[int, int]]]) -> Counter[tuple[tuple[int, int], ...]]:
+    found: Counter[tuple[tuple[int, int], ...]] = Counter()
+    for track in of:
+        cells = [cell for cell, _ in itertools.groupby((x // 2, y // 2) for x, y in track)]
+        for length in (2, 3, 4, 5):
+            found.update(tuple(cells[i : i + length]) for i in range(len(cells) - length + 1))
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows, rows)
+def test_patterns_are_those_of_plain_python(a: Rows, e: Rows) -> None:
+    """With fewer than 100 patterns, none is cut off."""
+    true, told = plain_patterns(tracks(a)), plain_patterns(tracks(e))
+    found = sequences.patterns(moved(a), moved(e), 2)
+    if not true:
+        assert found.f1 is None
+        assert found.support is None
+        return
+    assert found.f1 == pytest.approx(2 * len(true.keys() & told.keys()) / (len(true) + len(told)))
+    assert found.support == pytest.approx(sum(abs(told[key] - n) / n for key, n in true.items()) / len(true))
+
+
+def test_only_the_hundred_most_frequent_patterns_count() -> None:
+    """150 ways of two cells, of which 100 are gone twice; what is told has the other 50, and 50 of those."""
+    often = [(i, t, 10 * i + t, 0) for i in range(100) for t in (0, 1)]
+    again = [(1000 + i, t, x, y) for i, t, x, y in often]
+    once = [(2000 + i, t, 5000 + 10 * i + t, 0) for i in range(50) for t in (0, 1)]
+    told = [*often[:100], *once]
+    found = sequences.patterns(moved([*often, *again, *once]), moved(told), 1)
+    assert found.f1 == pytest.approx(2 * 50 / 200)
+    assert found.support == pytest.approx((50 * 0.5 + 50 * 1) / 100)
+
+
+def test_patterns_that_have_nothing_in_common_have_no_f1() -> None:
+    found = sequences.patterns(moved([(0, 0, 0, 0), (0, 1, 5, 0)]), moved([(0, 0, 0, 5), (0, 1, 5, 5)]), 1)
+    assert (found.f1, found.support) == (0, 1)
+
+
+def test_nothing_that_moves_has_no_figures() -> None:
+    one = moved([(0, 0, 1, 1)])
+    assert sequences.length_jsd(NOTHING, one) is sequences.diameter_jsd(NOTHING, one) is None
+    assert sequences.length_jsd(one, NOTHING) == sequences.diameter_jsd(one, NOTHING) == 1
+    assert sequences.length_jsd(one, one) == sequences.diameter_jsd(one, one) == 0
+    assert sequences.patterns(NOTHING, NOTHING, 1) == sequences.patterns(one, one, 1)
+
+
+def test_the_same_data_have_the_best_figures() -> None:
+    rng = np.random.default_rng(2)
+    walk = moved([(i, t, *rng.integers(0, 9, 2)) for i in range(30) for t in range(40)])
+    found = sequences.patterns(walk, walk, 3)
+    assert (found.f1, found.support) == (1, 0)
+    assert sequences.length_jsd(walk, walk) == sequences.diameter_jsd(walk, walk) == 0
