@@ -108,7 +108,7 @@ class Truth:
 
     def seen(self, spans: Float) -> Movements:
         """Give all fixes within spans; a person is one track."""
-        data = self._data
+        data, spans = self._data, _joined(spans)
         trajectory = np.arange(len(data.trajectory_id))
         parts = [self._between(trajectory, *np.full((2, len(trajectory)), span[:, None]))[1] for span in spans]
         fix = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
@@ -145,6 +145,15 @@ class Truth:
         ends = self._data.offset[trajectory], self._data.offset[trajectory + 1]
         low, high = (_bisect(self._data.t, *ends, t) for t in (since, until))
         return _ranges(low, high)
+
+
+def _joined(spans: Float) -> Float:
+    """Join spans that meet, so that few are left."""
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(spans[:, 1])
+    first = np.flatnonzero(np.append(True, spans[1:, 0] > reached[:-1])[: len(spans)])
+    last = np.append(first[1:], len(spans))[: len(first)] - 1
+    return np.column_stack([spans[first, 0], reached[last]])
 
 
 def _bisect(t: Float, begin: Int, end: Int, sought: Float) -> Int:

@@ -5,7 +5,7 @@ a release. Nothing is published. Coverage is a gate: where bounds do not hold th
 is wrong, and no figure is given.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,8 +16,9 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from dbanon import methods
-from dbanon.base.errors import ParameterError, StoreError, VerificationFailed, counted
-from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions
+from dbanon.base.dataset import DatasetRow
+from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed, counted
+from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions, Rectangles
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.parsing import quoted
@@ -27,7 +28,7 @@ from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, errors_translated, one
 from dbanon.runs import _field, queue, reading, stored
-from dbanon.runs._told import Box, Span, Table
+from dbanon.runs._told import Box, Points, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
 _SPAN_S = 600.0
@@ -35,6 +36,7 @@ _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
 _MAX_PLACES = 5_000_000  # positions that make the window
 _MAX_CENTRES = 300_000  # rows of whole records
 _TRIPS, _TRIP_S = 6, 1800.0
+_LEAST_M = 0.001  # side of another program's rectangle: shares of it are divided by its area
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +167,123 @@ def _session(url: str) -> Iterator[arrow.Snapshot]:
     with connect(url) as session, session.transaction():
         session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         yield arrow.Snapshot(session, arrow.postgis(session))
+
+
+def evaluate_file(
+    url: str,
+    dataset: DatasetRow,
+    read: Callable[[Box], Movements | Rectangles],
+    asked: Evaluating,
+    progress: Progress,
+    *,
+    name: str,
+) -> Evaluation:
+    """Measure the output of another program against a dataset; nothing is kept.
+
+    Parameters
+    ----------
+    read : callable
+        Reads it, given the box of the data.
+    name : str
+        Of the file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be used, or says nothing of the dataset's time.
+    """
+    with errors_translated(), _session(url) as snapshot:
+        return _Foreign(snapshot, dataset, asked, progress).evaluation(name, read)
+
+
+class _Foreign:
+    """The steps of an evaluation of another program's output: asked over ten minutes, since its times are its own."""
+
+    def __init__(self, snapshot: arrow.Snapshot, dataset: DatasetRow, asked: Evaluating, progress: Progress) -> None:
+        self.snapshot, self.session, self.dataset, self.asked = snapshot, snapshot.connection, dataset, asked
+        self.progress = progress
+        self.rng = np.random.default_rng(asked.seed)
+
+    def evaluation(self, name: str, read: Callable[[Box], Movements | Rectangles]) -> Evaluation:
+        self.progress("reading trajectories", 0, None)
+        data, _ = reading.trajectories(self.snapshot, self.dataset.dataset_id)
+        none = np.empty(0, np.int64)
+        truth = Truth(data, Members(record=none, trajectory=none), {})
+        output = read((float(data.x.min()), float(data.y.min()), float(data.x.max()), float(data.y.max())))
+        spans = self._spans(output, float(data.t.min()), float(data.t.max()))
+        box = window(truth.seen(spans[:24]))
+        questions = draw_questions(
+            self.rng, window=box, moments=np.empty(0), spans=spans, queries=self.asked.queries, about_moments=False
+        )
+        told: Table | Points = Points(movements=output) if isinstance(output, Movements) else self._table(output)
+        true = truth.seen(np.column_stack([questions.since, questions.until]))
+        counts, answers = true_counts(true, questions), told.counts(questions, self.progress)
+        self.progress("measuring", 0, None)
+        people = np.arange(data.subjects)
+        if data.fixes > _MAX_PLACES:
+            people = self.rng.choice(people, int(len(people) * _MAX_PLACES / data.fixes), replace=False)
+        raw = truth.raw(people)
+        trips = [(since, since + _TRIP_S) for since in spans[:_TRIPS, 0].tolist()]
+        hours = [(since, since + _SPAN_S) for since in questions.since[:24].tolist()]
+        figures = [
+            *count_figures(questions, counts, answers, people=data.subjects, rng=self.rng),
+            *_field.maps(told, true, hours),
+            *_field.flows(told, truth.seen(np.array(trips)), box, trips),
+            *_field.ways(output if isinstance(output, Movements) else output.centres, raw),
+            *_field.unicity(raw, self.rng),
+        ]
+        if not isinstance(output, Movements):
+            lasts = output.until - output.since
+            figures += _field.regions(np.sqrt(output.area_m2), lasts, output.subjects.astype(np.float64))
+        return Evaluation(
+            run_id=None,
+            source=name,
+            dataset=self.dataset.name,
+            against="all",
+            queries=self.asked.queries,
+            seed=self.asked.seed,
+            figures=tuple(figures),
+            questions=questions,
+            true=counts,
+            answers=answers,
+            notes=("The truth is all fixes of all people in ten minutes; what the program left out is an error, too.",),
+        )
+
+    def _spans(self, output: Movements | Rectangles, first: float, last: float) -> Float:
+        """Draw spans within the time that the output and the data have in common."""
+        since, until = (output.t, output.t) if isinstance(output, Movements) else (output.since, output.until)
+        low, high = max(first, float(since.min())), min(last, float(until.max()))
+        if low > high:
+            raise DataError("The output must speak of a time of the dataset. Got another time; choose the dataset.")
+        starts = self.rng.uniform(low, max(high - _SPAN_S, low), 10_000)
+        return np.column_stack([starts, starts + _SPAN_S])
+
+    def _table(self, output: Rectangles) -> Table:
+        """Put rectangles into the temporary table, as rows that hold at some time."""
+        self.session.execute("SELECT dbanon_internal.begin_asking()")
+        low, high = output.bounds[:, :2], np.maximum(output.bounds[:, 2:], output.bounds[:, :2] + _LEAST_M)
+        until = np.maximum(output.until, output.since + 1)
+        envelope = f"{self.snapshot.postgis}.ST_MakeEnvelope(r.xmin, r.ymin, r.xmax, r.ymax, %s)"
+        arrays = (output.record, output.since, until, *low.T, *high.T, output.subjects)
+        self.session.execute(
+            "INSERT INTO pg_temp.asked_rows "
+            "SELECT r.record, row_number() OVER (PARTITION BY r.record ORDER BY r.since), "
+            f"tstzrange(to_timestamp(r.since), to_timestamp(r.until)), {envelope}, r.subjects, r.subjects, "
+            "to_timestamp(r.since), to_timestamp(r.until) FROM unnest(%s::bigint[], %s::float8[], %s::float8[], "
+            "%s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::integer[]) "
+            "r (record, since, until, xmin, ymin, xmax, ymax, subjects)",
+            [self.dataset.srid, *(array.tolist() for array in arrays)],
+        )
+        self.session.execute("SELECT dbanon_internal.finish_asked()")
+        box = [*low.min(axis=0).tolist(), *high.max(axis=0).tolist()]
+        said = one(
+            self.session,
+            "SELECT (ROW('the file', NULL, NULL, NULL, t.since, t.until, %s, %s, 'some time', NULL, NULL, NULL, "
+            "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until])::published.releases)::text "
+            "FROM (SELECT to_timestamp(%s) AS since, to_timestamp(%s) AS until) t",
+            [self.dataset.srid, len(until), box, float(output.since.min()), float(until.max())],
+        )
+        return Table(session=self.session, said=str(said), postgis=self.snapshot.postgis)
 
 
 class _Measurement:
