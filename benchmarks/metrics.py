@@ -50,17 +50,18 @@ def plain_counts(movements: Movements, questions: Questions) -> list[int]:
 
 
 def run(way: str, people: int, moments: int, queries: int) -> None:
-    """Answer in this process; prints seconds and a sum to compare."""
+    """Answer in this process; prints seconds, those of the CPU, and a sum to compare."""
     questions = asked(moments, queries)
     true_counts(town(10, moments), questions)
     data = town(people, moments)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     if way == "dbanon":
         answers = true_counts(data, questions)[::ONE_IN]
     else:
         answers = np.array(plain_counts(data, part(questions, ONE_IN)))
-    seconds = (time.perf_counter() - began) * (1 if way == "dbanon" else ONE_IN)
-    print(f"{seconds:.1f} {int(answers.sum())}")
+    times = 1 if way == "dbanon" else ONE_IN
+    seconds = [times * (now - then) for now, then in ((time.perf_counter(), began), (time.process_time(), cpu))]
+    print(*(f"{value:.1f}" for value in seconds), int(answers.sum()))
 
 
 def main() -> None:
@@ -79,11 +80,10 @@ def main() -> None:
     for way in ("dbanon", "numpy"):
         names = zip(("--people", "--moments", "--queries"), map(str, size), strict=True)
         cost = _measure.python("-m", "benchmarks.metrics", "--way", way, *(word for pair in names for word in pair))
-        seconds, total = cost.printed.split()
+        seconds, cpu, total = cost.printed.split()
         sums.append(total)
-        print(
-            f"{way:8} {float(seconds):8.1f} s  {cost.client_mb:6.0f} MB with {48 * size[0] * size[1] / 1e6:.0f} of data"
-        )
+        data_mb = 48 * size[0] * size[1] / 1e6
+        print(f"{way:8} {seconds:>8} s, {cpu} of CPU {cost.client_mb:8.0f} MB, {data_mb:.0f} of them data", flush=True)
     if len(set(sums)) > 1:
         raise SystemExit("The answers differ.")
 

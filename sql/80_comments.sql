@@ -42,6 +42,8 @@ COMMENT ON COLUMN dbanon.dataset.created_at IS 'When it was created.';
 COMMENT ON COLUMN dbanon.dataset.created_by IS 'Login that created it.';
 COMMENT ON COLUMN dbanon.dataset.kept_since IS 'What was before it was forgotten (dbanon.forget_before), and is left out of every load; null: nothing.';
 COMMENT ON COLUMN dbanon.dataset.dropped_at IS 'When it was dropped; its row stays where releases refer to it. Null: it is there.';
+COMMENT ON COLUMN dbanon.dataset.sample_of IS 'The dataset of which it has some people, drawn for a sweep; it is never published. Null: it is a whole one.';
+COMMENT ON COLUMN dbanon.dataset.tied_to IS 'Session of the sweep that drew the sample, which goes with it.';
 
 COMMENT ON VIEW dbanon.datasets IS 'The datasets there are, and how much is in each; it reads all trajectories.';
 COMMENT ON COLUMN dbanon.datasets.name IS 'The name users give it.';
@@ -226,6 +228,7 @@ COMMENT ON COLUMN dbanon.run.rows IS 'Cloaks written.';
 COMMENT ON COLUMN dbanon.run.error_kind IS 'What was wrong: parameter, data, infeasible, store (the server) or other.';
 COMMENT ON COLUMN dbanon.run.cancel_requested_at IS 'When its cancellation was requested.';
 COMMENT ON COLUMN dbanon.run.cancel_requested_by IS 'Login that asked.';
+COMMENT ON COLUMN dbanon.run.tied_to IS 'Session of the sweep that asked for it, with which it goes; null: it stays.';
 
 COMMENT ON VIEW dbanon.evaluations IS 'What was measured of runs with dbanon evaluate, a row a figure. Figures are of private data: not for analysts.';
 COMMENT ON COLUMN dbanon.evaluations.evaluation_id IS 'The number of the evaluation.';

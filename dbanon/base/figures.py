@@ -6,11 +6,10 @@ source, is in `dbanon.metrics.METRICS`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from dbanon.base.trajectory import Bool, Float, Int
+if TYPE_CHECKING:  # `dbanon --help` does not wait for NumPy
+    from dbanon.base.trajectory import Bool, Float, Int
 
 Against = Literal["published", "all"]
 """Whom the truth is of: the people and times that a run publishes, or all there are in the data."""
@@ -58,14 +57,14 @@ class Questions:
         Unix seconds; the two are equal where the question is about a moment.
     """
 
-    side_m: Float
-    x: Float
-    y: Float
-    since: Float
-    until: Float
+    side_m: "Float"
+    x: "Float"
+    y: "Float"
+    since: "Float"
+    until: "Float"
 
     @property
-    def moment(self) -> Bool:
+    def moment(self) -> "Bool":
         """Which of them are about a moment."""
         moments: Bool = self.since == self.until
         return moments
@@ -75,9 +74,9 @@ class Questions:
 class Answers:
     """What is told to questions: float64[q] each; all three are equal for points."""
 
-    at_least: Float
-    expected: Float
-    at_most: Float
+    at_least: "Float"
+    expected: "Float"
+    at_most: "Float"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,12 +96,12 @@ class Movements:
         How many people a position stands for: 1, or the `subjects` of a row.
     """
 
-    person: Int
-    track: Int
-    t: Float
-    x: Float
-    y: Float
-    weight: Float
+    person: "Int"
+    track: "Int"
+    t: "Float"
+    x: "Float"
+    y: "Float"
+    weight: "Float"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,25 +120,25 @@ class Rectangles:
         How many people a row stands for; 1 without such a column.
     """
 
-    record: Int
-    since: Float
-    until: Float
-    bounds: Float
-    subjects: Int
+    record: "Int"
+    since: "Float"
+    until: "Float"
+    bounds: "Float"
+    subjects: "Int"
 
     @property
-    def area_m2(self) -> Float:
+    def area_m2(self) -> "Float":
         """The area of each."""
-        areas: Float = np.prod(self.bounds[:, 2:] - self.bounds[:, :2], axis=1)
+        width, height = (self.bounds[:, 2:] - self.bounds[:, :2]).T
+        areas: Float = width * height
         return areas
 
     @property
     def centres(self) -> Movements:
         """Where the middle of each is when it begins."""
         x, y = (self.bounds[:, :2] + self.bounds[:, 2:]).T / 2
-        return Movements(
-            person=self.record, track=self.record, t=self.since, x=x, y=y, weight=self.subjects.astype(np.float64)
-        )
+        weight: Float = self.subjects.astype(float)
+        return Movements(person=self.record, track=self.record, t=self.since, x=x, y=y, weight=weight)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -173,7 +172,7 @@ class Evaluation:
     seed: int
     figures: tuple[Figure, ...]
     questions: Questions | None = None
-    true: Float | None = None
+    true: "Float | None" = None
     answers: Answers | None = None
     notes: tuple[str, ...] = ()
     run: Mapping[str, Any] = field(default_factory=dict)

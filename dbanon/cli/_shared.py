@@ -17,7 +17,7 @@ GLOBAL = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
 
 _SECTIONS = {  # of the help, in the order of the work
     "Data": ("load", "import", "synth", "datasets", "drop-load", "forget", "remember", "forget-before", "drop-dataset"),
-    "Runs": ("methods", "plan", "run", "submit", "worker", "runs", "cancel", "verify", "evaluate", "drop"),
+    "Runs": ("methods", "plan", "sweep", "run", "submit", "worker", "runs", "cancel", "verify", "evaluate", "drop"),
     "Releases": ("publish", "unpublish", "releases", "card", "export", "style"),
     "Every night": ("job", "check"),
     "Server": ("db", "demo"),

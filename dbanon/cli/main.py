@@ -17,7 +17,7 @@ import typer
 
 from dbanon.base.console import stderr_line
 from dbanon.base.errors import DbanonError, ParameterError
-from dbanon.cli import datasets, db, jobs, loading, reading, runs  # noqa: F401 - each adds its commands to the program
+from dbanon.cli import datasets, db, jobs, loading, reading, runs, sweeping  # noqa: F401 - each adds its commands to the program
 from dbanon.cli._shared import app, everywhere
 from dbanon.cli._stopping import Stopping
 

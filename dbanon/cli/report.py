@@ -4,9 +4,11 @@ Nothing here computes; nothing here shows a subject, a true position or a seed.
 """
 
 import json
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbanon.base.console import visible
@@ -14,6 +16,7 @@ from dbanon.base.errors import counted
 
 if TYPE_CHECKING:
     from dbanon.base.figures import Evaluation, Figure
+    from dbanon.base.sweep import Setting, Sweep
     from dbanon.database import RunResult
     from dbanon.load import LoadReport
     from dbanon.methods import Method
@@ -226,6 +229,74 @@ def plan_text(items: Sequence["PlanItem"]) -> str:
     counts = [(i.item, ("" if i.exact else "about ") + _cell(i.value), i.note) for i in items[:-1]]
     ending = items[-1]
     return f"{table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"
+
+
+def sweep_json(found: "Sweep", file: Path | None) -> dict[str, Any]:
+    """A sweep as ``--json`` prints it: a row a setting, and what was found."""
+    chosen = found.chosen
+    return {
+        "dataset": found.dataset,
+        "method": found.method,
+        "algorithm": found.algorithm,
+        "people": found.people,
+        "sample": found.sample,
+        "queries": found.queries,
+        "seed": found.seed,
+        "settings": [{name: _in_json(value) for name, value in row.items()} for row in found.rows()],
+        "sentences": list(found.sentences),
+        "notes": list(found.notes),
+        "command": found.command(chosen) if chosen else None,
+        "file": str(file) if file else None,
+    }
+
+
+def _in_json(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def sweep_text(found: "Sweep", file: Path | None) -> str:
+    """A sweep for people: a row a setting, sentences, and how to publish the chosen one."""
+    off = found.squares.removeprefix("squares of ") + " off"
+    head = ["setting", "published", off, "usable from", "rows", "seconds", "may be published", ""]
+    parts = [table(head, [_sweep_row(one) for one in found.settings])]
+    reasons: dict[str, list[str]] = {}
+    for one in found.settings:
+        if one.reason:
+            reasons.setdefault(one.reason, []).append(one.name)
+    parts += [textwrap.fill(f"{'; '.join(names)}: {reason}", WIDTH) for reason, names in reasons.items()]
+    parts += [textwrap.fill(sentence, WIDTH) for sentence in (*found.sentences, *found.notes)]
+    chosen = found.chosen
+    if chosen is None:
+        parts.append("No setting meets what is wanted and can be published.")
+    else:
+        which = (
+            "of those that meet what is wanted" if found.wants else "(say with --want what answers must be good for)"
+        )
+        said = (
+            "* on the front of its promise: no other publishes more or errs less. Chosen: the strongest promise "
+            f"{which}, and there the counts that are least off even if the questions were unlucky. To publish it:"
+        )
+        parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
+    if file is not None:
+        parts.append(f"Wrote {visible(str(file))}; it is private: errors are held against the true data.")
+    return "\n\n".join(parts)
+
+
+def _sweep_row(one: "Setting") -> list[Any]:
+    name = f"{'* ' if one.front else '  '}{one.name}"
+    marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.earlier)) if is_so)
+    if one.outcome != "verified":
+        return [name, "", "", "", "", "", "no", one.outcome]
+    error, usable = one.error, one.measured("usable_resolution_m")
+    off = f"{error.value:.0%}" if error is not None and error.value is not None else ""
+    if error is not None and error.low is not None and error.high is not None:
+        off += f" [{error.low:.0%}, {error.high:.0%}]"
+    side = ""
+    if usable is not None and usable.value is not None:
+        side = "over 8 km" if usable.value == math.inf else f"{usable.value:,.0f} m"
+    may = {True: "yes", False: "no", None: "not measured"}[one.publishable]
+    share = "" if one.share is None else f"{one.share:.0%}"
+    return [name, share, off, side, one.run.get("rows"), one.run.get("seconds"), may, marks]
 
 
 def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> dict[str, Any]:

@@ -20,10 +20,12 @@ from dbanon import methods, releases, schema
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.figures import Evaluation, Movements, Rectangles
 from dbanon.base.progress import Display, Progress, reports
+from dbanon.base.sweep import Sweep
 from dbanon.base.tasks import HERE, Tasks
+from dbanon.database import sweeping as _sweeping
 from dbanon.database.datasets import Datasets
 from dbanon.load import foreign
-from dbanon.options import evaluating, fields, keywords, publishing, scheduling
+from dbanon.options import evaluating, fields, keywords, publishing, scheduling, sweeping
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
@@ -136,6 +138,33 @@ class Database(Datasets):
         """Say what `run` would meet with the same options, without writing anything."""
         with errors_translated():
             return stored.plan_run(self.connection, method, asked)
+
+    @reports
+    @keywords(sweeping.Sweeping)
+    def sweep(self, method: str, asked: sweeping.Sweeping) -> Sweep:
+        """Compute, attack and ask every combination of some values of parameters; nothing is published.
+
+        Interrupted, the same call goes on where it was: what was measured of this state of the dataset is found again.
+
+        Parameters
+        ----------
+        method : str
+            See ``dbanon methods``.
+
+        Returns
+        -------
+        dbanon.base.sweep.Sweep
+            Its `settings` are one a combination, also of those that cannot be, which say why; `frame` makes a table.
+
+        Raises
+        ------
+        ParameterError
+            For names and values that no run takes, more than 200 combinations, and a figure that is not measured.
+        StoreError
+            If the login may not compute.
+        """
+        with errors_translated():
+            return _sweeping.sweep(self, method, asked)
 
     @reports
     def verify(self, run_id: int) -> RunResult:

@@ -9,7 +9,8 @@ from dbanon.options import Option
 from dbanon.options.loading import Dataset
 
 
-def _parameters(texts: Sequence[str]) -> dict[str, str]:
+def parameters(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``k=5`` and its like, each name once."""
     params: dict[str, str] = {}
     for text in texts:
         name, sign, value = (part.strip() for part in text.partition("="))
@@ -34,7 +35,7 @@ class Planning:
             name="-p",
             metavar="NAME=VALUE",
             typed=list[str] | None,
-            parse=_parameters,
+            parse=parameters,
         ),
     ] = None
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from dbanon.base.errors import ParameterError
 from dbanon.options import Option, fields
 from dbanon.options.loading import People, _moment, _Table, _Target
-from dbanon.options.publishing import _parameters
+from dbanon.options.publishing import parameters
 
 
 def _json(text: str) -> Any:
@@ -21,7 +21,7 @@ def _json(text: str) -> Any:
 
 def _limits(texts: Sequence[str]) -> dict[str, float]:
     try:
-        return {name: float(value) for name, value in _parameters(texts).items()}
+        return {name: float(value) for name, value in parameters(texts).items()}
     except ValueError:
         raise ParameterError("A limit must be a number. Got something else; such as --limit requests=5.") from None
 
@@ -68,7 +68,7 @@ class AddingJob(OfSource):
             name="-p",
             metavar="NAME=VALUE",
             typed=list[str] | None,
-            parse=_parameters,
+            parse=parameters,
         ),
     ] = None
     further: Annotated[

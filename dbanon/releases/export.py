@@ -59,9 +59,10 @@ def write(
     return counted.rows
 
 
-def write_text(file: Path, text: str) -> None:
-    """Write a text as a file, whole or not at all."""
+def write_text(file: Path, text: str, *, private: bool = False) -> None:
+    """Write a text as a file, whole or not at all; a `private` one only its owner may read."""
     with _whole(file) as part:
+        part.touch(0o600 if private else 0o666)
         part.write_text(text, encoding="utf-8")
 
 

@@ -161,6 +161,13 @@ def evaluate(
     return measured
 
 
+def measure(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
+    """Measure a run as `evaluate` does, and keep nothing."""
+    row = demand_fit(connection, run_id)
+    with errors_translated(), _session(url) as snapshot:
+        return _Measurement(snapshot, row, asked, progress).evaluation()
+
+
 @contextmanager
 def _session(url: str) -> Iterator[arrow.Snapshot]:
     """Have a transaction that sees one state of the database, and may make temporary tables."""

@@ -116,6 +116,27 @@ def list_health(connection: Connection) -> list[dict[str, Any]]:
         return [{**row, "remedy": sqlstate.for_command_line(row["remedy"])} for row in found]
 
 
+def count_subjects(connection: Connection, dataset_id: int) -> int:
+    """Count the people of a dataset."""
+    return int(one(connection, "SELECT subjects FROM dbanon_internal.plan_data(%s)", [dataset_id]))
+
+
+def checked_params(connection: Connection, method: str, algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Give all parameters as a run with these would store them, defaults too."""
+    query = "SELECT dbanon_internal.check_params(%s, %s, %s)"
+    return cast("dict[str, Any]", one(connection, query, [method, algorithm, jsonb(params)]))
+
+
+def has_rows(connection: Connection, run_id: int) -> bool:
+    """Whether a run wrote any."""
+    return bool(one(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]))
+
+
+def measure_overlap(connection: Connection, run_id: int) -> dict[str, Any]:
+    """Measure a run against earlier releases of the same people, as ``dbanon.measure_overlap`` says it."""
+    return cast("dict[str, Any]", one(connection, "SELECT to_jsonb(m) FROM dbanon.measure_overlap(%s) m", [run_id]))
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanItem:
     """A row of ``dbanon.plan_run``; what is not `exact` is an estimate."""

@@ -47,6 +47,9 @@ CREATE TABLE dbanon.forgotten (
 );
 ALTER TABLE dbanon.forgotten ALTER COLUMN code SET STATISTICS 0;
 
+-- A session of the server and the advisory lock by which it is known to be alive.
+CREATE TYPE dbanon.session AS (lock_key bigint, pid integer, login oid, started_at timestamptz);
+
 CREATE TABLE dbanon.dataset (
     dataset_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- The characters that dbanon_internal.check_dataset refuses.
@@ -70,9 +73,14 @@ CREATE TABLE dbanon.dataset (
     -- What was before it has been forgotten, and is left out of every load.
     kept_since timestamptz CHECK (isfinite(kept_since)),
     -- Of one that was published once: its row stays, since releases refer to it.
-    dropped_at timestamptz
+    dropped_at timestamptz,
+    -- Some people of another dataset, drawn for a sweep: never published, gone with the session that asked for it.
+    sample_of bigint REFERENCES dbanon.dataset,
+    tied_to dbanon.session,
+    CONSTRAINT dataset_sample_check CHECK ((sample_of IS NULL) = (tied_to IS NULL))
 );
 CREATE UNIQUE INDEX dataset_name_idx ON dbanon.dataset (name) WHERE dropped_at IS NULL;
+CREATE INDEX dataset_sample_idx ON dbanon.dataset (sample_of) WHERE sample_of IS NOT NULL;
 
 -- What a load of trajectories is asked for, as one value: what dbanon.import_trajectories takes beside the source.
 -- Whole numbers are numeric: where one is more than an integer holds, the function that checks it names what was given.
@@ -229,9 +237,6 @@ CREATE TABLE dbanon.method (
     traits jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(traits) = 'object')
 );
 
--- A session of the server and the advisory lock by which it is known to be alive.
-CREATE TYPE dbanon.session AS (lock_key bigint, pid integer, login oid, started_at timestamptz);
-
 CREATE TABLE dbanon.run (
     run_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     dataset_id bigint NOT NULL REFERENCES dbanon.dataset,
@@ -265,9 +270,12 @@ CREATE TABLE dbanon.run (
     error_kind text CHECK (error_kind IN ('parameter', 'data', 'infeasible', 'store', 'other')),
     cancel_requested_at timestamptz,
     cancel_requested_by text,
-    publish_error text
+    publish_error text,
+    -- Of a setting of a sweep: it goes with the session that asked for it.
+    tied_to dbanon.session
 );
 CREATE INDEX run_dataset_idx ON dbanon.run (dataset_id);
+CREATE INDEX run_tied_idx ON dbanon.run (run_id) WHERE (tied_to).lock_key IS NOT NULL;
 CREATE INDEX run_todo_idx ON dbanon.run (run_id) WHERE todo IS NOT NULL;
 CREATE INDEX run_open_idx ON dbanon.run (status) WHERE status IN ('queued', 'running', 'computed');
 

@@ -39,7 +39,8 @@ BEGIN
                 SELECT array_agg(hashfloat8extended(round(@postgis@.ST_Y(p.geom)), hashfloat8extended(
                     round(@postgis@.ST_X(p.geom)), hashfloat8extended(round(@postgis@.ST_M(p.geom)), seed))))
                 FROM @postgis@.ST_DumpPoints(a.path) p) AS fixes
-            FROM added a OFFSET 0
+            -- A sample of a dataset is no copy of it that could be published.
+            FROM added a WHERE EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.dataset_id = a.dataset_id AND d.sample_of IS NULL) OFFSET 0
         ), kept AS MATERIALIZED (
             SELECT h.dataset_id, h.subject, h.trajectory_id, CASE WHEN cardinality(h.fixes) < 3 THEN u.fix
                 ELSE hashint8extended(h.fixes[u.place], hashint8extended(h.fixes[u.place - 1], h.fixes[u.place + 1])) END AS code

@@ -278,12 +278,13 @@ BEGIN
     END LOOP;
     DELETE FROM dbanon.worker w WHERE w.worker_id IN (
         SELECT d.worker_id FROM dbanon.worker d WHERE NOT dbanon_internal.is_held(d.held_by) FOR UPDATE SKIP LOCKED);
+    PERFORM dbanon_internal.drop_untied();
     RETURN reaped;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.reap_runs() IS
 'Looks for runs whose worker''s session has ended, and deletes what they wrote: they go back to the queue, or are failed after the
-last attempt, or cancelled where that was requested; deletes the workers whose session has ended; in a transaction that may only
+last attempt, or cancelled where that was requested; deletes the workers, samples and runs of sweeps whose session has ended; in a transaction that may only
 read, as on a standby, it does nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_run(run_id bigint) RETURNS dbanon.run

@@ -32,6 +32,11 @@ DECLARE
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = check_publishable.run_id;
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
+    IF EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id AND d.sample_of IS NOT NULL) THEN
+        RAISE EXCEPTION 'A run must be of a whole dataset to be published. Run % is of a sample that was drawn for a sweep.', run.run_id
+            USING ERRCODE = 'DA004', DETAIL = 'The sample is dropped when its sweep ends.',
+                  HINT = 'Run the method with the same parameters on the dataset: CALL dbanon.anonymize(...).';
+    END IF;
     -- An upgrade may have taken the algorithm of an older run out of the registry, and nothing vouches for it then.
     IF NOT method.algorithms @> jsonb_build_array(jsonb_build_object('name', run.algorithm)) THEN
         RAISE EXCEPTION 'A run must use an algorithm of % that is in the registry to be published. Run % used %, which is not.',

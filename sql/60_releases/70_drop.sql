@@ -220,6 +220,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     held bigint;
+    samples bigint[];
     busy bigint;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -234,20 +235,25 @@ BEGIN
         RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quoted(name), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
     END IF;
+    -- Samples have the same people, and go: the sweep that asked for them ends.
+    samples := ARRAY(SELECT d.dataset_id FROM dbanon.dataset d WHERE d.sample_of = held ORDER BY d.dataset_id FOR UPDATE);
     -- No worker takes a run with nothing to do: its row is enough.
-    PERFORM FROM dbanon.run r WHERE r.dataset_id = held AND r.todo IS NULL AND r.worker IS NULL FOR UPDATE;
+    PERFORM FROM dbanon.run r WHERE r.dataset_id = ANY (held || samples) AND r.todo IS NULL AND r.worker IS NULL FOR UPDATE;
     SELECT r.run_id INTO busy FROM dbanon.run r
-        WHERE r.dataset_id = held AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon_internal.hold_run(r.run_id) ORDER BY r.run_id LIMIT 1;
+        WHERE r.dataset_id = ANY (held || samples) AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon_internal.hold_run(r.run_id)
+        ORDER BY r.run_id LIMIT 1;
     IF busy IS NOT NULL THEN
         RAISE EXCEPTION 'Run % of the dataset is being worked on, and nothing was erased.', busy
             USING ERRCODE = 'DA013', DETAIL = 'It may have read what is to be erased.',
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', busy);
     END IF;
+    DELETE FROM dbanon.run r WHERE r.dataset_id = ANY (samples);
+    DELETE FROM dbanon.dataset d WHERE d.dataset_id = ANY (samples);
     RETURN held;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hold_dataset(text) IS
-'Keeps loads, submissions, publications and workers from a dataset until the transaction ends.';
+'Keeps loads, submissions, publications and workers from a dataset until the transaction ends, and drops the samples of it.';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text, again boolean DEFAULT false) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

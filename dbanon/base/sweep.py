@@ -1,0 +1,272 @@
+"""What a sweep found: settings of one method on one dataset, each with its figures, or with why it cannot be.
+
+Made by `dbanon.database.Database.sweep`, judged by `dbanon.metrics.settings`, drawn by `dbanon.pages.sweep`.
+"""
+
+import csv
+import importlib
+import io
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from dbanon.base.errors import DbanonError
+from dbanon.base.figures import Asked, Evaluation, Figure
+
+SIDES_M = (2000.0, 1000.0, 500.0)
+"""Settings are compared by counts in squares of the first of these sides that is at most a quarter of the city."""
+
+Outcome = Literal["verified", "refused", "impossible"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Want:
+    """A figure that must be at least, or at most, so much."""
+
+    name: str
+    at_least: bool
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.name}{'>=' if self.at_least else '<='}{self.value:g}"
+
+    def met(self, value: float | None) -> bool:
+        """Whether a figure meets it; one that is not known meets nothing."""
+        if value is None or math.isnan(value):
+            return False
+        return value >= self.value if self.at_least else value <= self.value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Setting:
+    """One combination of values.
+
+    Attributes
+    ----------
+    params : mapping
+        What the run was given: the values that vary, and those that do not.
+    varied : mapping
+        Of these, the values of parameters with several.
+    promise : mapping
+        All values of parameters that the method's promise names, defaults too.
+    outcome : {"verified", "refused", "impossible"}
+        Refused by the attack; or impossible, as with fewer than k people.
+    reason : str or None
+        Why it is refused or impossible.
+    evaluation : Evaluation or None
+        Its figures, where its rows were verified.
+    run : mapping
+        What is kept of its run: ``rows``, ``metrics``, ``suppressed``, ``seen`` (all people and times), ``seconds``,
+        ``peak_rss_mb``, ``overlap`` with earlier releases, and ``replicates``, from which differences are computed.
+    run_id : int or None
+        Its run, where that was kept.
+    earlier : bool
+        Whether it was measured by an earlier sweep and found again.
+    side_m : float
+        Of the squares by whose counts it is compared.
+    front, meets, chosen : bool
+        See `dbanon.metrics.settings.judge`.
+    """
+
+    params: Mapping[str, Any]
+    varied: Mapping[str, Any]
+    promise: Mapping[str, Any]
+    outcome: Outcome
+    reason: str | None = None
+    evaluation: Evaluation | None = None
+    run: Mapping[str, Any] = field(default_factory=dict)
+    run_id: int | None = None
+    earlier: bool = False
+    side_m: float = SIDES_M[0]
+    front: bool = False
+    meets: bool = False
+    chosen: bool = False
+
+    @property
+    def name(self) -> str:
+        """For people: ``k 5, instants 10``."""
+        return ", ".join(f"{name} {value}" for name, value in self.varied.items()) or "as given"
+
+    @property
+    def share(self) -> float | None:
+        """The share of people and times that is published."""
+        return self.value("published_share")
+
+    @property
+    def error(self) -> Figure | None:
+        """The error of counts in squares of `side_m`: at a moment, or over ten minutes where there are no moments."""
+        for asked in get_args(Asked):
+            found = self.measured("count_error", side_m=self.side_m, asked=asked)
+            if found is not None and found.value is not None:
+                return found
+        return None
+
+    @property
+    def publishable(self) -> bool | None:
+        """Whether earlier releases let it be published; None where that was not measured, as of a sample."""
+        overlap = self.run.get("overlap")
+        return None if self.outcome != "verified" or overlap is None else not overlap.get("below", 0)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The share of people and times that each reason leaves out, the greatest first."""
+        left, seen = self.run.get("suppressed", {}).get("subjects") or {}, self.run.get("seen")
+        shares = {reason: n / seen for reason, n in left.items() if n} if seen else {}
+        return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+    def measured(self, name: str, *, side_m: float | None = None, asked: Asked | None = None) -> Figure | None:
+        """Look a figure up; None if it was not measured."""
+        return self.evaluation.figure(name, side_m=side_m, asked=asked) if self.evaluation is not None else None
+
+    def value(self, name: str) -> float | None:
+        """Look a figure up by its name, or by that of a column of `Sweep.rows`, or among the run's own."""
+        figure = self.figures.get(name)
+        if figure is None and name == "count_error":
+            figure = self.error
+        if figure is None:
+            moments = [one for one in self._all() if one.name == name and one.side_m in (None, self.side_m)]
+            figure = moments[0] if moments else None
+        if figure is not None:
+            return figure.value
+        known = self.run.get("metrics", {}).get(name, self.run.get(name))
+        return float(known) if isinstance(known, int | float) and not isinstance(known, bool) else None
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """All figures by the names of their columns: ``count_error_2000_moment``."""
+        return {column(one): one for one in self._all()}
+
+    def _all(self) -> tuple[Figure, ...]:
+        return self.evaluation.figures if self.evaluation is not None else ()
+
+
+def column(figure: Figure) -> str:
+    """Name a figure with its side and what was asked, as the columns of a table are called."""
+    side = f"{figure.side_m:g}" if figure.side_m is not None else None
+    return "_".join(part for part in (figure.name, side, figure.asked) if part)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sweep:
+    """Settings of one method and algorithm on one dataset, all asked the same questions.
+
+    Attributes
+    ----------
+    people : int
+        How many people the settings were computed on.
+    sample : int or None
+        How many of them were drawn; None: all.
+    wants : tuple of Want
+    settings : tuple of Setting
+        In the order of the values given.
+    sentences : tuple of str
+        What each parameter buys here, two a parameter.
+    notes : tuple of str
+        What a reader of the figures has to know.
+    hides : str
+        The promise of the method in one sentence.
+    """
+
+    dataset: str
+    method: str
+    algorithm: str
+    people: int
+    sample: int | None
+    queries: int
+    seed: int
+    wants: tuple[Want, ...]
+    settings: tuple[Setting, ...]
+    sentences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    hides: str = ""
+
+    @property
+    def squares(self) -> str:
+        """Words for the squares by whose counts settings are compared."""
+        side = self.settings[0].side_m if self.settings else SIDES_M[0]
+        return f"squares of {side / 1000:g} km" if side >= 1000 else f"squares of {side:g} m"
+
+    @property
+    def when(self) -> str:
+        """Words for the times at which settings are compared."""
+        errors = [one.error for one in self.settings if one.error is not None]
+        return "over ten minutes" if errors and errors[0].asked == "span" else "at a moment"
+
+    @property
+    def chosen(self) -> Setting | None:
+        """The setting that is chosen, if any meets what is wanted and can be published."""
+        return next((one for one in self.settings if one.chosen), None)
+
+    def command(self, setting: Setting, name: str = "NAME") -> str:
+        """Write the command that computes a setting again and publishes it: the same groups, and the same figures."""
+        given = " ".join("-p " + shlex.quote(f"{key}={_typed(value)}") for key, value in setting.params.items())
+        algorithm = f" --algorithm {self.algorithm}"
+        start = f"dbanon run {self.method} --dataset {shlex.quote(self.dataset)}{algorithm}"
+        return f"{start} {given} --publish {name}"
+
+    def again(self, file: str = "sweep.html") -> str:
+        """Write the command that makes the sweep again."""
+        values: dict[str, list[str]] = {}
+        for setting in self.settings:
+            for key, value in setting.params.items():
+                if _typed(value) not in values.setdefault(key, []):
+                    values[key].append(_typed(value))
+        words = [f"dbanon sweep {self.method} --dataset {shlex.quote(self.dataset)} --algorithm {self.algorithm}"]
+        words += ["-p " + shlex.quote(f"{key}={','.join(several)}") for key, several in values.items()]
+        words += [f"--sample {self.sample}"] * (self.sample is not None)
+        words += [f"--want '{want}'" for want in self.wants]
+        return " ".join([*words, f"--queries {self.queries} --seed {self.seed} -o {file}"])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Make one row a setting: its values, outcome, figures with their intervals, what is kept of the run, marks."""
+        columns: dict[str, bool] = {}  # whether any setting has an interval there
+        for one in self.settings:
+            for name, figure in one.figures.items():
+                columns[name] = columns.get(name, False) or figure.low is not None
+        return [dict(_row(one, columns)) for one in self.settings]
+
+    def frame(self) -> Any:
+        """Make a frame of pandas of `rows`.
+
+        Raises
+        ------
+        DbanonError
+            If pandas is not there.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise DbanonError("pandas must be installed. Got none; run `pip install 'dbanon[geo]'`.") from None
+        return pandas.DataFrame(self.rows())
+
+    def csv(self) -> str:
+        """Write `rows` as CSV."""
+        rows = self.rows()
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
+
+
+def _typed(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _row(setting: Setting, columns: Mapping[str, bool]) -> Iterator[tuple[str, Any]]:
+    yield from setting.params.items()
+    yield from (("outcome", setting.outcome), ("reason", setting.reason))
+    for name, ranged in columns.items():
+        figure = setting.figures.get(name)
+        yield name, figure.value if figure else None
+        if ranged:
+            yield f"{name}_low", figure.low if figure else None
+            yield f"{name}_high", figure.high if figure else None
+    for name in ("rows", "seconds", "peak_rss_mb"):
+        yield name, setting.run.get(name)
+    overlap = setting.run.get("overlap") or {}
+    yield from (("overlap", overlap.get("relation")), ("publishable", setting.publishable), ("run_id", setting.run_id))
+    yield from (("measured_earlier", setting.earlier), ("front", setting.front))
+    yield from (("meets", setting.meets), ("chosen", setting.chosen))

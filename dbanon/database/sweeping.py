@@ -1,0 +1,281 @@
+"""Sweeps: every combination of some values of parameters computed, attacked and asked the same questions.
+
+Nothing is published. What was measured at this revision of the dataset is found again, so a sweep that was interrupted
+goes on where it was. Invariant: runs and samples of a sweep are tied to its session, and go with it.
+"""
+
+import importlib.metadata
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dbanon import methods
+from dbanon.base.dataset import DatasetRow
+from dbanon.base.errors import DataError, DbanonError, InfeasibleError, ParameterError, StoreError, choose_one, counted
+from dbanon.base.figures import Evaluation
+from dbanon.base.progress import Progress
+from dbanon.base.sweep import Setting, Sweep, Want
+from dbanon.metrics import METRICS, settings
+from dbanon.options.evaluating import Evaluating
+from dbanon.options.publishing import Submitting
+from dbanon.options.sweeping import Sweeping
+from dbanon.postgres.connection import Connection
+from dbanon.runs import evaluating, kept, queue, stored, tied
+from dbanon.runs.stored import RunResult
+
+if TYPE_CHECKING:
+    from dbanon.database import Database
+
+_IMPOSSIBLE = (InfeasibleError, ParameterError, DataError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Combination:
+    """What one setting is asked for, and how it is known again."""
+
+    params: Mapping[str, Any]
+    varied: Mapping[str, Any]
+    promise: Mapping[str, Any]
+    key: kept.Key
+
+    @property
+    def name(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in (self.varied or self.params).items())
+
+
+@dataclass(kw_only=True)
+class _Clock:
+    """Shows what is done under the name of the setting, and about how long the rest takes by what was measured."""
+
+    total: int
+    progress: Progress
+    spent: list[float] = field(default_factory=list)
+    label: str = ""
+
+    def begin(self, place: int, left: int, name: str) -> None:
+        """Say which setting comes."""
+        self.label = f"setting {place} of {self.total} ({name}){self._estimate(left)}"
+        self.progress(self.label, 0, None)
+
+    def _estimate(self, left: int) -> str:
+        if not self.spent:
+            return ""
+        seconds = sum(self.spent) / len(self.spent) * left
+        return f", about {seconds / 60:.0f} min left" if seconds >= 90 else f", about {seconds:.0f} s left"
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        self.progress(f"{self.label}: {stage}", done, total)
+
+
+def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
+    """Measure all settings; see `dbanon.database.Database.sweep`."""
+    family = methods.method(method)
+    algorithm = family.algorithm(asked.algorithm).name
+    connection, wants = database.connection, asked.wants
+    dataset = stored.dataset_row(connection, asked.dataset)
+    if not queue.may_compute(connection):
+        raise StoreError(
+            "A sweep must be made by a login that may compute and read what runs wrote. This one may not; have "
+            "dbanon_worker granted."
+        )
+    combinations = _combinations(connection, family, algorithm, dataset, asked)
+    found: dict[int, Setting] = {}
+    for place, one in enumerate(combinations):
+        known = kept.find(connection, one.key, asked.dataset)
+        if known is not None and (known.run_id is not None or not asked.keep):
+            found[place] = _setting(one, known, earlier=True)
+    missing = {place: one for place, one in enumerate(combinations) if place not in found}
+    _demand_known(wants, found.values())
+    if missing:
+        with (
+            tied.session(database.lock_url, database.target.url) as lock_key,
+            _progress(database, len(combinations)) as clock,
+        ):
+            work = _Work(database, family, algorithm, asked, lock_key)
+            for nth, (place, one) in enumerate(missing.items()):
+                clock.begin(place + 1, len(missing) - nth, one.name)
+                began = time.perf_counter()
+                found[place] = _setting(one, work.measure(one), earlier=False)
+                clock.spent.append(time.perf_counter() - began)
+                _demand_known(wants, found.values())
+    marked = settings.judge((found[place] for place in range(len(combinations))), wants)
+    made = Sweep(
+        dataset=asked.dataset,
+        method=method,
+        algorithm=algorithm,
+        people=asked.sample or stored.count_subjects(connection, dataset.dataset_id),
+        sample=asked.sample,
+        queries=asked.queries,
+        seed=asked.seed,
+        wants=wants,
+        settings=marked,
+        notes=_notes(asked, marked),
+        hides=family.guarantee,
+    )
+    return replace(made, sentences=settings.sentences(made))
+
+
+def _combinations(
+    connection: Connection, family: methods.Method, algorithm: str, dataset: DatasetRow, asked: Sweeping
+) -> list[_Combination]:
+    """Check all combinations before anything is computed."""
+    several = {name for name, values in asked.values.items() if len(values) > 1}
+    named = settings.promised(family.guarantee, [one["name"] for one in methods.describe(family)])
+    made = []
+    for given in asked.combinations():
+        checked = stored.checked_params(connection, family.name, algorithm, given)
+        parsed = family.parse(checked, algorithm)
+        params = {name: getattr(parsed, name) for name in given}
+        key = kept.Key(
+            dataset_id=dataset.dataset_id,
+            revision=dataset.revision,
+            method=family.name,
+            algorithm=algorithm,
+            params=checked,
+            sample=asked.sample,
+            against="published",
+            queries=asked.queries,
+            seed=asked.seed,
+        )
+        promise = {name: getattr(parsed, name) for name in named}
+        varied = {name: value for name, value in params.items() if name in several}
+        made.append(_Combination(params=params, varied=varied, promise=promise, key=key))
+    return made
+
+
+class _Work:
+    """Measures settings one after the other, on the dataset or on a sample of it."""
+
+    def __init__(
+        self, database: "Database", family: methods.Method, algorithm: str, asked: Sweeping, lock_key: int
+    ) -> None:
+        self.database, self.family, self.algorithm = database, family, algorithm
+        self.asked, self.lock_key, self.dataset = asked, lock_key, asked.dataset
+        self.keeps = asked.keep and asked.sample is None
+        if asked.sample is not None:
+            database.progress(f"drawing {counted(asked.sample, 'person', 'people')}", 0, None)
+            self.dataset = tied.sample_people(database.connection, asked.dataset, asked.sample, lock_key)
+
+    def measure(self, one: _Combination) -> Evaluation:
+        """Compute, attack and ask one setting, keep its figures, and drop its run."""
+        began, ids = time.perf_counter(), list[int]()
+        try:
+            result = self._compute(one, ids)
+        except _IMPOSSIBLE as error:
+            measured = self._unmeasured(status="impossible", reason=str(error))
+        else:
+            measured = self._asked(result)
+        about = {
+            "version": importlib.metadata.version("dbanon"),
+            "releases": kept.releases(self.database.connection, one.key.dataset_id),
+            "seconds": round(time.perf_counter() - began, 3),
+        }
+        run_id = ids[-1] if self.keeps and ids else None
+        measured = replace(measured, run_id=run_id, dataset=self.asked.dataset, run={**measured.run, **about})
+        kept.keep(self.database.connection, one.key, measured)
+        for dropped in () if self.keeps else ids:
+            stored.drop_run(self.database.connection, dropped)
+        return measured
+
+    def _compute(self, one: _Combination, ids: list[int]) -> RunResult:
+        asked = Submitting(dataset=self.dataset, algorithm=self.algorithm, params=one.params)
+
+        def submit(connection: Connection) -> int:
+            run_id = queue.submit_run(connection, self.family.name, asked)
+            ids.append(run_id)
+            if not self.keeps:
+                tied.tie_run(connection, run_id, self.lock_key)
+            return run_id
+
+        return self.database._at_once(submit)
+
+    def _asked(self, result: RunResult) -> Evaluation:
+        """Ask a run, where its rows were verified and it has any."""
+        connection, run_id = self.database.connection, result.run_id
+        if result.status != "verified":
+            return self._unmeasured(status="refused", reason=result.refusal)
+        if not stored.has_rows(connection, run_id):
+            return self._unmeasured(status="impossible", reason="No person is published: all people are left out.")
+        asked = Evaluating(queries=self.asked.queries, seed=self.asked.seed)
+        measured = evaluating.measure(connection, self.database.target.url, run_id, asked, self.database.progress)
+        run = {
+            "attack": dict(result.verdict.figures),
+            "seen": result.verdict.figures.get(self.family.totals.get("subjects", "")),
+            "replicates": settings.replicates(measured),
+            # What is published would be of all people, not of those drawn.
+            "overlap": None if self.asked.sample is not None else _overlap(connection, run_id),
+        }
+        return replace(measured, run={**measured.run, **run})
+
+    def _unmeasured(self, **run: Any) -> Evaluation:
+        return Evaluation(
+            run_id=None,
+            source=f"{self.family.name}, {self.algorithm}",
+            dataset=self.asked.dataset,
+            against="published",
+            queries=self.asked.queries,
+            seed=self.asked.seed,
+            figures=(),
+            run=run,
+        )
+
+
+def _overlap(connection: Connection, run_id: int) -> dict[str, Any]:
+    """Measure a run against the releases there are; what cannot be compared cannot be published."""
+    try:
+        return stored.measure_overlap(connection, run_id)
+    except StoreError:
+        raise
+    except DbanonError as error:
+        return {"relation": "not known", "below": 1, "reason": str(error)}
+
+
+def _setting(one: _Combination, measured: Evaluation, *, earlier: bool) -> Setting:
+    status = measured.run.get("status")
+    return Setting(
+        params=one.params,
+        varied=one.varied,
+        promise=one.promise,
+        outcome="verified" if status == "verified" else "refused" if status == "refused" else "impossible",
+        reason=measured.run.get("reason"),
+        evaluation=measured if measured.figures else None,
+        run=measured.run,
+        run_id=measured.run_id,
+        earlier=earlier,
+    )
+
+
+def _demand_known(wants: tuple[Want, ...], found: Iterable[Setting]) -> None:
+    """Refuse a figure that no setting has, once one was measured; what was measured stays."""
+    verified = [one for one in found if one.outcome == "verified"]
+    for want in wants if verified else ():
+        if want.name not in METRICS and all(one.value(want.name) is None for one in verified):
+            known = sorted({*verified[0].figures, *verified[0].run.get("metrics", {}), *METRICS})
+            raise ParameterError(
+                f"What is wanted must be a figure of the settings. Got '{want.name[:60]}'. {choose_one(known)}"
+            )
+
+
+def _notes(asked: Sweeping, marked: tuple[Setting, ...]) -> tuple[str, ...]:
+    notes = []
+    if asked.sample is not None:
+        notes.append(
+            f"Computed on {counted(asked.sample, 'person', 'people')} drawn at random. "
+            "With fewer people in a km2, regions are larger, "
+            "counts are further off and fewer settings are possible than with all people. Compare settings with one "
+            "another, and measure the chosen one on all. Whether earlier releases let it be published was not measured."
+        )
+    return (*notes, *dict.fromkeys(note for one in marked if one.evaluation for note in one.evaluation.notes))
+
+
+@contextmanager
+def _progress(database: "Database", total: int) -> Iterator[_Clock]:
+    """Show what each setting does under its name."""
+    shown, clock = database.progress, _Clock(total=total, progress=database.progress)
+    database.progress = clock
+    try:
+        yield clock
+    finally:
+        database.progress = shown

@@ -1,0 +1,262 @@
+"""Compares the settings of a sweep: which are on the front, which one to take, and what each parameter buys here.
+
+Settings of one promise are compared with one another, never across promises: more hidden is not worse. Differences are
+those of a paired bootstrap: all settings were asked the same questions, and their figures are drawn again from the same
+ones of these (`replicates`), so that what a question has of its own falls out of the difference.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dbanon.base.errors import counted
+from dbanon.base.figures import Evaluation, Questions
+from dbanon.base.sweep import SIDES_M, Setting, Sweep, Want
+
+REPLICATES = 400
+_WITHIN = 5, 95
+"""Ends of a 90 % interval."""
+_SAME_SHARE = 0.005
+
+
+def promised(guarantee: str, names: Iterable[str]) -> list[str]:
+    """List the parameters that a promise names: settings that differ in one of them promise different things."""
+    return [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", guarantee)]
+
+
+def replicates(found: Evaluation) -> dict[str, Any]:
+    """Draw the error of counts again and again from the questions that were asked; empty where there are none.
+
+    Returns
+    -------
+    dict
+        ``side_m`` of the squares; ``values``; and ``questions``, a digest of the places and times: only of equal ones
+        values are pairs.
+    """
+    questions, true, answers = found.questions, found.true, found.answers
+    if questions is None or true is None or answers is None:
+        return {}
+    side = _side(questions)
+    for moment in (True, False):
+        asked = (questions.side_m == side) & (questions.moment == moment)
+        a, e = true[asked], answers.expected[asked]
+        if not a.sum():
+            continue
+        digest = hashlib.sha256()
+        for column in (questions.x, questions.y, questions.since, questions.until):
+            digest.update(np.ascontiguousarray(column[asked], np.float64).tobytes())
+        drawn = np.random.default_rng([found.seed, 1]).integers(0, len(a), (REPLICATES, len(a)))
+        sums = a[drawn].sum(axis=1)
+        values = np.divide(np.abs(e - a)[drawn].sum(axis=1), sums, out=np.zeros(REPLICATES), where=sums > 0)
+        return {"side_m": side, "questions": digest.hexdigest()[:16], "values": np.round(values, 5).tolist()}
+    return {}
+
+
+def _side(questions: Questions) -> float:
+    """Choose the squares by which settings are compared: in larger ones than a quarter of the city all is told."""
+    x, y = questions.x + questions.side_m / 2, questions.y + questions.side_m / 2
+    extent = max(np.ptp(x), np.ptp(y))
+    return next((side for side in SIDES_M if side <= extent / 4), SIDES_M[-1])
+
+
+def difference(one: Setting, other: Setting) -> tuple[float, float] | None:
+    """Say by how much counts of another setting are further off than those of one, as a 90 % interval."""
+    mine, theirs = one.run.get("replicates") or {}, other.run.get("replicates") or {}
+    if not mine or not theirs or mine["side_m"] != theirs["side_m"]:
+        return None
+    a, b = np.array(mine["values"]), np.array(theirs["values"])
+    if mine["questions"] != theirs["questions"]:  # as if they had nothing in common
+        b = np.random.default_rng(2).permutation(b)
+    low, high = np.percentile(b - a, _WITHIN)
+    return float(low), float(high)
+
+
+def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, ...]:
+    """Mark the settings that are on the front of their promise, those that meet what is wanted, and the chosen one.
+
+    A setting is on the front if no other of its promise publishes as much and errs less, or publishes more and errs as
+    little. Chosen is, of those that meet all that is wanted and that earlier releases let be published: the one with
+    the strongest promise, since the sweep gives none of it away unasked; of these, on the front, the one whose count
+    error is least even if questions were unlucky (the upper end of its interval).
+    """
+    settings = list(settings)
+    side = min((one.run["replicates"]["side_m"] for one in settings if one.run.get("replicates")), default=SIDES_M[0])
+    settings = [replace(one, side_m=side) for one in settings]
+    marked = [replace(one, meets=_meets(one, wants)) for one in settings]
+    front = {id(one) for group in _by_promise(marked).values() for one in _front(group)}
+    marked = [replace(one, front=id(one) in front) for one in marked]
+    eligible = [one for one in marked if one.meets and _comparable(one) and one.publishable is not False]
+    if not eligible:
+        return tuple(marked)
+    strongest = max(_strength(one) for one in eligible)
+    best = min(_front([one for one in eligible if _strength(one) == strongest]), key=_uncertainty)
+    return tuple(replace(one, chosen=one is best) for one in marked)
+
+
+def _meets(setting: Setting, wants: Sequence[Want]) -> bool:
+    return setting.outcome == "verified" and all(want.met(setting.value(want.name)) for want in wants)
+
+
+def _comparable(setting: Setting) -> bool:
+    return setting.outcome == "verified" and setting.share is not None and setting.error is not None
+
+
+def _by_promise(settings: Iterable[Setting]) -> dict[tuple[Any, ...], list[Setting]]:
+    groups: dict[tuple[Any, ...], list[Setting]] = {}
+    for one in settings:
+        if _comparable(one):
+            groups.setdefault(tuple(sorted(one.promise.items())), []).append(one)
+    return groups
+
+
+def _front(group: Sequence[Setting]) -> list[Setting]:
+    def beaten(one: Setting) -> bool:
+        mine = _place(one)
+        return any(
+            _place(o)[0] >= mine[0] and _place(o)[1] <= mine[1] and _place(o) != mine for o in group if o is not one
+        )
+
+    return [one for one in group if not beaten(one)]
+
+
+def _place(setting: Setting) -> tuple[float, float]:
+    share, error = setting.share, setting.error
+    assert share is not None and error is not None and error.value is not None  # noqa: S101, PT018 - _comparable
+    return round(share, 4), error.value
+
+
+def _strength(setting: Setting) -> tuple[float, float, float]:
+    """Order promises: more people first, then more kinds of places, then shares nearer to the city's."""
+    k, ell, t = (setting.promise.get(name) for name in ("k", "l", "t"))
+    return float(k or 0), float(ell or 0), -float(t or 0)
+
+
+def _uncertainty(setting: Setting) -> float:
+    error = setting.error
+    if error is None or error.value is None:
+        return float("inf")
+    return error.value if error.high is None else error.high
+
+
+# ---- in words --------------------------------------------------------------------------------------------------------
+
+
+def sentences(sweep: Sweep) -> tuple[str, ...]:
+    """Say in two sentences what each parameter buys here: its own effect, and whether it is so everywhere."""
+    compared = [one for one in sweep.settings if _comparable(one)]
+    names = list(compared[0].varied) if compared else []
+    said: list[str] = []
+    for name in names:
+        lines = [line for line in _lines(compared, name) if len(line) > 1]
+        if lines:
+            reference = sweep.chosen
+            shown = next((line for line in lines if reference is not None and reference in line), lines[0])
+            said += [_effect(sweep, name, shown), _everywhere(sweep, name, lines, names)]
+    return tuple(said)
+
+
+def _lines(settings: Sequence[Setting], name: str) -> list[list[Setting]]:
+    """Give settings that differ in one parameter alone, by its values."""
+    lines: dict[tuple[Any, ...], list[Setting]] = {}
+    for one in settings:
+        lines.setdefault(tuple((n, v) for n, v in one.varied.items() if n != name), []).append(one)
+    return [sorted(line, key=lambda one: _order(one.varied[name])) for line in lines.values()]
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    return (False, value) if isinstance(value, int | float) else (True, str(value))
+
+
+def _effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:
+    first, last = line[0], line[-1]
+    others = ", ".join(f"{n} = {v}" for n, v in first.varied.items() if n != name)
+    where = f"From {name} = {first.varied[name]} to {last.varied[name]}" + (f" (with {others})" if others else "")
+    changed = _sign(first, last)
+    if changed:
+        counts = f"counts {sweep.when} in {sweep.squares} go from {_off(first)} off to {_off(last)}"
+    else:
+        counts = (
+            f"counts {sweep.when} in {sweep.squares} show no difference that {_asked(sweep)} can show "
+            f"({_off(first)} and {_off(last)} off)"
+        )
+    one, other = first.share or 0, last.share or 0
+    if abs(one - other) < _SAME_SHARE:
+        return f"{where} {counts}, while the same {_percent(one)} are published."
+    return f"{where} {counts}, and instead of {_percent(one)} there are {_percent(other)} published."
+
+
+def _everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], names: Sequence[str]) -> str:
+    for value in dict.fromkeys(one.varied[name] for line in lines for one in line):
+        if all(_best(name, value, line) for line in lines):
+            at = _each(name, names)
+            return (
+                f"{name} = {value} publishes more and errs less {sweep.when} than every other value{at}"
+                f"{_over_spans(name, value, lines)}."
+            )
+    signs = [_sign(line[0], line[-1]) for line in lines]
+    if len(lines) == 1:
+        values = ", ".join(f"{one.varied[name]}: {_off(one)}" for one in lines[0])
+        return f"Counts {sweep.when} in {sweep.squares} are off by {name}: {values}."
+    if len(set(signs)) == 1:
+        how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {_asked(sweep)}"}[signs[0]]
+        return f"It is so everywhere: with more {name}, {how}{_each(name, names)}."
+    worse, better = counted(signs.count(1), "case"), counted(signs.count(-1), "case")
+    return (
+        f"It depends on the others. With more {name}, counts get worse in {worse} and better in {better}; in "
+        f"{counted(signs.count(0), 'case')} there is no difference that {_asked(sweep)} can show."
+    )
+
+
+def _asked(sweep: Sweep) -> str:
+    return counted(sweep.queries, "question")
+
+
+def _each(name: str, names: Sequence[str]) -> str:
+    others = [n for n in names if n != name]
+    return f", at every value of {' and '.join(others)}" if others else ""
+
+
+def _best(name: str, value: Any, line: Sequence[Setting]) -> bool:
+    """Whether a value publishes more, and errs less beyond what questions leave open, than all others of a line."""
+    own = next((one for one in line if one.varied[name] == value), None)
+    others = [one for one in line if one is not own]
+    return (
+        own is not None
+        and bool(others)
+        and all((own.share or 0) > (o.share or 0) + _SAME_SHARE and _sign(own, o) > 0 for o in others)
+    )
+
+
+def _over_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> str:
+    """Say so where a value that is best at moments is not over ten minutes."""
+
+    def off(one: Setting) -> float:
+        found = one.measured("count_error", side_m=one.side_m, asked="span")
+        return float("inf") if found is None or found.value is None else found.value
+
+    worse = sum(off(one) > min(map(off, line)) for line in lines for one in line if one.varied[name] == value)
+    return f"; over ten minutes another value errs less in {counted(worse, 'case')} of {len(lines)}" if worse else ""
+
+
+def _sign(one: Setting, other: Setting) -> int:
+    """Tell whether counts of the other are further off (1), less so (-1), or neither can be said (0)."""
+    found = difference(one, other)
+    if found is None:
+        return 0
+    return 1 if found[0] > 0 else -1 if found[1] < 0 else 0
+
+
+def _off(setting: Setting) -> str:
+    error = setting.error
+    if error is None or error.value is None:
+        return "unknown"
+    ends = "" if error.low is None or error.high is None else f" [{error.low * 100:.0f} to {error.high * 100:.0f}]"
+    return f"{error.value * 100:.0f} %{ends}"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"

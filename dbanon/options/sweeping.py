@@ -1,0 +1,100 @@
+"""What a sweep can be asked for; its words are those of the command line."""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from dbanon.base.errors import ParameterError
+from dbanon.base.sweep import Want
+from dbanon.options import Option
+from dbanon.options.evaluating import Questioning
+from dbanon.options.loading import Dataset
+from dbanon.options.publishing import parameters
+
+MAX_SETTINGS = 200
+
+_WANT = re.compile(r"^\s*([a-z][a-z0-9_]*)\s*(>=|<=)\s*([-+.0-9eE]+)\s*$")
+
+
+def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
+    """Read ``published_share>=0.9`` and its like."""
+    wants = []
+    for text in texts:
+        found = _WANT.match(text)
+        try:
+            wants.append(Want(name=found[1], at_least=found[2] == ">=", value=float(found[3])))  # type: ignore[index]
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"What is wanted must be a figure, >= or <=, and a number. Got '{text[:60]}'; for example "
+                "published_share>=0.9."
+            ) from None
+    return tuple(wants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweeping(Questioning):
+    """What is measured, and what is wanted of it."""
+
+    dataset: Dataset
+    params: Annotated[
+        Mapping[str, Any],
+        Option(
+            "One or more parameters of the method, each by its name, with the values to try.",
+            name="-p",
+            metavar="NAME=VALUE,...",
+            typed=list[str],
+            parse=parameters,
+        ),
+    ]
+    algorithm: Annotated[str | None, Option("The algorithm; else the family's first.")] = None
+    sample: Annotated[
+        int | None,
+        Option(
+            "Compute on so many people, drawn at random, instead of all.", metavar="PEOPLE", minimum=2, maximum=10**9
+        ),
+    ] = None
+    want: Annotated[
+        Sequence[str] | None,
+        Option(
+            "One or more figures that a setting must have, such as 'published_share>=0.9'; the chosen one has all.",
+            metavar="FIGURE>=VALUE",
+            typed=list[str] | None,
+        ),
+    ] = None
+    keep: Annotated[bool, Option("Keep the runs, which are dropped once they are measured.")] = False
+
+    @property
+    def wants(self) -> tuple[Want, ...]:
+        """What is wanted, read."""
+        return parse_wants(self.want or ())
+
+    @property
+    def values(self) -> dict[str, list[Any]]:
+        """Each parameter with the values to try: those of a list, or of a text with commas."""
+        found = {}
+        for name, given in self.params.items():
+            values = given.split(",") if isinstance(given, str) else [given]
+            if isinstance(given, Sequence) and not isinstance(given, str):
+                values = list(given)
+            values = [value.strip() if isinstance(value, str) else value for value in values]
+            if not values or any(value == "" for value in values):
+                raise ParameterError(
+                    f"The values of '{name[:60]}' must be separated by single commas. Got an empty one; for example "
+                    "k=2,5,10."
+                )
+            found[name] = values
+        return found
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """List all combinations of the values, the first parameter changing last."""
+        values = self.values
+        number = 1
+        for several in values.values():
+            number *= len(several)
+        if number > MAX_SETTINGS:
+            raise ParameterError(
+                f"A sweep must have at most {MAX_SETTINGS} settings. Got {number:,}; take fewer values, or sweep twice."
+            )
+        return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]

@@ -1,0 +1,360 @@
+"""The page of a sweep: what each parameter buys, which settings are on the front, which one to publish.
+
+Errors were held against true positions, so the page is private.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
+
+from markupsafe import Markup
+
+from dbanon.base.errors import counted
+from dbanon.base.figures import Asked, Figure
+from dbanon.base.sweep import Setting, Sweep
+from dbanon.pages import charts, frame
+from dbanon.pages.charts import Axis, Line, metres, text
+from dbanon.pages.svg import WIDTH, element, figure, number
+
+_TOP, _LEFT, _RIGHT, _BOTTOM = 24, 44, WIDTH - 14, 214
+_MAX_LINES = 12
+
+
+def page(sweep: Sweep, *, version: str = "") -> str:
+    """Make the page of a sweep."""
+    around = frame.Frame(
+        title=f"Sweep of {sweep.method} over {sweep.dataset}",
+        band=f"PRIVATE: errors are held against the true data. For operators of the dataset {sweep.dataset}.",
+        head="errors held against the true data",
+        foot=f"dbanon {version}: {sweep.method} ({sweep.algorithm}) on {sweep.dataset}",
+        private=True,
+    )
+    compared = [one for one in sweep.settings if one.error is not None and one.share is not None]
+    blocks = [*_answer(sweep), *(_drawn(sweep, compared) if compared else ()), _grid(sweep), _again(sweep)]
+    return frame.document(around, _header(sweep), *blocks)
+
+
+def _header(sweep: Sweep) -> Markup:
+    several = list(dict.fromkeys(name for one in sweep.settings for name in one.varied))
+    which = " and ".join(several) or "setting"
+    people = counted(sweep.people, "person", "people") + (" drawn at random" if sweep.sample else "")
+    lead = (
+        f"{counted(len(sweep.settings), 'setting')} of {sweep.method} ({sweep.algorithm}) on {people} of "
+        f"{sweep.dataset}, each computed, attacked and asked the same questions. Nothing was published."
+    )
+    return frame.header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
+
+
+def _answer(sweep: Sweep) -> Iterator[Markup]:
+    """Say first what was found."""
+    pairs = [sweep.sentences[i : i + 2] for i in range(0, len(sweep.sentences), 2)]
+    said = [" ".join(pair) for pair in pairs] or ["No two settings could be compared."]
+    paragraphs = [Markup("<p>{}</p>").format(one) for one in (*said, *_covered(sweep), *sweep.notes)]
+    yield frame.section("What each parameter buys here", *paragraphs)
+    chosen = sweep.chosen
+    if chosen is None:
+        why = "meets all that is wanted and can be published" if sweep.wants else "can be published"
+        yield frame.section("No setting is chosen", frame.card("Why", f"None {why}{_wanted(sweep)}."))
+        return
+    found = [
+        (chosen.name, "the setting", False),
+        (_percent(chosen.share), "of people and times published", False),
+        (_off(chosen.error), f"counts in {sweep.squares} are off", True),
+        (_length(chosen.measured("usable_resolution_m")), "usable resolution", True),
+    ]
+    lead = (
+        f"Of the settings that meet what is wanted{_wanted(sweep)}, the one with the strongest promise; of these, "
+        "the one whose counts are least off even if the questions were unlucky."
+    )
+    yield frame.section("The chosen setting", frame.facts(found), lead=lead)
+
+
+def _covered(sweep: Sweep) -> Iterator[str]:
+    asked = sum(sweep.queries for one in sweep.settings for name in one.figures if name.startswith("count_error_"))
+    if asked:
+        yield f"All of {counted(asked, 'true count')} lay between at_least and at_most."
+
+
+def _wanted(sweep: Sweep) -> str:
+    return f" ({', '.join(map(str, sweep.wants))})" if sweep.wants else ""
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+def _drawn(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]:
+    names = list(compared[0].varied)
+    right = [_limits(sweep, compared)]
+    cost = next((name for name in names if name in compared[0].promise and _numeric(compared, name)), None)
+    if cost is not None:
+        right.append(_cost(sweep, compared, cost))
+    caption = (
+        "Filled: on the (Pareto) front, no other setting of the same promise publishes more or errs less. Hollow: "
+        "another does. Ringed: the chosen one. Lines join settings that differ in one parameter."
+    )
+    left = frame.picture(_net(sweep, compared, names), caption)
+    yield frame.section("What is gained, what is lost", frame.wide(left, *right), note=sweep.method)
+    yield frame.section(
+        "No maps of one minute",
+        Markup('<p class="small soft">{}</p>').format(
+            "The rows of a setting are dropped as soon as it is measured, and none of them is kept with its figures. "
+            "Keep the runs to look at their rows (--keep), or publish the chosen setting and see its report."
+        ),
+    )
+
+
+def _net(sweep: Sweep, compared: Sequence[Setting], names: Sequence[str]) -> Markup:
+    """Draw share against error: each setting a dot, joined to its neighbours by one parameter each."""
+    x = charts.axis(100 * max(_error(one) for one in compared), unit=" %", name=f"counts in {sweep.squares} are off by")
+    shares = [100 * (one.share or 0) for one in compared]
+    low, high = math.floor(min(shares) / 10) * 10, math.ceil(max(shares) / 10) * 10
+    low, high = (low, high) if high > low else (max(low - 10, 0), low + 10)
+    step = 10 if high - low <= 50 else 20
+    y = Axis(low=low, high=high, ticks=[(v, f"{v} %") for v in range(low, high + 1, step)])
+
+    def at(one: Setting) -> tuple[float, float]:
+        across = _LEFT + x.share(100 * _error(one)) * (_RIGHT - _LEFT - 8)
+        return across, _BOTTOM - y.share(100 * (one.share or 0)) * (_BOTTOM - _TOP - 14)
+
+    drawn = [
+        element("path", d="".join(f"M{_LEFT} {number(_level(y, v))}H{_RIGHT}" for v, _ in y.ticks), class_="line"),
+        *(text(_LEFT - 5, _level(y, v) + 4, said, anchor="end", class_="soft") for v, said in y.ticks),
+        *(
+            text(_LEFT + x.share(v) * (_RIGHT - _LEFT - 8), _BOTTOM + 15, said, anchor="middle", class_="soft")
+            for v, said in x.ticks
+        ),
+        text((_LEFT + _RIGHT) / 2, _BOTTOM + 31, f"{x.name}: worse to the right", anchor="middle", class_="soft"),
+        text(2, 12, "published: better above", class_="soft"),
+    ]
+    for place, name in enumerate(names):
+        for line in _lines(compared, name):
+            way = "M" + "L".join(f"{number(a)} {number(b)}" for a, b in map(at, line))
+            dash = None if place == 0 else "3 3"
+            drawn.append(element("path", d=way, class_="line-published", stroke_opacity=0.5, stroke_dasharray=dash))
+    labelled = _ends(compared, names)
+    for one in compared:
+        across, up = at(one)
+        if one.chosen:
+            drawn.append(element("circle", cx=across, cy=up, r=9, class_="ink", stroke_width=1.5))
+        colour = "published" if one.front else "paper"
+        drawn.append(
+            element("circle", cx=across, cy=up, r=4.5, class_=colour, stroke="var(--published)", stroke_width=1.6)
+        )
+        if said := labelled.get(id(one)):
+            end = across > WIDTH - 90
+            drawn.append(
+                text(across + (-8 if end else 0), up - 9, said, anchor="end" if end else "middle", class_="halo")
+            )
+    about = "; ".join(f"{one.name}: {_percent(one.share)} published, {_off(one.error)} off" for one in compared)
+    return figure("net", "Share published against error", about, *drawn, height=_BOTTOM + 38)
+
+
+def _level(y: Axis, value: float) -> float:
+    return _BOTTOM - y.share(value) * (_BOTTOM - _TOP - 14)
+
+
+def _ends(compared: Sequence[Setting], names: Sequence[str]) -> dict[int, str]:
+    """Name few settings: those of the first value of each parameter, by the value of the other."""
+    if len(names) != 2 or len(compared) <= 6:
+        return {id(one): one.name for one in compared} if len(compared) <= 6 else {}
+    first, second = names
+    found: dict[int, str] = {}
+    top = max(compared, key=lambda one: one.share or 0).varied[second]
+    for one in compared:
+        if one.varied[second] == top:
+            found[id(one)] = f"{first} {one.varied[first]}"
+    for line in _lines(compared, first):
+        last = max(line, key=_error)
+        found.setdefault(id(last), f"{second} {last.varied[second]}")
+    return found
+
+
+def _lines(settings: Sequence[Setting], name: str) -> list[list[Setting]]:
+    """Give settings that differ in one parameter alone."""
+    found: dict[tuple[Any, ...], list[Setting]] = {}
+    for one in settings:
+        found.setdefault(tuple((n, v) for n, v in one.varied.items() if n != name), []).append(one)
+    return [line for line in found.values() if len(line) > 1]
+
+
+def _limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
+    """Draw how much is published and why the rest is not, once for all settings in which that is equal."""
+    alike: dict[tuple[Any, ...], list[Setting]] = {}
+    for one in compared:
+        alike.setdefault((round(one.share or 0, 3), *one.limits), []).append(one)
+    groups = sorted(alike.values(), key=lambda group: -(group[0].share or 0))[:_MAX_LINES]
+    drawn: list[Markup] = []
+    said: list[str] = []
+    for place, group in enumerate(groups):
+        share, y = group[0].share or 0, place * 34 + 2
+        label, width = _alike(group), WIDTH - 12
+        reasons = ", ".join(f"{_percent(part)} {_words(reason)}" for reason, part in group[0].limits.items())
+        said.append(f"{label}: {_percent(share)} published" + (f"; {reasons}" if reasons else ""))
+        drawn += [
+            text(4, y + 11, f"{label}: {_percent(share)} published", class_="strong"),
+            element("rect", x=4, y=y + 15, width=width, height=12, fill="url(#limits-hatch)", stroke="var(--gone)"),
+            element("rect", x=4, y=y + 15, width=max(width * share, 1), height=12, class_="published"),
+        ]
+    stroke = element("path", d="M0 5L5 0", stroke="var(--gone)", stroke_width=1.4)
+    hatch = element("pattern", stroke, id="limits-hatch", width=5, height=5, patternUnits="userSpaceOnUse")
+    picture = figure(
+        "limits", "What is published and what is left out", "; ".join(said), hatch, *drawn, height=len(groups) * 34 + 4
+    )
+    caption = "Hatched: left out. " + ". ".join(said) + "."
+    free = [name for name in compared[0].varied if all(_same_share(line) for line in _lines(compared, name))]
+    if free and len(groups) > 1:
+        caption += f" None is lost to {' or '.join(free)}."
+    return frame.block("What limits the share?", frame.picture(picture, caption))
+
+
+def _alike(group: Sequence[Setting]) -> str:
+    """Name what settings have in common."""
+    common = dict(group[0].varied)
+    for one in group:
+        common = {name: value for name, value in common.items() if one.varied.get(name) == value}
+    return ", ".join(f"{name} {value}" for name, value in common.items()) or (
+        "all settings" if len(group) > 1 else group[0].name
+    )
+
+
+def _same_share(line: Sequence[Setting]) -> bool:
+    shares = [one.share or 0 for one in line]
+    return max(shares) - min(shares) < 0.005
+
+
+def _words(reason: str) -> str:
+    return reason.replace("_", " ")
+
+
+def _cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
+    """Draw what a promise costs: error by its parameter, a line for each of the other values."""
+    values = sorted({float(one.varied[name]) for one in compared})
+    ticks = [(value, f"{value:g}") for value in values]
+    x = Axis(low=min(values), high=max(values), ticks=ticks, log=min(values) > 0, name=name)
+    y = charts.axis(
+        100 * max((one.error and one.error.high) or _error(one) for one in compared if _finite(one)), unit=" %", steps=3
+    )
+    lines = []
+    for place, line in enumerate(_lines(compared, name)[:_MAX_LINES]):
+        points = [_point(one, name) for one in sorted(line, key=lambda o: float(o.varied[name]))]
+        others = ", ".join(f"{n} {v}" for n, v in line[0].varied.items() if n != name) or sweep.method
+        lines.append(Line(name=others, points=points, kind="private", dashed=place > 0))
+    about = f"How far counts in {sweep.squares} are off by {name}, with intervals (90 %)."
+    return frame.block(
+        f"What does {name} cost?",
+        frame.picture(charts.lines("cost", f"Error by {name}", about, lines, x=x, y=y), about),
+    )
+
+
+def _finite(one: Setting) -> bool:
+    return one.error is not None and math.isfinite(one.error.high or 0)
+
+
+def _point(one: Setting, name: str) -> tuple[float, float, float, float]:
+    value, error = _error(one), one.error
+    low, high = (error.low, error.high) if error else (None, None)
+    high = value if high is None or not math.isfinite(high) else high
+    return float(one.varied[name]), 100 * value, 100 * (value if low is None else low), 100 * high
+
+
+def _numeric(compared: Sequence[Setting], name: str) -> bool:
+    values = [one.varied[name] for one in compared]
+    return len(set(values)) > 1 and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _grid(sweep: Sweep) -> Markup:
+    """List all settings; each promise has its own front."""
+    worst = max((_error(one) for one in sweep.settings if one.error is not None), default=1) or 1
+    short = sweep.squares.removeprefix("squares of ")
+    head = [
+        "setting",
+        "published",
+        f"off at a moment, {short}",
+        f"off over ten minutes, {short}",
+        "usable resolution",
+        "rows",
+        "may be published",
+        "what limits it",
+    ]
+    table = frame.table(head, [_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
+    asked = f"{counted(sweep.queries, 'question')} of each kind"
+    note = (
+        f"● on the front of its promise. Asked were {asked}, at random places and times, about {sweep.squares}, and "
+        "about others. How far off counts are: the sum of differences as a share of the sum of the truth, that of the "
+        "people published; in brackets intervals (90 %). Usable resolution: the side from which on counts are off by "
+        "at most 20 %."
+    )
+    return frame.section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
+
+
+def _row(one: Setting, worst: float) -> list[Any]:
+    name = Markup("{}{}{}").format("● " if one.front else "", one.name, " (chosen)" if one.chosen else "")
+    if one.outcome != "verified":
+        return [name, "–", "–", "–", "–", "–", "no", Markup('<b class="warn">{}</b>').format(one.reason or one.outcome)]
+    limits = ", ".join(f"{_percent(part)} {_words(reason)}" for reason, part in one.limits.items())
+    cells: list[Any] = [name, _bar(_percent(one.share), one.share or 0, "published-wash")]
+    for asked in get_args(Asked):
+        error = one.measured("count_error", side_m=one.side_m, asked=asked)
+        value = error.value if error and error.value is not None else None
+        cells.append("–" if value is None else _bar(_off(error), value / worst, "private-wash"))
+    cells += [_length(one.measured("usable_resolution_m")), f"{one.run.get('rows', 0):,}", _may(one)]
+    return [*cells, limits or "nothing"]
+
+
+def _may(one: Setting) -> str:
+    overlap = one.run.get("overlap")
+    if overlap is None:
+        return "not measured"
+    if not overlap.get("below"):
+        return "yes"
+    beside = ", ".join(overlap.get("releases") or ()) or "what is published"
+    return f"no: beside {beside} {overlap.get('smallest_crowd')} of {overlap.get('k')} are left"
+
+
+def _bar(said: str, share: float, class_: str) -> Markup:
+    """Write a value over a bar of its share of the greatest."""
+    width = f"{min(max(share, 0), 1) * 100:.0f}%"
+    style = f"display:block;padding:0 4px;background:linear-gradient(90deg,var(--{class_}) {width},transparent {width})"
+    return Markup('<span style="{}">{}</span>').format(style, said)
+
+
+def _again(sweep: Sweep) -> Markup:
+    lines = [sweep.again()]
+    if sweep.chosen is not None:
+        lines.append(sweep.command(sweep.chosen))
+    note = (
+        Markup("<p>{}</p>").format(
+            "The second command computes the chosen setting again, with the same groups and figures, and publishes it."
+        )
+        if sweep.chosen is not None
+        else Markup("")
+    )
+    return frame.section("Make it again", frame.code("\n".join(lines)), note)
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+def _error(one: Setting) -> float:
+    return one.error.value if one.error is not None and one.error.value is not None else 0.0
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share * 100:.0f} %"
+
+
+def _off(error: Figure | None) -> str:
+    if error is None or error.value is None:
+        return "–"
+    if error.low is None or error.high is None:
+        return _percent(error.value)
+    return f"{error.value * 100:.0f} % [{error.low * 100:.0f}–{error.high * 100:.0f}]"
+
+
+def _length(found: Figure | None) -> str:
+    if found is None or found.value is None:
+        return "–"
+    return "over 8 km" if math.isinf(found.value) else metres(found.value)

@@ -1,0 +1,116 @@
+"""Figures that were measured before, kept in ``dbanon.evaluation``: a setting is measured once.
+
+Never a question, its truth or its answer is kept.
+"""
+
+import importlib.metadata
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from dbanon.base.figures import Against, Evaluation, Figure
+from dbanon.postgres.connection import Connection, jsonb
+from dbanon.runs import stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """What figures are of: equal keys, equal figures. `params` are all that were stored with the run."""
+
+    dataset_id: int
+    revision: int
+    method: str
+    algorithm: str
+    params: Mapping[str, Any]
+    sample: int | None
+    against: Against
+    queries: int
+    seed: int
+
+
+def of_run(row: stored.RunRow, measured: Evaluation) -> Key:
+    """Say what figures are of that were measured of a run on all people."""
+    return Key(
+        dataset_id=row.dataset_id,
+        revision=row.dataset_revision or 0,
+        method=row.method,
+        algorithm=row.algorithm,
+        params=row.params,
+        sample=None,
+        against=measured.against,
+        queries=measured.queries,
+        seed=measured.seed,
+    )
+
+
+def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
+    """Keep the figures of a run, and what its evaluation says of it."""
+    columns = (
+        *("run_id", "dataset_id", "dataset_revision", "method", "algorithm", "params", "sample", "against"),
+        *("queries", "seed", "figures", "run_figures", "notes"),
+    )
+    values = [
+        *(measured.run_id, key.dataset_id, key.revision, key.method, key.algorithm, jsonb(key.params), key.sample),
+        *(key.against, key.queries, key.seed, jsonb({"all": [_as_json(one) for one in measured.figures]})),
+        *(jsonb(measured.run), list(measured.notes)),
+    ]
+    places = ", ".join("%s -> 'all'" if column == "figures" else "%s" for column in columns)
+    connection.execute(f"INSERT INTO dbanon.evaluation ({', '.join(columns)}) VALUES ({places})", values)
+
+
+def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
+    """Find what a sweep of this version of the program measured, while no release of these people was made since."""
+    query = """
+        SELECT e.run_id, e.figures, e.run_figures, e.notes
+        FROM dbanon.evaluation e
+        WHERE e.dataset_id = %(dataset_id)s AND e.dataset_revision = %(revision)s AND e.method = %(method)s
+            AND e.algorithm = %(algorithm)s AND e.params = %(params)s AND e.sample IS NOT DISTINCT FROM %(sample)s
+            AND e.against = %(against)s AND e.queries = %(queries)s AND e.seed = %(seed)s
+            AND e.run_figures ->> 'version' = %(version)s AND (e.run_figures -> 'releases')::bigint = %(releases)s
+        ORDER BY e.evaluation_id DESC LIMIT 1"""
+    given = {
+        **vars(key),
+        "params": jsonb(key.params),
+        "version": importlib.metadata.version("dbanon"),
+        "releases": releases(connection, key.dataset_id),
+    }
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(query, given).fetchone()
+    if row is None:
+        return None
+    return Evaluation(
+        run_id=row["run_id"],
+        source=f"{key.method}, {key.algorithm}",
+        dataset=dataset,
+        against=key.against,
+        queries=key.queries,
+        seed=key.seed,
+        figures=tuple(_figure(one) for one in row["figures"]),
+        notes=tuple(row["notes"]),
+        run=row["run_figures"],
+    )
+
+
+def releases(connection: Connection, dataset_id: int) -> int:
+    """Count the releases of a dataset's population, withdrawn ones too: what a run may be compared with."""
+    row = connection.execute(
+        "SELECT count(*) FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id "
+        "JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id "
+        "JOIN dbanon.dataset o ON o.population_id = d.population_id WHERE o.dataset_id = %s",
+        [dataset_id],
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _as_json(figure: Figure) -> dict[str, Any]:
+    """Make an object of a figure; infinity, which JSON lacks, is the text that the server reads as such."""
+    kept = {name: value for name, value in asdict(figure).items() if value is not None}
+    return {name: "Infinity" if value == math.inf else value for name, value in kept.items()}
+
+
+def _figure(kept: Mapping[str, Any]) -> Figure:
+    known: dict[str, Any] = {name: math.inf if value == "Infinity" else value for name, value in kept.items()}
+    return Figure(**known)

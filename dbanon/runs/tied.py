@@ -1,0 +1,43 @@
+"""Runs and samples that go with the session that asked for them: what a sweep makes besides figures.
+
+Invariant: whatever ends the session, no such run or sample stays; `queue.reap_runs` of any process deletes it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import cast
+
+import psycopg
+
+from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated, one
+from dbanon.runs import queue
+
+
+@contextmanager
+def session(lock_url: str, url: str) -> Iterator[int]:
+    """Have a session to tie runs and samples to, by the key of its lock; what is tied to it goes at the end."""
+    with errors_translated(), connect_to_hold(lock_url) as holder:
+        holder.execute("SET idle_session_timeout = 0")  # it waits while settings are computed
+        lock_key = cast("int", one(holder, "SELECT (dbanon_internal.hold_lock()).lock_key"))
+        try:
+            yield lock_key
+        finally:
+            # On a separate connection: an interrupted one may still be in the middle of a statement.
+            with suppress(psycopg.Error):
+                holder.execute("SELECT pg_advisory_unlock_all()")
+                with connect(url) as fresh:
+                    queue.reap_runs(fresh)
+
+
+def tie_run(connection: Connection, run_id: int, lock_key: int) -> None:
+    """Tie a run that was submitted in this transaction."""
+    connection.execute("SELECT dbanon_internal.tie_run(%s, %s)", [run_id, lock_key])
+
+
+def sample_people(connection: Connection, dataset: str, people: int, lock_key: int) -> str:
+    """Copy some people of a dataset, drawn at random, into one that is tied; returns its name.
+
+    Raises `ParameterError` if there is no such dataset, or it does not have more people.
+    """
+    query = "SELECT dbanon_internal.sample_people(%s, %s, %s)"
+    return cast("str", one(connection, query, [dataset, people, lock_key]))

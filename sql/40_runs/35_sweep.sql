@@ -1,0 +1,115 @@
+-- What a sweep makes besides figures: runs, and samples of datasets. Each is tied to the session that asked for it, which
+-- holds an advisory lock as a worker does: when the session has ended, however it did, whoever looks next deletes them.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.holder(lock_key bigint) RETURNS dbanon.session
+LANGUAGE sql STABLE PARALLEL RESTRICTED STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ROW(holder.lock_key, a.pid, a.usesysid, a.backend_start)::dbanon.session
+    FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND (l.classid::bigint << 32) | l.objid::bigint = holder.lock_key
+$$;
+COMMENT ON FUNCTION dbanon_internal.holder(bigint) IS
+'The session that holds an advisory lock, without its start where the caller may not see that; NULL where none does.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.tie_run(run_id bigint, lock_key bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    tied CONSTANT dbanon.session := dbanon_internal.holder(tie_run.lock_key);
+BEGIN
+    UPDATE ONLY dbanon.run r SET tied_to = tied
+        WHERE r.run_id = tie_run.run_id AND r.created_by = session_user AND r.todo = 'compute' AND r.status = 'queued' AND tied.pid IS NOT NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'A run of a sweep must wait in the queue, and its sweep must go on. Run % was not tied to one.', tie_run.run_id
+            USING ERRCODE = 'DA013', DETAIL = 'The session of the sweep has ended, or the run is not its own.', HINT = 'Begin the sweep again.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.tie_run(bigint, bigint) IS
+'Lets a run that its own login has just submitted go when a session ends.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.sample_people(dataset text, people integer, lock_key bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+AS $$
+DECLARE
+    about dbanon.dataset := dbanon_internal.known_dataset(dataset);
+    key CONSTANT bytea := dbanon_internal.dataset_key(about.dataset_id);
+    tied CONSTANT dbanon.session := dbanon_internal.holder(sample_people.lock_key);
+    subjects text[];
+    number bigint;
+    named text;
+BEGIN
+    -- No load commits while it is copied.
+    SELECT d.* INTO STRICT about FROM ONLY dbanon.dataset d WHERE d.dataset_id = about.dataset_id FOR SHARE;
+    subjects := ARRAY(SELECT DISTINCT t.subject FROM ONLY dbanon.trajectory t WHERE t.dataset_id = about.dataset_id);
+    IF about.sample_of IS NOT NULL OR people IS NULL OR people < 2 OR people >= cardinality(subjects) THEN
+        RAISE EXCEPTION 'A sample must be of at least 2 and fewer people than a whole dataset has. Got %, of %.', coalesce(people::text, 'NULL'),
+                cardinality(subjects)
+            USING ERRCODE = 'DA011', DETAIL = 'A sweep over all people needs no sample.', HINT = 'Leave the sample out, or take fewer.';
+    ELSIF tied.pid IS NULL THEN
+        RAISE EXCEPTION 'A sample must be tied to a session that goes on. That one has ended.'
+            USING ERRCODE = 'DA013', DETAIL = 'Nothing was copied.', HINT = 'Begin the sweep again.';
+    END IF;
+    -- By a keyed hash: drawn at random to everybody, and the same people again where a sweep is resumed.
+    subjects := ARRAY(SELECT s FROM unnest(subjects) s ORDER BY sha256(key || convert_to(s, 'UTF8')) LIMIT people);
+    INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects, kept_since, sample_of, tied_to)
+        VALUES (format('%s (%s drawn for sweep %s)', left(about.name, 120), dbanon_internal.counted(people, 'person', 'people'), left(gen_random_uuid()::text, 8)), about.srid, about.grid_m, about.grid_s,
+                about.day_zone, about.population_id, about.settle_s, about.own_subjects, about.kept_since, about.dataset_id, tied)
+        RETURNING dataset_id, name INTO number, named;
+    INSERT INTO dbanon.trajectory (dataset_id, subject, path, shape)
+        SELECT number, t.subject, t.path, t.shape FROM ONLY dbanon.trajectory t
+        WHERE t.dataset_id = about.dataset_id AND t.subject = ANY (subjects) ORDER BY t.trajectory_id;
+    INSERT INTO dbanon.request (dataset_id, subject, sent_at, content)
+        SELECT number, q.subject, q.sent_at, q.content FROM ONLY dbanon.request q
+        WHERE q.dataset_id = about.dataset_id AND q.subject = ANY (subjects) ORDER BY q.request_id;
+    INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at, set_name)
+        SELECT number, i.subject, i.at, i.set_name FROM ONLY dbanon.quasi_identifier i
+        WHERE i.dataset_id = about.dataset_id AND i.subject = ANY (subjects) ORDER BY i.quasi_identifier_id;
+    -- Places are all there: they are of nobody.
+    INSERT INTO dbanon.site (dataset_id, name, geom)
+        SELECT number, s.name, s.geom FROM ONLY dbanon.site s WHERE s.dataset_id = about.dataset_id ORDER BY s.site_id;
+    INSERT INTO dbanon.poi (dataset_id, category, geom)
+        SELECT number, p.category, p.geom FROM ONLY dbanon.poi p WHERE p.dataset_id = about.dataset_id ORDER BY p.poi_id;
+    INSERT INTO dbanon.cell (dataset_id, name, geom)
+        SELECT number, c.name, c.geom FROM ONLY dbanon.cell c WHERE c.dataset_id = about.dataset_id ORDER BY c.cell_id;
+    RETURN named;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.sample_people(text, integer, bigint) IS
+'Copies so many people of a dataset, drawn at random, and all places into another dataset, which is never published and goes with the session; returns its name.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.drop_untied() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    ended bigint[] := ARRAY(SELECT d.dataset_id FROM dbanon.dataset d WHERE d.sample_of IS NOT NULL AND NOT dbanon_internal.is_held(d.tied_to));
+    runs bigint[] := ARRAY(
+        SELECT r.run_id FROM dbanon.run r
+        WHERE ((r.tied_to).lock_key IS NOT NULL AND NOT dbanon_internal.is_held(r.tied_to) OR r.dataset_id = ANY (ended))
+            AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id));
+BEGIN
+    IF runs <> '{}' THEN
+        -- One that a worker has is ended by it, and goes when somebody looks again.
+        UPDATE dbanon.run r SET cancel_requested_at = clock_timestamp(), cancel_requested_by = r.created_by
+            WHERE r.cancel_requested_at IS NULL AND r.run_id IN (
+                SELECT b.run_id FROM dbanon.run b WHERE b.run_id = ANY (runs) AND b.worker IS NOT NULL FOR UPDATE SKIP LOCKED);
+        DELETE FROM dbanon.run r WHERE r.run_id IN (
+            SELECT f.run_id FROM dbanon.run f WHERE f.run_id = ANY (runs) AND f.worker IS NULL FOR UPDATE SKIP LOCKED);
+    END IF;
+    IF ended <> '{}' THEN
+        DELETE FROM dbanon.dataset d WHERE d.dataset_id IN (
+            SELECT e.dataset_id FROM dbanon.dataset e
+            WHERE e.dataset_id = ANY (ended) AND NOT EXISTS (SELECT FROM dbanon.run r WHERE r.dataset_id = e.dataset_id) FOR UPDATE SKIP LOCKED);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.drop_untied() IS
+'Deletes the runs and samples of sweeps whose session has ended, but no run that was published meanwhile.';

@@ -1,0 +1,215 @@
+"""Settings of a sweep: which are on the front, which is chosen, what is said of them, the table and the page."""
+
+import csv
+import io
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbanon import methods
+from dbanon.base.errors import ParameterError
+from dbanon.base.figures import Answers, Evaluation, Figure, Questions
+from dbanon.base.sweep import Setting, Sweep, Want
+from dbanon.metrics import settings as judging
+from dbanon.options.sweeping import Sweeping, parse_wants
+from dbanon.pages.sweep import page
+
+
+def replicates(error: float, *, noise: float = 0.001, questions: str = "q") -> dict[str, Any]:
+    """Errors that are drawn from the same questions differ in the same direction."""
+    luck = np.random.default_rng(1).normal(0, 0.05, judging.REPLICATES)
+    own = np.random.default_rng(int(error * 1e4)).normal(0, noise, judging.REPLICATES)
+    return {"side_m": 2000.0, "questions": questions, "values": (error + luck + own).tolist()}
+
+
+def setting(k: int, instants: int, share: float, error: float, **more: Any) -> Setting:
+    figures = (
+        Figure(name="published_share", value=share),
+        Figure(name="count_error", value=error, low=error - 0.05, high=error + 0.05, side_m=2000.0, asked="moment"),
+        Figure(name="count_error", value=error / 2, side_m=4000.0, asked="moment"),
+        Figure(name="usable_resolution_m", value=math.inf if error > 0.4 else 1000 * (1 + error), low=1, high=math.inf),
+    )
+    found = Evaluation(
+        run_id=None, source="tp-aware", dataset="cabs", against="published", queries=400, seed=1, figures=figures
+    )
+    suppressed = {"subjects": {"absent_at_some_instant": round(1000 * (1 - share)), "window_below_k": 0}}
+    run = {"status": "verified", "rows": 10, "metrics": {"windows": 3}, "seen": 1000, "suppressed": suppressed}
+    run |= {"overlap": {"below": 0, "relation": "disjoint"}, "replicates": replicates(error), **more}
+    varied = {"k": k, "instants": instants}
+    return Setting(params=varied, varied=varied, promise={"k": k}, outcome="verified", evaluation=found, run=run)
+
+
+IMPOSSIBLE = Setting(
+    params={"k": 600, "instants": 10}, varied={"k": 600, "instants": 10}, promise={"k": 600}, outcome="impossible",
+    reason="Too few people for k = 600.", run={"status": "impossible"},
+)  # fmt: skip
+
+
+def swept(*found: Setting, **more: Any) -> Sweep:
+    given: dict[str, Any] = {"dataset": "cabs", "wants": (), "sample": None, **more}
+    made = Sweep(
+        method="tp-aware", algorithm="traj-anon", people=500, queries=400, seed=1,
+        settings=judging.judge(found, given["wants"]), **given,
+    )  # fmt: skip
+    return replace(made, sentences=judging.sentences(made))
+
+
+GRID = [
+    setting(2, 10, 0.88, 0.12),
+    setting(2, 30, 0.72, 0.16),
+    setting(5, 10, 0.88, 0.18),
+    setting(5, 30, 0.72, 0.27),
+    IMPOSSIBLE,
+]
+
+
+def names(found: list[Setting]) -> list[str]:
+    return [one.name for one in found]
+
+
+def test_the_front_is_of_one_promise_and_never_beaten_by_a_weaker_one() -> None:
+    front = [one for one in swept(*GRID).settings if one.front]
+    assert names(front) == ["k 2, instants 10", "k 5, instants 10"]
+    both = swept(setting(5, 10, 0.88, 0.30), setting(5, 30, 0.72, 0.20))
+    assert all(one.front for one in both.settings)
+
+
+def test_the_chosen_setting_has_the_strongest_promise_of_those_that_meet_what_is_wanted() -> None:
+    def chosen(*wants: str) -> str | None:
+        found = swept(*GRID, wants=parse_wants(wants)).chosen
+        return found.name if found else None
+
+    assert chosen() == "k 5, instants 10"
+    assert chosen("count_error<=0.15") == "k 2, instants 10"
+    assert chosen("count_error_4000_moment<=0.07") == "k 2, instants 10"
+    assert chosen("published_share<=0.8") == "k 5, instants 30"
+    assert chosen("windows>=3", "published_share >= 0.85") == "k 5, instants 10"
+    assert chosen("published_share>=0.95") is None
+
+
+def test_what_earlier_releases_forbid_is_never_chosen() -> None:
+    taken = {"below": 3, "smallest_crowd": 1, "k": 5, "relation": "overlapping", "releases": ["cabs_k5"]}
+    found = swept(setting(5, 10, 0.88, 0.18, overlap=taken), setting(2, 10, 0.88, 0.12))
+    assert found.chosen is found.settings[1]
+    assert [one.publishable for one in found.settings] == [False, True]
+    assert "cabs_k5" in page(found)
+
+
+def test_sentences_say_what_each_parameter_buys_and_whether_it_is_so_everywhere() -> None:
+    k, k_everywhere, window, window_everywhere = swept(*GRID).sentences
+    assert "k = 2 to 5 (with instants = 10)" in k
+    assert "12 % [7 to 17] off to 18 %" in k
+    assert "the same 88 % are published" in k
+    assert "counts get worse" in k_everywhere
+    assert "instead of 88 % there are 72 % published" in window
+    assert "instants = 10 publishes more and errs less" in window_everywhere
+
+
+def test_a_difference_within_what_questions_leave_open_is_none() -> None:
+    noisy = [setting(5, i, 0.9, error) for i, error in ((10, 0.2), (30, 0.21))]
+    noisy = [
+        replace(one, run={**one.run, "replicates": replicates(e, noise=0.1)})
+        for one, e in zip(noisy, (0.2, 0.21), strict=True)
+    ]
+    said = swept(*noisy).sentences
+    assert "no difference that 400 questions can show" in said[0]
+    assert not any("errs less" in sentence for sentence in said)
+
+
+def test_differences_are_of_the_same_questions() -> None:
+    one, other = setting(2, 10, 0.9, 0.20), setting(5, 10, 0.9, 0.22)
+    low, high = judging.difference(one, other) or (0, 0)
+    assert 0 < low < 0.02 < high
+    apart = replace(other, run={**other.run, "replicates": replicates(0.22, questions="others")})
+    wide = judging.difference(one, apart) or (0, 0)
+    assert wide[0] < 0 < wide[1]
+
+
+def test_replicates_are_the_error_drawn_again_and_keep_no_truth() -> None:
+    rng = np.random.default_rng(3)
+    n = 400
+    sides = np.repeat([500.0, 2000.0], n)
+    x = rng.uniform(0, 9000, 2 * n) - sides / 2
+    asked = Questions(side_m=sides, x=x, y=x, since=np.zeros(2 * n), until=np.zeros(2 * n))
+    true = rng.integers(0, 9, 2 * n).astype(float)
+    told = Answers(at_least=true, expected=true * 1.25, at_most=true * 2)
+    found = Evaluation(
+        run_id=1, source="", dataset="", against="published", queries=n, seed=5, figures=(), questions=asked, true=true,
+        answers=told,
+    )  # fmt: skip
+    drawn = judging.replicates(found)
+    assert drawn["side_m"] == 2000.0
+    assert np.allclose(drawn["values"], 0.25)
+    assert set(drawn) == {"side_m", "questions", "values"}
+    assert judging.replicates(replace(found, answers=None)) == {}
+
+
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_settings_of_a_family_are_compared_within_what_its_promise_names(name: str) -> None:
+    family = methods.METHODS[name]
+    promised = judging.promised(family.guarantee, [one["name"] for one in methods.describe(family)])
+    assert "k" in promised
+    assert not {"instants", "max_gap_s", "align"} & set(promised)
+
+
+def test_a_table_has_a_row_a_setting_with_figures_intervals_and_reasons() -> None:
+    found = swept(*GRID)
+    rows = list(csv.DictReader(io.StringIO(found.csv())))
+    assert len(rows) == 5
+    assert rows[0]["count_error_2000_moment_low"] == "0.06999999999999999"
+    assert (rows[4]["outcome"], rows[4]["published_share"]) == ("impossible", "")
+    assert "600" in rows[4]["reason"]
+    assert [row["chosen"] for row in rows].count("True") == 1
+    assert found.frame()["published_share"].tolist()[:4] == [0.88, 0.72, 0.88, 0.72]
+
+
+def test_the_command_of_a_setting_is_quoted_for_a_shell() -> None:
+    found = swept(*GRID, dataset="my cabs")
+    assert found.command(found.settings[0], "x") == (
+        "dbanon run tp-aware --dataset 'my cabs' --algorithm traj-anon -p k=2 -p instants=10 --publish x"
+    )
+    assert "-p k=2,5,600 -p instants=10,30" in found.again()
+
+
+def test_a_page_is_private_has_all_settings_and_takes_names_for_texts() -> None:
+    found = swept(*GRID, dataset="<script>alert(1)</script>", notes=("a & b",))
+    text = page(found)
+    assert "<title>[PRIVATE]" in text
+    assert "<script" not in text
+    assert "a &amp; b" in text
+    assert text.count('scope="row"') == 5
+    assert "Too few people for k = 600." in text
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert len(text) < 100_000
+
+
+@pytest.mark.parametrize("found", [[IMPOSSIBLE], [GRID[0]], [GRID[0], GRID[2]], GRID * 12])
+def test_a_page_is_made_of_whatever_was_found(found: list[Setting]) -> None:
+    assert page(swept(*found)).endswith("</html>\n")
+
+
+def test_values_are_listed_by_commas_or_as_lists() -> None:
+    asked = Sweeping(dataset="d", params={"k": "2, 5", "instants": [10, 30], "align": "last"})
+    assert asked.values == {"k": ["2", "5"], "instants": [10, 30], "align": ["last"]}
+    assert len(asked.combinations()) == 4
+    for params in ({"k": "2,,5"}, {"k": ""}, {"k": []}):
+        with pytest.raises(ParameterError, match="'k'"):
+            Sweeping(dataset="d", params=params).combinations()
+    with pytest.raises(ParameterError, match="200"):
+        Sweeping(dataset="d", params={"k": list(range(2, 22)), "instants": list(range(1, 12))}).combinations()
+
+
+@pytest.mark.parametrize("text", ["published_share", "published_share>0.9", "published_share>=much", ">=1", "a>=1>=2"])
+def test_what_is_wanted_is_a_figure_a_sign_and_a_number(text: str) -> None:
+    with pytest.raises(ParameterError, match=r"published_share>=0\.9"):
+        parse_wants([text])
+
+
+def test_a_figure_that_is_not_known_meets_nothing() -> None:
+    want = Want(name="x", at_least=False, value=1)
+    assert (want.met(None), want.met(math.nan), want.met(1.0)) == (False, False, True)
