@@ -82,7 +82,7 @@ def main() -> None:
         cost = _measure.python("-m", "benchmarks.metrics", "--way", way, *(word for pair in names for word in pair))
         seconds, cpu, total = cost.printed.split()
         sums.append(total)
-        data_mb = 48 * size[0] * size[1] / 1e6
+        data_mb = 32 * size[0] * size[1] / 1e6
         print(f"{way:8} {seconds:>8} s, {cpu} of CPU {cost.client_mb:8.0f} MB, {data_mb:.0f} of them data", flush=True)
     if len(set(sums)) > 1:
         raise SystemExit("The answers differ.")

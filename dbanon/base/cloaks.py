@@ -307,6 +307,23 @@ class Cloaks:
         return self.regions.extras
 
 
+def sides(side_m: NDArray[Any]) -> dict[str, float]:
+    """Give the figures of how large regions are: their median, and the tenths between the least and the greatest tenth.
+
+    Neither the least nor the greatest is told: one group somewhere off makes it.
+
+    Parameters
+    ----------
+    side_m : float[n]
+        The square root of each region's area, one for whatever the family counts: rows, or distinct regions.
+    """
+    if not len(side_m):
+        return {"median_cloak_side_m": 0.0}
+    tenths = np.quantile(side_m, np.arange(1, 10) / 10).tolist()
+    others = {f"cloak_side_{10 * at}_m": tenth for at, tenth in enumerate(tenths, 1) if at != 5}
+    return {"median_cloak_side_m": float(np.median(side_m)), **others}
+
+
 def by_hour(
     start_s: Int, seen: NDArray[Any], published: NDArray[Any], left_out: Mapping[str, NDArray[Any]]
 ) -> list[dict[str, Any]]:

@@ -13,6 +13,11 @@ def visible(text: str, *, lines: bool = False) -> str:
     return "".join(c if c.isprintable() or (lines and c == "\n") else ascii(c)[1:-1] for c in text)
 
 
+def draws() -> bool:
+    """Say whether stdout is a terminal that shows all characters."""
+    return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
 def out(text: str) -> None:
     """Print text to stdout; all output except JSON goes through here."""
     print(visible(text, lines=True))

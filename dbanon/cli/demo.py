@@ -1,13 +1,21 @@
-"""Runs ``dbanon demo``: generates a small city, and loads, anonymises, attacks and publishes it as a user would."""
+"""Runs ``dbanon demo``: generates a small city, and loads, anonymises, attacks and publishes it as a user would.
+
+Before it publishes, it moves one of the stored rows to show that dbanon refuses it then, and puts the row back.
+"""
 
 import tempfile
-from dataclasses import dataclass
+import textwrap
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+from psycopg import sql
+
 from dbanon import methods, synth
-from dbanon.base.errors import ParameterError
+from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.cli import report
+from dbanon.postgres import arrow
 from dbanon.runs import stored
 
 if TYPE_CHECKING:
@@ -19,32 +27,70 @@ RELEASE = "demo_k5"
 PARAMETERS = {"k": 5, "instants": 30, "step_s": 60}
 ROWS_SHOWN = 8
 COLUMNS_SHOWN = ("record_id", "seq", "valid_from", "region", "crowd", "requests")
+MOVED_M = 1000
+_MOVE = (
+    "UPDATE dbanon.cloak SET region = {}.ST_Translate(region, %s, 0) WHERE run_id = %s AND record_id = 1 AND seq = 1"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """What became of a run of which one row was moved: the clauses that broke, what verify and publish said."""
+
+    clauses: tuple[str, ...]
+    verify: str
+    publish: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the demo did: the loads (none where the dataset was there already), the run, rows of the view."""
+    """What the demo did: the loads (none where the dataset was there already), the run, rows of the view.
+
+    `gate` is None where this login may not change stored rows.
+    """
 
     loads: "tuple[LoadReport, ...]"
     result: "RunResult"
     header: list[str]
     rows: list[tuple[Any, ...]]
+    gate: Gate | None
 
 
 def play(database: "Database") -> Demo:
-    """Generate, load, run, attack, publish and read as an analyst; may be repeated."""
+    """Generate, load, run, attack, move a row and be refused, publish and read as an analyst; may be repeated."""
     loads = () if _is_loaded(database) else _load(database)
-    result = database.run(
-        methods.DEMO,
-        dataset=DATASET,
-        params=PARAMETERS,
-        seed=1,
-        publish=RELEASE,
-        replace=True,
-    )
+    result = database.run(methods.DEMO, dataset=DATASET, params=PARAMETERS, seed=1)
     result.require_verified()
-    header, rows = database.release_rows(RELEASE, ROWS_SHOWN)
-    return Demo(loads=loads, result=result, header=header, rows=rows)
+    gate = _try_the_gate(database, result.run_id)
+    rows, notices = database.publish(result.run_id, RELEASE, replace=True)
+    result = replace(result, release=RELEASE, rows_published=rows, notices=notices)
+    header, shown = database.release_rows(RELEASE, ROWS_SHOWN)
+    return Demo(loads=loads, result=result, header=header, rows=shown, gate=gate)
+
+
+def _try_the_gate(database: "Database", run_id: int) -> Gate | None:
+    """Move a stored row, have the run attacked and refused, and put the row back, whatever happens in between."""
+    try:
+        _move(database, run_id, MOVED_M)
+    except psycopg.errors.InsufficientPrivilege:
+        return None
+    refused = ""
+    try:
+        attacked = database.verify(run_id)
+        try:
+            database.publish(run_id, RELEASE, replace=True)
+        except DbanonError as error:
+            refused = str(error)
+    finally:
+        _move(database, run_id, -MOVED_M)
+    database.verify(run_id).require_verified()
+    broken = tuple(clause.name for clause in attacked.verdict.clauses if not clause.passed)
+    return Gate(clauses=broken, verify=attacked.refusal or "", publish=refused)
+
+
+def _move(database: "Database", run_id: int, by_m: int) -> None:
+    postgis = sql.Identifier(arrow.postgis(database.connection))
+    database.connection.execute(sql.SQL(_MOVE).format(postgis), [by_m, run_id])
 
 
 def _is_loaded(database: "Database") -> bool:
@@ -73,8 +119,10 @@ def text(shown: Demo) -> str:
     """The demo for people, ending with what to do next."""
     family = methods.method(shown.result.method)
     parts = [report.load_text(loaded) for loaded in shown.loads]
+    parts.append(report.run_text(shown.result))
+    if shown.gate is not None:
+        parts.append(_gate_text(shown.gate))
     parts += [
-        report.run_text(shown.result),
         f"SELECT {', '.join(COLUMNS_SHOWN)} FROM published.{RELEASE} LIMIT {ROWS_SHOWN};  -- as an analyst sees it\n"
         + report.table(COLUMNS_SHOWN, [[row[shown.header.index(c)] for c in COLUMNS_SHOWN] for row in shown.rows]),
         f"The guarantee (k = {PARAMETERS['k']}): {family.guarantee}",
@@ -87,7 +135,24 @@ def text(shown: Demo) -> str:
     return "\n\n".join(parts)
 
 
+def _gate_text(gate: Gate) -> str:
+    """Say what the gate did, as it happened before the publication."""
+    said = [f"verify: {gate.verify}", f"publish: {gate.publish}"]
+    return "\n".join(
+        [
+            f"Tried before that: one stored row was moved by {MOVED_M:,} m, and the clause {gate.clauses[0]} broke.",
+            *(textwrap.fill(one, report.WIDTH, initial_indent="  ", subsequent_indent="    ") for one in said),
+            "The row was put back, and the run verified again.",
+        ]
+    )
+
+
 def as_dict(shown: Demo) -> dict[str, Any]:
     """The demo as ``--json`` prints it."""
     rows = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
-    return {"loads": [vars(one) for one in shown.loads], "run": report.run_json(shown.result), "rows": rows}
+    return {
+        "loads": [vars(one) for one in shown.loads],
+        "run": report.run_json(shown.result),
+        "gate": None if shown.gate is None else vars(shown.gate),
+        "rows": rows,
+    }

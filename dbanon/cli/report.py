@@ -11,8 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbanon.base import console
 from dbanon.base.console import visible
 from dbanon.base.errors import counted
+from dbanon.pages import notebook
+from dbanon.pages.charts import metres
 
 if TYPE_CHECKING:
     from dbanon.base.figures import Evaluation, Figure
@@ -160,11 +163,13 @@ def run_json(result: "RunResult") -> dict[str, Any]:
     }
 
 
-def run_text(result: "RunResult") -> str:
-    """A run for people: what was computed, what was left out, what the attack found."""
+def run_text(result: "RunResult", usable_m: float | None = None) -> str:
+    """A run for people: what was computed, what was left out, what the attack found; `usable_m` as for `picture`."""
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
+    parts += [picture(result, usable_m)] if console.draws() else []
     if result.metrics:
-        parts.append(table(["figure", "value"], [(name, value) for name, value in result.metrics.items()]))
+        shown = [(name, value) for name, value in result.metrics.items() if not name.startswith("cloak_side_")]
+        parts.append(table(["figure", "value"], shown))
     left_out = {**result.suppressed.get("subjects", {}), **result.suppressed.get("requests", {})}
     if left_out:
         parts.append(table(["left out", "count"], sorted(left_out.items())))
@@ -179,6 +184,34 @@ def run_text(result: "RunResult") -> str:
     if result.release:
         parts.append(published_text(result.release, result.rows_published or 0))
     return "\n\n".join(parts)
+
+
+def picture(result: "RunResult", usable_m: float | None = None) -> str:
+    """A run in a few lines: how large its regions are, who is left out, why and when, the usable resolution."""
+    lines = []
+    if shares := notebook.sizes(result.metrics, 32):
+        low, high, half = metres(shares[0][0]), metres(shares[-1][1]), metres(result.metrics["median_cloak_side_m"])
+        lines.append(f"regions   {low:>7} {spark([share for _, _, share in shares])} {high} wide, half under {half}")
+    left_out = ((kind, {r: n for r, n in reasons.items() if n}, total) for kind, reasons, total in result.left_out())
+    lines += [
+        f"left out  {100 * sum(reasons.values()) / total:>5.0f} % of {total:,} {kind.replace('_', ' ')}: "
+        + ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
+        for kind, reasons, total in left_out
+        if reasons and total
+    ]
+    hours = [(sum(one["left_out"].values()), one["seen"]) for one in result.suppressed.get("by_hour", ())]
+    if len(hours) > 1:
+        out = [left / seen if seen else 0 for left, seen in hours]
+        lines.append(f"left out by hour  {spark(out)} {100 * min(out):.0f} to {100 * max(out):.0f} %")
+    if usable_m is not None:
+        lines.append(f"usable    {_value(usable_m, 'm'):>7}: in squares of that side counts are off by a fifth at most")
+    return "\n".join(lines)
+
+
+def spark(values: Sequence[float]) -> str:
+    """Draw values from 0 on as one line of blocks."""
+    most = max(values) or 1
+    return "".join("▁▂▃▄▅▆▇█"[round(7 * value / most)] for value in values)
 
 
 _CARD_FACTS = (

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,6 +10,9 @@ from dbanon.base.errors import counted
 from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, Dataset, app, everywhere, open_database, say, show
 from dbanon.options import evaluating, publishing
+
+if TYPE_CHECKING:
+    from dbanon.database import Database
 
 
 def _run_number(text: str) -> int:
@@ -59,6 +62,14 @@ def list_methods(
     )
 
 
+def _usable(database: "Database", run_id: int) -> float | None:
+    """Look up the usable resolution where lines for a terminal are drawn."""
+    from dbanon.base import console
+    from dbanon.runs import stored
+
+    return stored.usable_resolution(database.connection, run_id) if console.draws() and not everywhere.json else None
+
+
 Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
 
 
@@ -70,7 +81,8 @@ def run(method: Method, **asked: Any) -> None:
 
     with open_database() as database:
         result = database.run(method, **asked)
-    show(lambda: report.run_text(result), lambda: report.run_json(result))
+        usable_m = _usable(database, result.run_id)
+    show(lambda: report.run_text(result, usable_m), lambda: report.run_json(result))
     say(result.notices)
     result.require_verified()
 
@@ -165,7 +177,8 @@ def verify(run_id: RunId) -> None:
 
     with open_database() as database:
         result = database.verify(run_id)
-    show(lambda: report.run_text(result), lambda: report.run_json(result))
+        usable_m = _usable(database, result.run_id)
+    show(lambda: report.run_text(result, usable_m), lambda: report.run_json(result))
     say(result.notices)
     result.require_verified()
 

@@ -398,7 +398,7 @@ class Database(Datasets):
 
         return evaluation.evaluate_file(self.target.url, row, read, asked, self.progress, name=run.name)
 
-    def card(self, name: str) -> dict[str, Any]:
+    def card(self, name: str) -> releases.Card:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
         return releases.release_card(self.connection, name)
 

@@ -21,6 +21,8 @@ from dbanon.metrics import METRICS, settings
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.publishing import Submitting
 from dbanon.options.sweeping import Sweeping
+from dbanon.pages import notebook
+from dbanon.pages.charts import metres
 from dbanon.postgres.connection import Connection
 from dbanon.runs import evaluating, kept, queue, stored, tied
 from dbanon.runs.stored import RunResult
@@ -101,7 +103,7 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
                 clock.spent.append(time.perf_counter() - began)
                 _demand_known(wants, found.values())
     marked = settings.judge((found[place] for place in range(len(combinations))), wants)
-    made = Sweep(
+    made = _Shown(
         dataset=asked.dataset,
         method=method,
         algorithm=algorithm,
@@ -115,6 +117,21 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
         hides=family.guarantee,
     )
     return replace(made, sentences=settings.sentences(made))
+
+
+class _Shown(Sweep):
+    """A sweep that shows itself in a notebook: shares and sizes, nothing that was held against the truth."""
+
+    def _repr_html_(self) -> str:
+        return notebook.sweep(f"Sweep of {self.dataset} · {self.method}", [_in_short(one) for one in self.settings])
+
+
+def _in_short(one: Setting) -> tuple[str, float | None, str]:
+    """Give a setting's name, share and a word on it."""
+    side_m = one.value("median_cloak_side_m")
+    if one.outcome != "verified" or side_m is None:
+        return one.name, None, one.outcome
+    return one.name, one.share, f"half under {metres(side_m)}" + (", chosen" if one.chosen else "")
 
 
 def _combinations(

@@ -161,7 +161,7 @@ def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
         for p in range(people):
             while following[p] < begin[p + 1] and own[following[p]] < track[start]:
                 following[p] += 1
-            mean = _mean_distance(start, stop, at, x, y, raw_x[p], raw_y[p])
+            mean = _mean_distance(start, stop, at, x, y, raw_x[p], raw_y[p], nearest[p])
             if mean < nearest[p]:
                 nearest[p], ties[p], hits[p] = mean, 0, 0
             if mean == nearest[p] and mean < np.inf:
@@ -175,12 +175,18 @@ def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
 
 @kernel
 def _mean_distance(  # noqa: PLR0917 - Numba kernels take arrays by position
-    start: Any, stop: Any, at: Any, x: Any, y: Any, raw_x: Any, raw_y: Any
+    start: Any, stop: Any, at: Any, x: Any, y: Any, raw_x: Any, raw_y: Any, least: Any
 ) -> Any:
-    """Mean distance of a track to a way, over common times; infinite, if there are none."""
+    """Mean distance of a track to a way, over common times; infinite, if there are none, or it is not the least."""
     total, common = 0.0, 0
+    # Not all times need be common: the mean is at least that over all. Most tracks are far off, and given up at once.
+    limit = least * (stop - start) * (1 + 1e-12)
     for i in range(start, stop):
-        if at[i] >= 0 and not np.isnan(raw_x[at[i]]):
-            total += np.hypot(x[i] - raw_x[at[i]], y[i] - raw_y[at[i]])
-            common += 1
+        if at[i] >= 0:
+            apart = np.sqrt((x[i] - raw_x[at[i]]) ** 2 + (y[i] - raw_y[at[i]]) ** 2)
+            if not np.isnan(apart):
+                total += apart
+                common += 1
+                if total > limit:
+                    return np.inf
     return total / common if common else np.inf

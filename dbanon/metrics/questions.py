@@ -1,6 +1,6 @@
 """Questions at random, and what is true: how many people were in a square at a moment, or during ten minutes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,7 @@ from dbanon.base.figures import Movements, Questions
 from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 
-_PART = 1_000_000  # positions that a thread counts at a time
+_PART = 1_000_000  # positions that a thread counts at a time, and a few more
 
 SIDES_M = (500.0, 1000.0, 2000.0, 4000.0, 8000.0)
 
@@ -60,81 +60,95 @@ def true_counts(movements: Movements, questions: Questions) -> Float:
     Squares are closed, as areas are for the functions of `published`. A position counts at its moment, and in a span
     from its start up to but without its end.
 
-    Positions are read once, person by person, and each question remembers whom it counted last: no memory for people x
-    questions. Questions of one time and side are sorted by x, so a position looks only at squares that it may be in.
+    Positions are taken in parts that hold all positions of their people. Those of a part are sorted by time, so that
+    the ones at a question's time lie together: memory is for a part, never for people x questions.
     """
-    since, until = questions.since, questions.until
-    order = np.lexsort((questions.x, questions.side_m, until, since))
-    key = np.stack([since, until, questions.side_m])[:, order]
-    begin = np.flatnonzero(np.append(True, (np.diff(key) != 0).any(axis=0))[: len(order)])
-    groups = (key[0][begin], key[1][begin], key[2][begin], np.append(begin, len(order)))
-    positions = (movements.person, movements.t, movements.x, movements.y, _by_person(movements.person))
-    squares, longest = (questions.x[order], questions.y[order]), float((until - since).max(initial=0))
+    order = np.lexsort((questions.until, questions.since))
+    sides = questions.side_m[order]
+    squares = (questions.x[order], questions.x[order] + sides, questions.y[order], questions.y[order] + sides)
+    times = _Times(questions.since[order], questions.until[order])
 
-    def count(part: tuple[int, int]) -> Int:
-        counts, last = np.zeros(len(order), np.int64), np.full(len(order), -1, np.int64)
-        _count(*part, *positions, *groups, *squares, longest, counts, last)
+    def count(part: Int | slice) -> Int:
+        counts = np.zeros(len(order), np.int64)
+        slot = times.slot(movements.t[part])
+        in_time = np.argsort(slot, kind="stable")
+        columns = [values[part][in_time] for values in (movements.person, movements.x, movements.y)]
+        for asked, first, last in times.groups(slot[in_time]):
+            person, x, y = _in_order_of_people([values[first:last] for values in columns])
+            left, right, bottom, top = (edges[asked] for edges in squares)
+            _count(person, x, y, left, right, bottom, top, counts[asked])
         return counts
 
-    ends = [*range(0, len(movements.t), _PART), len(movements.t)]
     answers = np.empty(len(order))
-    answers[order] = sum(cores.each(count, pairwise(ends)), np.zeros(len(order), np.int64))
+    answers[order] = sum(cores.each(count, _parts(movements.person)), np.zeros(len(order), np.int64))
     return answers
 
 
-def _by_person(person: Int) -> Int:
-    """Order positions by person; empty if they are in order."""
+class _Times:
+    """The times of questions, in their order by since and until, and which slots of time each of them is made of.
+
+    Between all times at which a question begins or ends lie slots: slot 2 b + 1 is time b alone, slot 2 b + 2 what
+    follows it up to the next one. A moment is one slot, a span all from its start up to but without its end.
+    """
+
+    def __init__(self, since: Float, until: Float) -> None:
+        self._bounds = np.unique(np.concatenate([since, until]))
+        low, high = (2 * np.searchsorted(self._bounds, ends) + 1 for ends in (since, until))
+        high = np.where(since == until, low + 1, high)
+        self._begin = np.flatnonzero(np.append(True, (np.diff(low) != 0) | (np.diff(high) != 0))[: len(since)])
+        self._low, self._high, self._questions = low[self._begin], high[self._begin], len(since)
+
+    def slot(self, t: Float) -> Int:
+        """Find the slot of each time; in two bytes where they suffice, which NumPy sorts ten times as fast."""
+        above = np.searchsorted(self._bounds, t, side="right")
+        exactly = np.append(np.nan, self._bounds)[above] == t
+        slots: Int = (2 * above - exactly).astype(np.uint16 if 2 * len(self._bounds) < 2**16 else np.int64)
+        return slots
+
+    def groups(self, slot: Int) -> Iterator[tuple[slice, int, int]]:
+        """Give the questions of each time, and which of the positions, whose slots ascend, are of that time."""
+        first, last = np.searchsorted(slot, self._low), np.searchsorted(slot, self._high)
+        ends = np.append(self._begin[1:], self._questions)
+        for group in np.flatnonzero(last > first).tolist():
+            yield slice(int(self._begin[group]), int(ends[group])), int(first[group]), int(last[group])
+
+
+def _parts(person: Int) -> Iterator[Int | slice]:
+    """Cut positions into parts of about a million, each with all those of its people and in their order."""
     in_order = bool((person[1:] >= person[:-1]).all())
-    return np.empty(0, np.int64) if in_order else np.argsort(person, kind="stable")
+    order = None if in_order else np.argsort(person, kind="stable")
+    ascending = person if order is None else person[order]
+    cuts = np.unique(np.searchsorted(ascending, ascending[::_PART]))
+    for first, last in pairwise([*cuts.tolist(), len(person)]):
+        yield slice(first, last) if order is None else order[first:last]
+
+
+def _in_order_of_people(columns: list[Any]) -> list[Any]:
+    person = columns[0]
+    if (person[1:] >= person[:-1]).all():
+        return columns
+    order = np.argsort(person, kind="stable")
+    return [values[order] for values in columns]
 
 
 @kernel
 def _count(  # noqa: PLR0917 - Numba kernels take arrays by position
-    start: Any, stop: Any, person: Any, t: Any, x: Any, y: Any, order: Any,
-    since: Any, until: Any, side: Any, begin: Any, left: Any, bottom: Any, longest: Any, counts: Any, last: Any,
-) -> None:  # fmt: skip
-    """Count people by question; questions [begin[g], begin[g + 1]) have one time and side, and ascend by `left`.
-
-    A person whose positions begin within [start, stop) is counted whole, and no other: parts add up.
-    """
-    i = start
-    while _goes_on(person, order, i):
-        i += 1
-    while i < stop or _goes_on(person, order, i):
-        p = order[i] if len(order) else i
-        # Groups ascend by the time at which they begin, and none lasts longer than `longest`.
-        g = _first(since, t[p] - longest, 0, len(since))
-        while g < len(since) and since[g] <= t[p]:
-            if t[p] < until[g] or t[p] == since[g]:
-                # The square [left, left + side] may hold x from left = x - side on; a hair less, for rounding.
-                q = _first(left, x[p] - side[g] - 1e-6, begin[g], begin[g + 1])
-                while q < begin[g + 1] and left[q] <= x[p]:
-                    within = x[p] <= left[q] + side[g] and bottom[q] <= y[p] <= bottom[q] + side[g]
-                    if within and last[q] != person[p]:
-                        last[q] = person[p]
-                        counts[q] += 1
-                    q += 1
-            g += 1
-        i += 1
-
-
-@kernel
-def _goes_on(person: Any, order: Any, i: Any) -> Any:
-    """Whether the i-th position is of the person whose position is before it."""
-    if i == 0 or i >= len(person):
-        return False
-    if len(order):
-        return person[order[i]] == person[order[i - 1]]
-    return person[i] == person[i - 1]
-
-
-@kernel
-def _first(ascending: Any, value: Any, low: Any, high: Any) -> Any:
-    """Find the first of [low, high) that is not below a value."""
-    while low < high:
-        middle = (low + high) // 2
-        if ascending[middle] < value:
-            low = middle + 1
+    person: Any, x: Any, y: Any, left: Any, right: Any, bottom: Any, top: Any, counts: Any
+) -> None:
+    """Count people by square; positions are in the order of people, of whom some may have several."""
+    once = True
+    for i in range(1, len(person)):
+        once &= person[i] != person[i - 1]
+    for q in range(len(counts)):
+        number = 0
+        if once:  # without a branch, for the processor does four at once
+            for i in range(len(person)):
+                number += (left[q] <= x[i]) & (x[i] <= right[q]) & (bottom[q] <= y[i]) & (y[i] <= top[q])
         else:
-            high = middle
-    return low
+            last = -1
+            for i in range(len(person)):
+                inside = left[q] <= x[i] <= right[q] and bottom[q] <= y[i] <= top[q]
+                if inside and (number == 0 or person[i] != person[last]):
+                    number += 1
+                    last = i
+        counts[q] += number

@@ -1,11 +1,12 @@
 """How people move along: lengths and extents of tracks, and the most frequent ways through cells."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import shapely
 
 from dbanon.base.figures import Movements
+from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Float, Int
 from dbanon.metrics.distributions import divergence, weighed
 
@@ -65,22 +66,35 @@ def patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
 
 
 def diameters(movements: Movements) -> Float:
-    """Measure the greatest distance within each track: float64[tracks].
-
-    It is between two corners of the convex hull, of which there are few: memory for the positions, not for pairs.
-    """
-    begin = _begins(movements)
-    if not begin.any():
-        return np.empty(0)
-    index = np.cumsum(begin) - 1
-    hulls = shapely.convex_hull(shapely.multipoints(np.column_stack([movements.x, movements.y]), indices=index))
-    corner, of = shapely.get_coordinates(hulls, return_index=True)
-    greatest = np.zeros(len(hulls))
-    for apart in range(1, int(np.bincount(of).max())):
-        same = of[apart:] == of[:-apart]
-        way = corner[apart:][same] - corner[:-apart][same]
-        np.maximum.at(greatest, of[apart:][same], np.hypot(way[:, 0], way[:, 1]))
+    """Measure the greatest distance within each track: float64[tracks]."""
+    begin = np.flatnonzero(_begins(movements))
+    greatest = np.empty(len(begin))
+    _measure(movements.x, movements.y, np.append(begin, len(movements.x)), greatest)
     return greatest
+
+
+@kernel
+def _measure(x: Any, y: Any, begin: Any, greatest: Any) -> None:
+    """Find the greatest distance of two positions in each track: those far from its middle come first.
+
+    With r how far they are from the middle, two positions are at most r[i] + r[j] apart: once that is less than what
+    was found, no later pair of i is farther apart, and once 2 r[i] is, no pair at all.
+    """
+    for track in range(len(greatest)):
+        px, py = x[begin[track] : begin[track + 1]], y[begin[track] : begin[track + 1]]
+        r = np.sqrt((px - px.mean()) ** 2 + (py - py.mean()) ** 2)
+        order = np.argsort(-r)
+        most = 0.0
+        for i in range(len(order)):
+            a = order[i]
+            if 2 * r[a] < most:
+                break
+            for j in range(i + 1, len(order)):
+                b = order[j]
+                if r[a] + r[b] < most:
+                    break
+                most = max(most, np.sqrt((px[a] - px[b]) ** 2 + (py[a] - py[b]) ** 2))
+        greatest[track] = most
 
 
 def _begins(movements: Movements) -> Bool:
@@ -116,9 +130,9 @@ def _pattern_counts(true: Movements, told: Movements, cell_m: float) -> tuple[Fl
         code = (label[: len(whole)] * cells + cell[length - 1 :])[whole]
         if not len(code):
             break
-        kinds, number = np.unique(code, return_inverse=True)
+        kinds, number = _numbered(code)
         people, of_told = weight[: len(whole)][whole], is_told[: len(whole)][whole]
-        a, e = (weighed(number, people * part, len(kinds)) for part in (~of_told, of_told))
+        a, e = (weighed(number, people * part, kinds) for part in (~of_told, of_told))
         found.append((a, e))
         label = np.zeros(len(whole), np.int64)
         label[whole] = number
@@ -128,12 +142,28 @@ def _pattern_counts(true: Movements, told: Movements, cell_m: float) -> tuple[Fl
 def _visits(true: Movements, told: Movements, cell_m: float) -> tuple[Int, Int, Float, Bool]:
     """Give the cell, track, weight and side of each visit of a cell: true ones, then those told."""
     both = (true, told)
-    place = np.concatenate([np.column_stack([moved.x, moved.y]) for moved in both]) // cell_m
-    columns = [np.unique(place[:, axis], return_inverse=True)[1] for axis in (0, 1)]
-    cell = np.unique(columns[0] * (columns[1].max(initial=0) + 1) + columns[1], return_inverse=True)[1]
+    column, row = (
+        _numbered(np.floor(np.concatenate([getattr(moved, axis) for moved in both]) / cell_m).astype(np.int64))
+        for axis in ("x", "y")
+    )
+    cell = _numbered(column[1] * row[0] + row[1])[1]
     begin = np.concatenate([_begins(moved) for moved in both])
     track = np.cumsum(begin)
     new = begin | (np.diff(cell, prepend=-1) != 0)
     weight = np.concatenate([moved.weight for moved in both])
     is_told = np.arange(len(cell)) >= len(true.t)
     return cell[new], track[new], weight[new], is_told[new]
+
+
+def _numbered(code: Int) -> tuple[int, Int]:
+    """Number the distinct codes in their order; returns how many there are, and the number of each."""
+    if not len(code):
+        return 0, code
+    least, span = int(code.min()), int(code.max()) - int(code.min()) + 1
+    if span > 4 * len(code) + 1_000_000:
+        kinds, number = np.unique(code, return_inverse=True)
+        return len(kinds), number
+    there = np.zeros(span, np.int64)  # a table is several times as fast as sorting
+    there[code - least] = 1
+    numbers = np.cumsum(there)
+    return int(numbers[-1]), numbers[code - least] - 1

@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 
 from dbanon.base.errors import ParameterError
 from dbanon.options.publishing import Publishing
+from dbanon.pages import notebook
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, errors_translated, one, server_notices
 from dbanon.releases import published
@@ -84,14 +85,21 @@ def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[st
     return names, rows
 
 
-def release_card(connection: Connection, name: str) -> dict[str, Any]:
+class Card(dict[str, Any]):
+    """What a release says of itself to administrators; a notebook shows its promise and how it was checked."""
+
+    def _repr_html_(self) -> str:
+        return notebook.release(self)
+
+
+def release_card(connection: Connection, name: str) -> Card:
     """Look a release up, live or withdrawn: what it promises, what was attacked and left out, who and when.
 
     Raises `ParameterError` if there never was one of that name.
     """
     with errors_translated():
         row = connection.execute("SELECT dbanon.release_card(%s)", [name]).fetchone()
-    return cast("tuple[dict[str, Any]]", row)[0]
+    return Card(cast("tuple[dict[str, Any]]", row)[0])
 
 
 def list_releases(connection: Connection) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any, cast
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
+from dbanon import methods
 from dbanon.attacks import Clause, Verdict
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import (
@@ -20,6 +21,7 @@ from dbanon.base.errors import (
     choose_one,
 )
 from dbanon.options.publishing import Planning
+from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, errors_translated, jsonb, one
 from dbanon.runs import queue
@@ -213,6 +215,21 @@ def latest_verdict(connection: Connection, run_id: int) -> Verdict:
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
 
+def usable_resolution(connection: Connection, run_id: int) -> float | None:
+    """Look up what was measured of this run, or of another of the same settings on the same data; None if nothing.
+
+    Infinite where the greatest side that was tried is not enough.
+    """
+    row = connection.execute(
+        "SELECT e.value FROM dbanon.evaluations e JOIN dbanon.run r ON (r.method, r.algorithm, r.params) = "
+        "(e.method, e.algorithm, e.params) JOIN dbanon.dataset d ON (d.dataset_id, d.name) = (r.dataset_id, e.dataset) "
+        "WHERE r.run_id = %s AND e.current AND e.sample IS NULL AND e.against = 'published' "
+        "AND e.name = 'usable_resolution_m' ORDER BY e.evaluation_id DESC, e.asked LIMIT 1",
+        [run_id],
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def drop_run(connection: Connection, run_id: int) -> int:
     """Delete a run that was never published and is not being worked on; returns how many cloaks went.
 
@@ -245,6 +262,25 @@ class RunResult:
     rows_published: int | None = None
     notices: tuple[str, ...] = ()
     refusal: str | None = None
+
+    def left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
+        """List what was left out: the kind (``subjects``), counts by reason, and how many there were in all."""
+        figures, totals = self.verdict.figures, methods.method(self.method).totals
+        return [
+            (kind, self.suppressed.get(kind, {}), int(figures[of]) if of in figures else None)
+            for kind, of in totals.items()
+        ]
+
+    def _repr_html_(self) -> str:
+        """Show the run in a notebook: what the attack found, how large its regions are, what was left out."""
+        clauses = self.verdict.clauses
+        return notebook.run(
+            f"Run {self.run_id} · {self.method}, {self.algorithm}",
+            sum(clause.passed for clause in clauses),
+            len(clauses),
+            self.metrics,
+            [(reason, n, total) for _, reasons, total in self.left_out() for reason, n in reasons.items()],
+        )
 
     def require_verified(self) -> None:
         """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""

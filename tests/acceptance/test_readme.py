@@ -90,7 +90,7 @@ def test_an_analyst_can_do_all_that_the_analysts_page_shows(session: Session, as
     the_files_are_written_as_shown(as_analyst)
     the_frame_is_read(as_analyst)
     the_table_is_queried(as_analyst)
-    the_map_is_that_of_the_readme(as_analyst)
+    the_map_is_that_of_the_page(as_analyst)
 
 
 def every_column_is_explained(session: Session) -> None:
@@ -137,7 +137,7 @@ def the_table_is_queried(as_analyst: Callable[..., str]) -> None:
     assert frame == "32632 247"
 
 
-def the_map_is_that_of_the_readme(as_analyst: Callable[..., str]) -> None:
+def the_map_is_that_of_the_page(as_analyst: Callable[..., str]) -> None:
     drawn = as_analyst(*PSQL, "-Atq", "-v", "release=city_0810", "-f", str(pages.ROOT / "docs" / "map.sql"), text="")
     for picture in (drawn, (pages.ROOT / "docs" / "map.svg").read_text()):
         shapes = [element.tag.rpartition("}")[2] for element in ElementTree.fromstring(picture)]

@@ -212,7 +212,9 @@ def test_what_is_left_out_is_counted_by_reason(family, algorithm):
     counts = {reason: n for kind in family.totals for reason, n in cloaks.suppressed.get(kind, {}).items()}
     assert all(isinstance(n, int) and n >= 0 for n in counts.values())
     assert counts.keys() <= family.reasons.keys()
-    assert cloaks.metrics["median_cloak_side_m"] > 0
+    tenths = [cloaks.metrics[f"cloak_side_{tenth}0_m"] for tenth in (1, 2, 3, 4, 6, 7, 8, 9)]
+    assert 0 < tenths[3] <= cloaks.metrics["median_cloak_side_m"] <= tenths[4]
+    assert tenths == sorted(tenths)
 
 
 @every_algorithm

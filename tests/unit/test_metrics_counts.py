@@ -1,6 +1,7 @@
 """Questions, true counts and the figures of counts, against plain Python and by hand."""
 
 import math
+import tracemalloc
 from collections.abc import Iterator
 
 import numpy as np
@@ -92,6 +93,25 @@ def test_people_whose_positions_are_in_several_parts_are_counted_once(monkeypatc
         monkeypatch.setattr("dbanon.metrics.questions._PART", size)
         for data in (moved, mixed):
             assert true_counts(data, put).tolist() == plain_counts(data, put)
+
+
+def test_many_positions_and_questions_take_memory_for_one_of_them_at_a_time() -> None:
+    """200,000 positions x 2,000 questions would be 400 MB of truth values."""
+    rng = np.random.default_rng(6)
+    person, t = np.divmod(np.arange(200_000), 10)
+    x, y = 9000 * rng.random((2, 200_000))
+    data = Movements(person=person, track=person, t=t.astype(float), x=x, y=y, weight=np.ones(200_000))
+    put = draw_questions(
+        rng, window=(0, 0, 9000, 9000), moments=np.arange(10.0), spans=np.array([[0.0, 3.0], [4.0, 9.0]]), queries=200,
+        about_moments=True,
+    )  # fmt: skip
+    true_counts(movements([(0, 0, 0, 0, 0)]), put)  # what is compiled is not counted
+    tracemalloc.start()
+    try:
+        true_counts(data, put)
+        assert tracemalloc.get_traced_memory()[1] < 60e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_nothing_moves_and_nothing_is_asked() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.cloaks import Cloaks, Hiding, by_hour
+from dbanon.base.cloaks import Cloaks, Hiding, by_hour, sides
 from dbanon.base.errors import InfeasibleError, ParameterError, counted
 from dbanon.base.trajectory import Int, Trajectories
 from dbanon.methods.kernels import align
@@ -235,7 +235,7 @@ def _metrics(known: Samples, found: Published, merged: Merged, box: Int) -> dict
         "suppressed_percent": 100 * lost / len(known.slot),
         **_spread("space_m", wide + high),
         **_spread("time_s", long_s),
-        "median_cloak_side_m": float(np.median(np.sqrt(wide * high))),
+        **sides(np.sqrt(wide * high)),
         "median_diagonal_m": float(np.median(np.hypot(wide, high))),
     }
 

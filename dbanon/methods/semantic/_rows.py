@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.cloaks import Atoms, Cloaks, Regions, by_hour
+from dbanon.base.cloaks import Atoms, Cloaks, Regions, by_hour, sides
 from dbanon.base.errors import InfeasibleError, ParameterError
 from dbanon.base.trajectory import Cells, Int, Trajectories
 from dbanon.methods.kernels import align
@@ -315,7 +315,7 @@ def _metrics(
         "without_pois_percent": 100 * float(np.isinf(apart).mean()),
         **_spread("space_m", np.sqrt(area)),
         **_spread("time_s", ((rows.end - rows.start) * grid_s)[row]),
-        "median_cloak_side_m": float(np.median(np.sqrt(area))),
+        **sides(np.sqrt(area)),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.cloaks import Cloaks, by_hour
+from dbanon.base.cloaks import Cloaks, by_hour, sides
 from dbanon.base.errors import DataError, InfeasibleError, ParameterError, counted
 from dbanon.base.trajectory import Int, Sites, Trajectories
 from dbanon.methods.kernels import align
@@ -261,7 +261,7 @@ def metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str, Any]:
         "users_cloaked": int(hidden.sum()),
         "users_left_exact": int(len(hidden) - hidden.sum()),
         "ggc_percent": _ggc(box, scene),
-        "median_cloak_side_m": float(np.median(np.sqrt(area))),
+        **sides(np.sqrt(area)),
         "gc_median_m2": float(np.median(area)),
         "gc_mean_m2": float(area.mean()),
         "gc_largest_m2": float(area.max()),

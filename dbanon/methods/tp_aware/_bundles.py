@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.cloaks import Cloaks, by_hour
+from dbanon.base.cloaks import Cloaks, by_hour, sides
 from dbanon.base.errors import DataError, InfeasibleError, counted
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int, Trajectories
@@ -396,7 +396,7 @@ def _metrics(
         "unimproved_mbr_cost_m2": math.fsum(w.unimproved_mbr_cost_m2 for w in windows),
         "mbr_cost_bound_m2": bound_m2,
         "mbr_cost_bound_error_m2": error_m2,
-        "median_cloak_side_m": float(np.median(side)),
+        **sides(side),
         "smallest_crowd": int(crowd.min()),
     }
 

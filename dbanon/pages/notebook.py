@@ -1,0 +1,172 @@
+"""Makes views of runs, releases and sweeps for notebooks: small, and never with what is private.
+
+A notebook is kept and shared, so a view shows neither true positions nor what was held against them. It changes
+nothing around it: its style is for what is inside it alone, and its ids are its own however often it is shown.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from dbanon.base.errors import counted
+from dbanon.pages import charts
+from dbanon.pages.charts import Bar, metres
+from dbanon.pages.svg import STYLE
+
+_OWN = """
+:root{color:var(--ink);background:var(--paper);border:1px solid var(--line);border-radius:6px;padding:10px 14px;
+max-width:820px;font:13px/1.4 Arial,Helvetica,sans-serif}
+p{margin:2px 0 8px}b.title{font-size:15px}.good{color:var(--good)}.warn{color:var(--warn)}
+span.fact{margin-right:16px;color:var(--soft)}span.fact b{color:var(--ink)}
+div.figures{display:flex;flex-wrap:wrap;gap:14px;align-items:flex-start}
+div.figures svg{width:360px;max-width:100%;height:auto}
+"""
+_TENTHS = {f"cloak_side_{tenth}0_m": tenth / 10 for tenth in range(1, 10) if tenth != 5} | {"median_cloak_side_m": 0.5}
+
+Fact = tuple[str, str]
+"""A value in words, and what it is."""
+
+
+def sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, float, float]]:
+    """Give how large the regions of a run are: (side in metres, up to, share of 1), by equal factors.
+
+    From a tenth to nine tenths of them; empty where a run does not say it, or all are of one size.
+    """
+    tenths = sorted((share, float(figures[name])) for name, share in _TENTHS.items() if name in figures)
+    if len(tenths) < len(_TENTHS) or not 0 < tenths[0][1] < tenths[-1][1]:
+        return []
+    below, side_m = np.array(tenths).T
+    edges = np.geomspace(side_m[0], side_m[-1], bins + 1)
+    shares = np.diff(np.interp(np.log(edges), np.log(side_m), below))
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), shares.tolist(), strict=True))
+
+
+def run(
+    title: str, held: int, clauses: int, metrics: Mapping[str, Any], left_out: Sequence[tuple[str, int, int | None]]
+) -> str:
+    """Make the view of a run.
+
+    Parameters
+    ----------
+    title : str
+    held, clauses : int
+        How many clauses of the attack hold, and how many there are.
+    metrics : mapping
+        Its figures.
+    left_out : sequence of (str, int, int or None)
+        What was left out: what it is, how many, of how many in all.
+    """
+    name = _name()
+    facts = [(metres(metrics["median_cloak_side_m"]), "half of the regions under")]
+    if "published_share" in metrics:
+        facts.insert(0, (_percent(metrics["published_share"]), "published"))
+    figures = []
+    if shares := sizes(metrics, 16):
+        half = metrics["median_cloak_side_m"]
+        said = f"A tenth is under {metres(shares[0][0])}, half under {metres(half)}, nine tenths under "
+        figures.append(
+            charts.histogram(
+                f"{name}-sizes", "Sides of the regions", said + f"{metres(shares[-1][1])}.", shares,
+                axis="side of the regions, but for the least and the greatest tenth",
+                mark=(half, f"half are under {metres(half)}"),
+            )
+        )  # fmt: skip
+    if bars := [
+        Bar(label=what.replace("_", " "), value=n / total if total else n, text=_of(n, total), kind="gone")
+        for what, n, total in left_out
+        if n
+    ]:
+        words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
+        most = 1.0 if all(total for _, n, total in left_out if n) else None
+        facts.append(("", "grey: left out, by reason"))
+        figures.append(charts.bars(f"{name}-left-out", "Left out, by reason", words, bars, most=most))
+    return view(title, facts, *figures, verdict=_verdict(held, clauses))
+
+
+def release(card: Mapping[str, Any]) -> str:
+    """Make the view of a release from its card: its promise and how it was checked."""
+    clauses = card["attack"]["clauses"] or ()
+    held = sum(bool(one["passed"]) for one in clauses)
+    state = "" if card["live"] else ", withdrawn"
+    facts = [(f"k = {card['k']}", "")] if card["k"] else []
+    facts += [(f"{card['rows']:,}", "rows"), (f"{card['method']}, {card['algorithm']}", "")]
+    facts += [(f"{_day(card['period']['since'])} to {_day(card['period']['until'])}", "")]
+    return view(
+        f"Release published.{card['release']}{state}", facts, text=card["promise"], verdict=_verdict(held, len(clauses))
+    )
+
+
+def sweep(title: str, settings: Sequence[tuple[str, float | None, str]]) -> str:
+    """Make the view of a sweep: of each setting the share published, or why there is none, and a word on it."""
+    bars = [
+        Bar(
+            label=label,
+            value=share or 0,
+            text=", ".join(filter(None, [_percent(share) if share is not None else "", said])),
+            kind="published" if share is not None else "gone",
+        )
+        for label, share, said in settings
+    ]
+    words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
+    drawn = charts.bars(f"{_name()}-settings", "Share published by setting", words, bars, most=1.0)
+    return view(title, [(str(len(bars)), "settings"), ("", "shares of people and times that are published")], drawn)
+
+
+def view(
+    title: str, facts: Sequence[Fact], *figures: Markup, text: str = "", verdict: tuple[str, bool] | None = None
+) -> str:
+    """Put a view together: a title with a verdict, facts in a line, a text, figures side by side."""
+    name = _name()
+    judged = Markup(' · <b class="{}">{}</b>').format("good" if verdict[1] else "warn", verdict[0]) if verdict else ""
+    listed = Markup("").join(Markup('<span class="fact"><b>{}</b> {}</span>').format(*fact) for fact in facts)
+    return str(
+        Markup(
+            '<div class="{}" role="group"><style>{}</style><p><b class="title">{}</b>{}</p><p>{}</p>{}'
+            '<div class="figures">{}</div></div>'
+        ).format(
+            name,
+            Markup(scoped(STYLE + _OWN, name)),  # noqa: S704 - our own style
+            title,
+            judged,
+            listed,
+            Markup("<p>{}</p>").format(text) if text else "",
+            Markup("").join(figures),
+        )
+    )
+
+
+def scoped(style: str, name: str) -> str:
+    """Make a style sheet one for the inside of the element with the class `name` alone; ``:root`` is that element."""
+
+    def within(found: re.Match[str]) -> str:
+        selectors = [one.strip() for one in found[2].split(",")]
+        inside = [f".{name}" if one == ":root" else f".{name} {one}" for one in selectors]
+        return f"{found[1]}{','.join(inside)}{{"
+
+    return re.sub(r"(^|[{}])\s*([^{}@]+)\{", within, style.strip())
+
+
+def _name() -> str:
+    """Make a name that no other view in the notebook has."""
+    return f"dbanon-{secrets.token_hex(5)}"
+
+
+def _verdict(held: int, clauses: int) -> tuple[str, bool]:
+    said = f"{held} of {counted(clauses, 'clause')} hold"
+    return (f"✓ verified, {said}", True) if held == clauses else (f"✗ refused, {said}", False)
+
+
+def _of(n: int, total: int | None) -> str:
+    return f"{_percent(n / total)} ({n:,})" if total else f"{n:,}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _day(text: str | None) -> str:
+    return (text or "?")[:16].replace("T", " ")

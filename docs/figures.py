@@ -1,0 +1,586 @@
+"""Draws the figure of each family's page, of ten people, and that of the README, of the demo's city.
+
+    python docs/figures.py            # writes docs/methods/FAMILY.svg, light and dark
+    python docs/figures.py --readme   # plays `dbanon demo`, too, and writes docs/readme.svg
+
+The people are made up; their groups and regions are computed by the families' own code. Three signs mean the same in
+all figures: a dot is what is true, a rectangle what is told, a dashed line what the adversary knows.
+"""
+
+import itertools
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+from markupsafe import Markup
+
+import dbanon
+from dbanon import methods
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Cells, QuasiIdentifiers, Requests, Sites, Trajectories
+from dbanon.cli import demo
+from dbanon.options.generating import Plan
+from dbanon.pages import svg
+from dbanon.synth import read_network
+
+FOLDER = Path(__file__).parent / "methods"
+EIGHT = 1_212_566_400
+"""8:00 of one day, in unix seconds; a multiple of an hour."""
+PIXELS = 540
+"""Width of a figure on a page: its text of 11 units is 16 pixels high there, and 11 on a phone."""
+STYLE = (
+    svg.STYLE
+    + """.told{fill:var(--published-wash);fill-opacity:.55;stroke:var(--published);stroke-width:1.5}
+.told-area{fill:var(--published-wash);fill-opacity:.55}.told-edge{fill:none;stroke:var(--published);stroke-width:2}
+.known{fill:none;stroke:var(--private);stroke-width:1.5;stroke-dasharray:4 3}
+.known-wash{fill:var(--private-wash);fill-opacity:.4}.site{fill:var(--good)}
+.way{fill:none;stroke:var(--private);stroke-width:1.5}.others{fill:none;stroke:var(--private);stroke-opacity:.35}
+.place{fill:var(--ink)}.kind-0,.kind-1,.kind-2{fill:var(--line);stroke:var(--soft);stroke-width:.7}
+.kind-1{fill:var(--wash)}.kind-2{fill:var(--paper)}
+"""
+)
+
+# --- the signs
+
+
+def text(x: float, y: float, words: str, class_: str | None = None, anchor: str | None = None) -> Markup:
+    return svg.element("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
+
+
+def true(x: float, y: float, radius: float = 3.5) -> Markup:
+    """Mark what is true."""
+    return svg.element("circle", cx=x, cy=y, r=radius, class_="private")
+
+
+def told(x: float, y: float, wide: float, high: float, radius: float | None = None) -> Markup:
+    """Mark what a reader is told."""
+    return svg.element("rect", x=x, y=y, width=wide, height=high, rx=radius, class_="told")
+
+
+def known(x: float, y: float, radius: float = 7) -> Markup:
+    """Mark what the adversary knows."""
+    return svg.element("circle", cx=x, cy=y, r=radius, class_="known")
+
+
+def line(points: Sequence[tuple[float, float]], class_: str) -> Markup:
+    return svg.element(
+        "polyline", points=" ".join(f"{svg.number(x)},{svg.number(y)}" for x, y in points), class_=class_
+    )
+
+
+def signs(y: float) -> list[Markup]:
+    """Explain the three signs, the same below every figure."""
+    return [
+        line([(0, y - 18), (360, y - 18)], "line"),
+        true(5, y - 4),
+        text(14, y, "true, and private"),
+        told(113, y - 9, 14, 10),
+        text(132, y, "told to readers"),
+        svg.element("rect", x=224, y=y - 9, width=14, height=10, class_="known"),
+        text(243, y, "known to the adversary"),
+    ]
+
+
+def figure(name: str, title: str, description: str, parts: Sequence[Markup], says: Sequence[str], *, top: float) -> str:
+    """Put a figure together: `says` is what it tells, in blue, and what it leaves open."""
+    lines = [text(0, top + 16 * at, words, None if at else "published") for at, words in enumerate(says)]
+    height = top + 16 * len(says) + 26
+    drawn = svg.figure(
+        name,
+        title,
+        description,
+        svg.element("style", Markup(STYLE)),
+        svg.element("rect", x=-8, y=-8, width=376, height=height + 16, style="fill:var(--paper)"),
+        *parts,
+        *lines,
+        *signs(height - 4),
+        height=height,
+    )
+    # A figure that stands alone has a size of its own, and a margin on any paper.
+    box = f'viewBox="0 0 360 {svg.number(height)}"'
+    size = f'width="{PIXELS}" height="{round(PIXELS * (height + 16) / 376)}"'
+    return str(drawn).replace(box, f'{size} viewBox="-8 -8 376 {svg.number(height + 16)}"') + "\n"
+
+
+# --- the people
+
+
+def people(times: Sequence[Sequence[float]], places: Sequence[Sequence[tuple[float, float]]]) -> Trajectories:
+    """Make the ten people of docs/contracts.md, with times in minutes after 8:00 and places in metres."""
+    xy = np.array([place for own in places for place in own], float)
+    return Trajectories(
+        trajectory_id=np.arange(100, 100 + len(times)),
+        subject=np.arange(len(times)),
+        offset=np.cumsum([0, *map(len, times)]),
+        t=np.array([EIGHT + 60.0 * minute for own in times for minute in own]),
+        x=xy[:, 0],
+        y=xy[:, 1],
+        srid=32610,
+        grid_m=1.0,
+        grid_s=60,
+    )
+
+
+def anonymised(family: str, data: Trajectories, joined: dict[str, Any] | None = None, **given: Any) -> Cloaks:
+    """Compute what is told of people: by the family's own code; inputs are those that it reads."""
+    method = methods.method(family)
+    inputs = {name: given.pop(name) for name in method.reads}
+    algorithm = method.algorithms[0].name
+    params = method.parse(given, algorithm)
+    cloaks = method.anonymise(data, algorithm, params, np.random.default_rng(1), **inputs)
+    return method.attach(cloaks, data, params, **joined) if joined else cloaks
+
+
+# --- the families
+
+
+def tp_aware() -> str:
+    """Three minutes of ten people in two bundles; one of them asks."""
+    here = [(6, 30), (30, 20), (38, 42), (14, 36), (22, 54), (58, 80), (92, 66), (74, 98), (98, 86), (64, 95)]
+    step = [(13, -3), (12, 2), (14, -6), (11, 4), (16, 2), (-12, -7), (-16, 4), (-9, -3), (-7, -10), (-18, 3)]
+    places = [[(x + n * dx, y + n * dy) for n in range(3)] for (x, y), (dx, dy) in zip(here, step, strict=True)]
+    data = people([range(3)] * 10, places)
+    contents = ('{"poi": "pharmacy"}',)
+    asked = Requests(subject=np.array([3]), t=np.array([EIGHT + 70.0]), content=np.array([0]), contents=contents)
+    cloaks = anonymised("tp-aware", data, {"requests": asked}, k=5, instants=3, step_s=60, start=EIGHT, align="exact")
+    parts: list[Markup] = []
+    for minute in range(3):
+        left, top = 126 * minute, 16.0
+        parts += [text(left, 11, f"8:0{minute}", "soft")]
+        parts += [svg.element("rect", x=left, y=top, width=108, height=108, class_="known")]
+        at = cloaks.start == EIGHT + 60 * minute
+        boxes = cloaks.bounds[at]
+        parts += [told(left + 2 + x0, top + 106 - y1, x1 - x0, y1 - y0) for x0, y0, x1, y1 in boxes.tolist()]
+        asked_for = np.zeros(len(boxes), bool) if cloaks.extra is None else cloaks.extra[at] >= 0
+        for x, y in (own[minute] for own in places):
+            parts.append(true(left + 2.5 + x, top + 105.5 - y))
+        for box, has in zip(boxes.tolist(), asked_for.tolist(), strict=True):
+            if has:
+                x, y = places[3][minute]
+                parts += [text(left + x + 8, top + 117 - box[1], "“pharmacy”", "published")]
+                parts += [line([(left + x + 2.5, top + 109 - y), (left + x + 2.5, top + 121)], "way")]
+                parts += [text(left + x - 3, top + 131, "asks for a pharmacy", "private")]
+    return figure(
+        "tp-aware",
+        "tp-aware: five people stay together, and any of them may have asked",
+        "Ten people at three minutes, in two rectangles of five. The same five share a rectangle at each minute. One "
+        "rectangle says at 8:01 that a pharmacy was asked for; which of its five people asked is not told.",
+        parts,
+        (
+            "Told: each minute a rectangle around the same five, and requests.",
+            "The adversary knows where everyone is at each minute, and still",
+            "finds five people who may have asked for the pharmacy.",
+        ),
+        top=170,
+    )
+
+
+def sensitive_sites() -> str:
+    """Ten people and a clinic, of whom five share a rectangle."""
+    places = [
+        (30, 62), (118, 96), (150, 60), (104, 22), (148, 118), (214, 88), (232, 26), (262, 116), (312, 84), (286, 50),
+    ]  # fmt: skip
+    clinic = (128.0, 70.0)
+    data = people([[0]] * 10, [[place] for place in places])
+    sites = Sites(
+        site_id=np.array([1]),
+        site_bounds=np.array([clinic * 2]),
+        shape_trajectory=np.empty(0, np.int64),
+        shape_bounds=np.empty((0, 4)),
+    )
+    cloaks = anonymised("sensitive-sites", data, sites=sites, k=5)
+    parts: list[Markup] = [svg.element("rect", x=0, y=0, width=360, height=136, class_="line")]
+    crowds = {tuple(box): crowd for box, crowd in zip(cloaks.bounds.tolist(), cloaks.crowd.tolist(), strict=True)}
+    for (x0, y0, x1, y1), crowd in crowds.items():
+        if crowd > 1:
+            parts += [
+                told(x0, 136 - y1, x1 - x0, y1 - y0),
+                text(x1 + 5, 136 - y1 + 11, f"told {crowd} times", "published"),
+            ]
+        else:
+            parts += [told(x0 - 5, 130 - y0, 11, 11), text(x0 + 10, 139 - y0, "exact", "published")]
+    parts += [true(x + 0.5, 135.5 - y) for x, y in places]
+    x, y = clinic[0], 136 - clinic[1]
+    parts += [svg.element("path", d=f"M{x - 3},{y - 9}h6v6h6v6h-6v6h-6v-6h-6v-6h6z", class_="site"), known(x, y, 14)]
+    parts += [text(x + 18, y - 6, "clinic")]
+    return figure(
+        "sensitive-sites",
+        "sensitive-sites: five people share the rectangle around a clinic",
+        "Ten people at one instant, and a clinic. The five who are near it are published with one rectangle that holds "
+        "them and the clinic; each of the five others is published exactly, as a square of one metre.",
+        parts,
+        (
+            "Told: one rectangle five times, and five exact places.",
+            "The adversary knows that somebody was at the clinic, looks for the",
+            "rows nearest to it, and finds five that are all alike.",
+        ),
+        top=156,
+    )
+
+
+def kte() -> str:
+    """Six hours of ten people: whose records fit what one of them did, hour by hour."""
+    hours, rng = 6, np.random.default_rng(7)
+    times = [[60 * hour + int(rng.integers(2, 58)) for hour in range(hours)] for _ in range(10)]
+    places = [[(float(rng.integers(0, 4000)), float(rng.integers(0, 4000))) for _ in range(hours)] for _ in range(10)]
+    data = people(times, places)
+    cloaks = anonymised("kte", data, k=2, tau_s=3600, leak_s=3600, grid_s=60, grid_m=100)
+    fits = {
+        int(cloaks.member_trajectory[cloaks.member_record == record][0]) - 100: [
+            _fits(cloaks, record, data, hour) for hour in range(hours)
+        ]
+        for record in range(1, 11)
+    }
+    order = sorted(fits, key=lambda one: (one > 0, [not fit for fit in fits[one]]))
+    left, wide, high, known_hour = 74.0, 45.0, 15.0, 2
+    parts = [text(left + wide * hour, 11, f"{8 + hour}:00", "soft", "middle") for hour in range(hours + 1)]
+    box = {"x": left + wide * known_hour, "y": 17, "width": wide, "height": 30 + high * 10}
+    parts += [svg.element("rect", **box, class_="known-wash"), text(0, 33, "what you did", "private")]
+    parts += [true(left + wide * minute / 60, 29) for minute in times[0]]
+    for at, one in enumerate(order):
+        y = 45 + high * at
+        parts += [text(0, y + 9, f"record {at + 1}" if one else "your record", "soft" if one else None)]
+        parts += [line([(left, y + 5.5), (left + wide * hours, y + 5.5)], "line")]
+        for begin, end in _stretches(fits[one]):
+            parts.append(told(left + wide * begin + 1, y, wide * (end - begin) - 2, 11, 5))
+    found = sum(own[known_hour] for own in fits.values())
+    return figure(
+        "kte",
+        "kte: who followed you for an hour finds several records that fit, and they part soon after",
+        "Six hours of ten people. For each of the ten published records a bar says in which hours it fits what one "
+        f"person did. In the hour that the adversary knows, {found} records fit. No record but the person's own fits "
+        "for longer than two hours.",
+        [*parts, svg.element("rect", **box, class_="known")],
+        (
+            "Told: ten records, made coarse. A bar: where a record fits you.",
+            f"Who knows what you did from 10:00 to 11:00 (tau) finds {found} that fit.",
+            "All but yours part from you within an hour before or after (leak).",
+        ),
+        top=214,
+    )
+
+
+def _fits(cloaks: Cloaks, record: int, data: Trajectories, hour: int) -> bool:
+    """Whether the rows of a record hold all that the first person did in an hour."""
+    rows = cloaks.record_id == record
+    begin, end, box = cloaks.start[rows], cloaks.end[rows], cloaks.bounds[rows]
+    mine = slice(int(data.offset[0]), int(data.offset[1]))
+    seen = [
+        ((begin <= t) & (t < end) & (box[:, 0] <= x) & (x < box[:, 2]) & (box[:, 1] <= y) & (y < box[:, 3])).any()
+        for t, x, y in zip(data.t[mine], data.x[mine], data.y[mine], strict=True)
+        if EIGHT + 3600 * hour <= t < EIGHT + 3600 * (hour + 1)
+    ]
+    return bool(seen) and all(seen)
+
+
+def _stretches(flags: Sequence[bool]) -> list[tuple[int, int]]:
+    """Find where flags are set: begin and end of each stretch."""
+    edges = np.flatnonzero(np.diff([0, *map(int, flags), 0]))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def mob() -> str:
+    """Ten minutes of ten people, of whom one is known at two of them."""
+    minutes, known_at = 11, (2, 7)
+    first = [(95, 67), (45, 37), (146, 124), (142, 90), (19, 89), (36, 23), (37, 29), (35, 117), (91, 47), (58, 112)]
+    last = [
+        (320, 45),
+        (210, 64),
+        (276, 110),
+        (285, 66),
+        (275, 98),
+        (224, 121),
+        (310, 36),
+        (246, 41),
+        (259, 76),
+        (268, 32),
+    ]
+    ways = [
+        [(round(x0 + (x1 - x0) * n / 10), round(y0 + (y1 - y0) * n / 10)) for n in range(minutes)]
+        for (x0, y0), (x1, y1) in zip(first, last, strict=True)
+    ]
+    data = people([range(minutes)] * 10, ways)
+    qid = QuasiIdentifiers(subject=np.zeros(2, np.int64), t=np.array([EIGHT + 60.0 * n for n in known_at]))
+    cloaks = anonymised("mob", data, quasi_identifiers=qid, k=3, start=EIGHT, step_s=60, align="exact")
+    top = 20.0
+    parts = [svg.element("rect", x=0, y=top, width=360, height=140, class_="line")]
+    parts += [line([(x, top + 140 - y) for x, y in way], "others") for way in ways[1:]]
+    parts += [line([(x, top + 140 - y) for x, y in ways[0]], "way")]
+    parts += [text(ways[0][-1][0] + 5, top + 144 - ways[0][-1][1], "you", "private")]
+    for n in known_at:
+        at = cloaks.start == EIGHT + 60 * n
+        for x0, y0, x1, y1 in np.unique(cloaks.bounds[at], axis=0).tolist():
+            parts.append(told(x0, top + 140 - y1, x1 - x0, y1 - y0))
+        inside = cloaks.member_trajectory[np.isin(cloaks.member_record, cloaks.record_id[at])] - 100
+        parts += [true(ways[one][n][0] + 0.5, top + 139.5 - ways[one][n][1]) for one in inside.tolist()]
+        x, y = ways[0][n]
+        parts += [known(x + 0.5, top + 139.5 - y), text(x, 13, f"known at 8:0{n}", "private", "middle")]
+        parts += [line([(x + 0.5, 17), (x + 0.5, top + 132.5 - y)], "known")]
+    crowd = int(cloaks.crowd.min())
+    return figure(
+        "mob",
+        "mob: at the times when you may be known, three people share a rectangle",
+        f"The ways of ten people over ten minutes. One person, whose way is orange, may be known at two of them. At "
+        f"both, the same {crowd} people share one rectangle.",
+        parts,
+        (
+            f"Told: at the two known times, a rectangle that {crowd} people share.",
+            f"Who knows where you were then finds {crowd} records that may be yours.",
+            "Ways between are told only if you ask for them (qid_only=off).",
+        ),
+        top=180,
+    )
+
+
+KINDS = ("shop", "clinic", "school")
+POIS = (
+    *((5, 0, 1), (0, 4, 1), (1, 0, 5), (4, 1, 0)),
+    *((0, 1, 5), (5, 1, 0), (0, 5, 1), (1, 0, 4)),
+    *((1, 4, 0), (0, 1, 4), (4, 0, 1), (1, 5, 0)),
+)
+"""Shops, clinics and schools in twelve cells: four a row, from below."""
+
+
+def semantic() -> str:
+    """Ten people in twelve cells of base stations, each with one kind of place above all."""
+    edge, across, down = 54, 4, 3
+    spots = [
+        [(40, 20), (100, 34)], [(30, 40), (92, 18)], [(150, 20), (205, 40)], [(140, 44), (190, 12)],
+        [(20, 80), (60, 130)], [(36, 96), (70, 150)], [(120, 80), (180, 70)], [(130, 100), (170, 96)],
+        [(140, 140), (200, 150)], [(120, 126), (190, 130)],
+    ]  # fmt: skip
+    times = [[10 + 2 * one, 70 + 2 * one] for one in range(10)]
+    data = people(times, spots)
+    index = np.arange(across * down).reshape(down, across)
+    pairs = [*zip(index[:, :-1].ravel(), index[:, 1:].ravel(), strict=True)]
+    pairs += [*zip(index[:-1].ravel(), index[1:].ravel(), strict=True)]
+    cells = Cells(
+        cell_id=index.ravel() + 1,
+        area_m2=np.full(index.size, float(edge**2)),
+        categories=KINDS,
+        pois=np.array(POIS),
+        neighbours=np.array(sorted(pairs)),
+        fix_cell=(data.y // edge).astype(np.int64) * across + (data.x // edge).astype(np.int64),
+    )
+    cloaks = anonymised("semantic", data, cells=cells, k=2, l=3, t=0.1)
+    top = 18.0
+    bottom = top + edge * down
+
+    def corner(cell: int) -> tuple[float, float]:
+        return cell % across * float(edge), bottom - (cell // across + 1) * edge
+
+    parts = [svg.element("rect", x=x, y=y, width=edge, height=edge, class_="line") for x, y in map(corner, range(12))]
+    visited = cloaks.regions
+    assert visited.cell is not None
+    assert visited.cell_offset is not None
+    regions = [own - 1 for own in np.split(visited.cell, visited.cell_offset[1:-1])]
+    parts += [_union([corner(int(cell)) for cell in region], edge) for region in regions]
+    for cell, counts in enumerate(POIS):
+        x, y = corner(cell)
+        marks = [kind for kind, count in enumerate(counts) for _ in range(count)]
+        parts += [_place(kind, x + 5 + 7.4 * at, y + edge - 7) for at, kind in enumerate(marks)]
+    at = spots[0]
+    parts += [line([(x, bottom - y) for x, y in at], "known")]
+    parts += [true(x, bottom - y) for own in spots for x, y in own]
+    parts += [known(x, bottom - y) for x, y in at]
+    parts += [text(0, 11, "twelve cells, ten people seen twice"), text(232, 11, "kinds of places in")]
+    own = set(regions[int(cloaks.region[np.flatnonzero(cloaks.record_id == _record(cloaks, 100))[0]])].tolist())
+    here = int(cells.fix_cell[0])
+    for n, (name, of) in enumerate((("the first cell", {here}), ("its region", own), ("the city", set(range(12))))):
+        shares = np.sum([POIS[cell] for cell in sorted(of)], axis=0)
+        parts += [text(232, 38 + 34 * n, name), *_bar(232, 42 + 34 * n, shares / shares.sum())]
+    for kind, (x, name) in enumerate(zip((232, 274, 318), KINDS, strict=True)):
+        parts += [_place(kind, x, 151), text(x + 9, 156, name)]
+    return figure(
+        "semantic",
+        "semantic: cells are joined until the kinds of places in them are the city’s",
+        "Twelve cells of base stations with shops, clinics and schools. A cell has one kind of place above all, which "
+        "would tell what its visitors did. Cells are joined to regions in which all three kinds are about as frequent "
+        "as in the city, and two people have the same record.",
+        parts,
+        (
+            "Told: joined cells, the same ones of two people.",
+            "Who followed a person all along finds two equal records; the region",
+            "does not tell whether they were at a shop, a clinic or a school.",
+        ),
+        top=bottom + 22,
+    )
+
+
+def _record(cloaks: Cloaks, trajectory: int) -> int:
+    return int(cloaks.member_record[cloaks.member_trajectory == trajectory][0])
+
+
+def _union(corners: Sequence[tuple[float, float]], edge: float) -> Markup:
+    """Draw squares as one area: their common edges are left out."""
+    sides: dict[tuple[tuple[float, float], tuple[float, float]], int] = {}
+    for x, y in corners:
+        around = [(x, y), (x + edge, y), (x + edge, y + edge), (x, y + edge)]
+        for side in zip(around, [*around[1:], around[0]], strict=True):
+            sides[min(side), max(side)] = sides.get((min(side), max(side)), 0) + 1
+    areas = "".join(f"M{x:.0f},{y:.0f}h{edge}v{edge}h-{edge}z" for x, y in corners)
+    outline = "".join(f"M{a:.0f},{b:.0f}L{c:.0f},{d:.0f}" for ((a, b), (c, d)), times in sides.items() if times == 1)
+    return Markup("").join(
+        [svg.element("path", d=areas, class_="told-area"), svg.element("path", d=outline, class_="told-edge")]
+    )
+
+
+def _place(kind: int, x: float, y: float) -> Markup:
+    """Draw a place of a kind: a shop, a clinic or a school."""
+    paths = ("h5v5h-5z", "m2,0h1.6v2h2v1.6h-2v2h-1.6v-2h-2v-1.6h2z", "m2.8,0l2.8,5.4h-5.6z")
+    return svg.element("path", d=f"M{svg.number(x)},{svg.number(y)}{paths[kind]}", class_="place")
+
+
+def _bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup]:
+    parts = []
+    for kind, share in enumerate(shares.tolist()):
+        parts.append(svg.element("rect", x=x, y=y, width=wide * share, height=12, class_=f"kind-{kind}"))
+        parts += [_place(kind, x + wide * share / 2 - 2.8, y + 3.3)] * (share > 0.08)
+        x += wide * share
+    return parts
+
+
+# --- README
+
+
+MINUTE = "2026-01-05T08:20:00Z"
+SIDE, GAP = 320.0, 228.0
+SEEN = """
+SELECT ST_X(position), ST_Y(position), subject FROM dbanon.fix JOIN dbanon.dataset USING (dataset_id)
+WHERE name = 'demo' AND t = %s ORDER BY 1, 2
+"""
+ROWS = """
+SELECT ST_XMin(region), ST_YMin(region), ST_XMax(region), ST_YMax(region),
+    (SELECT array_agg(t.subject ORDER BY t.subject)
+        FROM dbanon.membership m JOIN dbanon.trajectory t USING (trajectory_id)
+        WHERE m.run_id = c.run_id AND m.record_id = c.record_id)
+FROM dbanon.cloak c WHERE lower(period) = %s
+    AND run_id = (SELECT max(run_id) FROM dbanon.release WHERE name = 'demo_k5')
+ORDER BY 1, 2, 3, 4
+"""
+
+
+def readme(url: str, clauses: int) -> str:
+    """Draw a minute of the demo's city, private and published, from a database in which `dbanon demo` was run.
+
+    Parameters
+    ----------
+    url : str
+    clauses : int
+        How many clauses of the attack held.
+    """
+    with psycopg.connect(url) as connection:
+        seen, rows = (connection.execute(query, [MINUTE]).fetchall() for query in (SEEN, ROWS))
+    network = read_network(Plan(objects=1))
+    x0, y0, x1, y1 = network.bounds
+    scale = SIDE / max(x1 - x0, y1 - y0)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return (x - x0) * scale, (y1 - y) * scale
+
+    def box(row: Sequence[Any]) -> tuple[float, float, float, float]:
+        return (*at(row[0], row[3]), (row[2] - row[0]) * scale, (row[3] - row[1]) * scale)
+
+    ends = zip(network.edge_from.tolist(), network.edge_to.tolist(), strict=True)
+    ways = "".join(
+        "M{:.0f},{:.0f}L{:.0f},{:.0f}".format(*at(network.x[a], network.y[a]), *at(network.x[b], network.y[b]))
+        for a, b in ends
+    )
+    streets = svg.element("path", d=ways, class_="line", stroke_width=1.2)
+    paper = svg.element("rect", width=SIDE, height=SIDE, class_="wash")
+    place = {subject: at(x, y) for x, y, subject in seen}
+    people = [[place[subject] for subject in row[4]] for row in rows]
+    chosen = _clearest([box(row) for row in rows], people)
+    five = people[chosen]
+    others = [one for one in place.values() if one not in five]
+    left, top, wide, high = box(rows[chosen])
+    private = [
+        *(svg.element("circle", cx=x, cy=y, r=3, class_="private") for x, y in others),
+        *(svg.element("circle", cx=x, cy=y, r=5, class_="private", style=RING) for x, y in five),
+        text(left + wide + 9, top + high / 2 + 5, "these five …", "strong halo"),
+    ]
+    published = [
+        *(svg.element("rect", x=x, y=y, width=w, height=h, class_="region") for x, y, w, h in map(box, rows)),
+        svg.element("rect", x=left, y=top, width=wide, height=high, class_="region marked"),
+        text(left + wide + 9, top + high / 2 + 5, "… are this row", "strong halo"),
+    ]
+    middle = SIDE + GAP / 2
+    arrow = "M{0},{2}h22m-8,-6l8,6l-8,6M{1},{2}h22m-8,-6l8,6l-8,6".format(SIDE + 6, SIDE + GAP - 29, SIDE / 2)
+    says = [
+        (104, "dbanon", "strong large"),
+        (130, "groups five or more,", None),
+        (148, "cloaks each group,", None),
+        (172, "then attacks the rows", "strong"),
+        (190, "as an adversary who", None),
+        (208, "knows all positions", None),
+        (236, f"{clauses} of {clauses} hold", "strong large good"),
+        (254, "else nothing is published", "soft"),
+    ]
+    drawn = svg.figure(
+        "readme",
+        "Private beside published, with the attack between",
+        f"Left, where {len(seen)} people of a generated city are at twenty past eight. Right, what is published of "
+        f"that minute: {len(rows)} rectangles, each of which hides five people or more. Five people and their "
+        f"rectangle are marked in both. Between, dbanon groups, cloaks, and attacks the rows: {clauses} of {clauses} "
+        "clauses hold, else nothing would be published.",
+        svg.element("style", Markup(svg.STYLE + README_STYLE)),
+        svg.element("rect", x=-10, y=-10, width=2 * SIDE + GAP + 20, height=SIDE + 68, style="fill:var(--paper)"),
+        svg.element("g", paper, streets, *private, clip_path="url(#readme-panel)"),
+        svg.element("g", paper, streets, *published, transform=f"translate({SIDE + GAP:.0f})"),
+        svg.element("rect", x=SIDE + 35, y=72, width=GAP - 70, height=196, rx=8, class_="ink", stroke_width=1.5),
+        svg.element("path", d=arrow, class_="ink", stroke_width=1.5),
+        *(text(middle, y, words, class_, "middle") for y, words, class_ in says),
+        text(0, SIDE + 20, f"Private: where {len(seen)} people are", "private"),
+        text(0, SIDE + 38, "A generated city, at 8:20", "soft"),
+        text(SIDE + GAP, SIDE + 20, "Published: a row is a rectangle", "published"),
+        text(SIDE + GAP, SIDE + 38, "It hides five people or more; who asked stays open", "soft"),
+        height=SIDE + 48,
+        width=2 * SIDE + GAP,
+    )
+    box_of_all = f"-10 -10 {2 * SIDE + GAP + 20:.0f} {SIDE + 68:.0f}"
+    return str(drawn).replace(f'viewBox="0 0 {2 * SIDE + GAP:.0f} {SIDE + 48:.0f}"', f'viewBox="{box_of_all}"') + "\n"
+
+
+RING = "stroke:var(--ink);stroke-width:1.5"
+README_STYLE = """svg text{font-size:13px}svg text.large{font-size:17px}svg text.good{fill:var(--good)}
+.region{fill-opacity:.06}
+"""
+
+
+def _clearest(
+    boxes: Sequence[tuple[float, float, float, float]], people: Sequence[Sequence[tuple[float, float]]]
+) -> int:
+    """Choose a rectangle of five people who can be told apart, with room for words: the least of these."""
+
+    def is_clear(n: int) -> bool:
+        x, _, wide, high = boxes[n]
+        apart = [math.dist(a, b) for a, b in itertools.combinations(people[n], 2)]
+        return len(people[n]) == 5 and min(apart) > 9 and min(wide, high) > 20 and x + wide < SIDE - 100
+
+    return min(filter(is_clear, range(len(boxes))), key=lambda n: (boxes[n][2] * boxes[n][3], n))
+
+
+FAMILIES = {
+    "tp-aware": tp_aware,
+    "sensitive-sites": sensitive_sites,
+    "kte": kte,
+    "mob": mob,
+    "semantic": semantic,
+}
+
+
+def main() -> None:
+    for family, drawn in FAMILIES.items():
+        (FOLDER / f"{family}.svg").write_text(drawn())
+    if "--readme" in sys.argv:
+        with dbanon.connect() as database:
+            shown = demo.play(database)
+            (FOLDER.parent / "readme.svg").write_text(readme(database.target.url, len(shown.result.verdict.clauses)))
+
+
+if __name__ == "__main__":
+    main()

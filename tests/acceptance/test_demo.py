@@ -1,0 +1,100 @@
+"""The demo, played once: the gate it shows, its last rows, and the picture of the README, which is of its city."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import psycopg
+import pytest
+
+from dbanon.postgres.server import Target
+from dbanon.runs import stored
+from dbanon.testing import cloned_database
+from docs import figures
+from tests.acceptance.commands import Done, call, json_of
+from tests.pages import ROOT
+
+pytestmark = pytest.mark.db
+GATES = ("verify", "publish")
+
+
+@dataclass(frozen=True)
+class Played:
+    """A database in which the demo was played, in a folder of its own."""
+
+    url: str
+    folder: Path
+    done: Done
+
+
+@pytest.fixture(scope="module")
+def played(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    folder, before = tmp_path_factory.mktemp("demo"), Path.cwd()
+    with cloned_database(dbanon_server, dbanon_template) as url:
+        os.chdir(folder)
+        try:
+            yield Played(url, folder, call(url, "demo"))
+        finally:
+            os.chdir(before)
+
+
+def test_the_demo_shows_what_the_gate_refuses_and_ends_with_rows_of_the_view(played: Played) -> None:
+    assert played.done.code == 0, played.done.stderr
+    said = played.done.stdout
+    lines = said[said.index("Tried before") :].splitlines()
+    assert "1,000 m" in lines[0]
+    assert "covers" in lines[0]
+    verify, publish = (lines.index(next(one for one in lines if one.startswith(f"  {verb}:"))) for verb in GATES)
+    assert "[covers]" in " ".join(lines[verify:publish])
+    assert "refused" in " ".join(lines[publish : publish + 2])
+    assert "POLYGON" in "".join(lines[publish:])
+    assert "█" not in said
+
+
+def test_the_gate_leaves_nothing_half(played: Played) -> None:
+    with psycopg.connect(played.url) as connection:
+        passed = connection.execute("SELECT passed FROM dbanon.verification ORDER BY verification_id").fetchall()
+        assert passed == [(True,), (False,), (True,)]
+        assert connection.execute("SELECT status FROM dbanon.run").fetchall() == [("verified",)]
+        apart = connection.execute(
+            "SELECT count(*) FROM dbanon.cloak c FULL JOIN published.demo_k5 p ON p.region = c.region "
+            "AND p.period = c.period WHERE c.run_id IS NULL OR p.cloak_id IS NULL"
+        ).fetchone()
+        assert apart == (0,)
+
+
+def test_the_usable_resolution_is_that_of_the_same_settings_on_the_same_data(played: Played) -> None:
+    with psycopg.connect(played.url) as connection:
+        assert stored.usable_resolution(connection, 1) is None
+        for k, value in ((5, '"Infinity"'), (20, "4000")):
+            connection.execute(
+                "INSERT INTO dbanon.evaluation (dataset_id, dataset_revision, method, algorithm, params, against, "
+                "queries, seed, figures) SELECT dataset_id, dataset_revision, method, algorithm, "
+                "params || jsonb_build_object('k', %s::int), 'published', 400, 1, %s::jsonb FROM dbanon.run",
+                [k, f'[{{"name": "usable_resolution_m", "value": {value}, "asked": "moment"}}]'],
+            )
+        assert stored.usable_resolution(connection, 1) == float("inf")
+        connection.rollback()
+
+
+def test_the_picture_of_the_readme_is_what_the_script_draws_of_the_demo(played: Played) -> None:
+    with psycopg.connect(played.url) as connection:
+        row = connection.execute(
+            "SELECT jsonb_array_length(clauses) FROM dbanon.verification ORDER BY verification_id DESC LIMIT 1"
+        ).fetchone()
+    assert row is not None
+    file = ROOT / "docs" / "readme.svg"
+    assert figures.readme(played.url, row[0]) == file.read_text(), "write it again: python docs/figures.py --readme"
+    assert file.stat().st_size < 60_000
+    assert "](docs/readme.svg)" in (ROOT / "README.md").read_text()
+    marked = [one for one in ElementTree.parse(file).iter() if one.get("style") == figures.RING]
+    assert len(marked) == 5
+
+
+def test_the_demo_may_be_played_again_and_tells_all_in_json(played: Played) -> None:
+    told = json_of(call(played.url, "--json", "demo"))
+    assert told["gate"]["clauses"] == ["covers"]
+    assert (told["loads"], len(told["rows"])) == ([], 8)
+    assert told["run"]["release"] == "demo_k5"

@@ -1,0 +1,56 @@
+"""The figures of the families' pages are what their script draws, and can be read by all."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from dbanon import methods
+from docs import figures
+from tests.pages import ROOT
+
+FOLDER = ROOT / "docs" / "methods"
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, str]:
+    return {family: draw() for family, draw in figures.FAMILIES.items()}
+
+
+@pytest.mark.parametrize("family", methods.METHODS)
+def test_a_familys_figure_is_what_the_script_draws_of_its_own_code(drawn: dict[str, str], family: str) -> None:
+    assert drawn[family] == (FOLDER / f"{family}.svg").read_text(), "write it again: python docs/figures.py"
+    page = (FOLDER / f"{family}.md").read_text()
+    assert f"]({family}.svg)" in page.partition("## Privacy claim")[0]
+
+
+@pytest.mark.parametrize("family", methods.METHODS)
+def test_a_familys_figure_has_the_three_signs_and_says_in_words_what_it_shows(
+    drawn: dict[str, str], family: str
+) -> None:
+    figure = ElementTree.fromstring(drawn[family])
+    texts = ["".join(one.itertext()) for one in figure.iter() if one.tag.endswith("text")]
+    assert texts[-3:] == ["true, and private", "told to readers", "known to the adversary"]
+    marks = {one.get("class") for one in figure.iter()}
+    assert marks & {"private"}
+    assert marks & {"told", "told-area"}
+    assert marks & {"known"}
+    [title, description] = [one.text for one in figure[:2]]
+    assert title
+    assert len(description or "") > 100
+    sizes = re.findall(r"font:(\d+)px", drawn[family])
+    assert min(map(int, sizes)) >= 11
+    assert "prefers-color-scheme:dark" in drawn[family]
+
+
+@pytest.mark.parametrize("family", methods.METHODS)
+def test_nothing_of_a_familys_figure_lies_outside_it(drawn: dict[str, str], family: str) -> None:
+    figure = ElementTree.fromstring(drawn[family])
+    low, _, wide, high = map(float, figure.get("viewBox", "").split())
+    for one in figure.iter():
+        if one.tag.endswith("text"):
+            x, letters = float(one.get("x", 0)), 5.3 * len("".join(one.itertext()))
+            left = {"middle": x - letters / 2, "end": x - letters}.get(one.get("text-anchor", ""), x)
+            assert left >= low
+            assert left + letters <= low + wide
+            assert float(one.get("y", 0)) < high

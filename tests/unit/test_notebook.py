@@ -1,0 +1,148 @@
+"""Views in notebooks and lines in a terminal: what they say, that they escape, and that they do not collide."""
+
+import io
+import re
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from dbanon.attacks import Clause, Verdict
+from dbanon.base import console
+from dbanon.base.cloaks import sides
+from dbanon.cli import report
+from dbanon.pages import notebook, svg
+from dbanon.releases import Card
+from dbanon.runs.stored import RunResult
+
+NASTY = '<script>alert("1")</script> ]]> & \u202e'
+SIDES = np.geomspace(10, 10_000, 1001)
+
+
+def result(*, passed: bool = True, side_m: np.ndarray = SIDES, algorithm: str = "traj-anon") -> RunResult:
+    clauses = tuple(
+        Clause(name=name, passed=ok, violations=0 if ok else 3, sentence="s")
+        for name, ok in (("size", True), ("covers", passed))
+    )
+    hours = [
+        {"hour": f"2008-06-04T{hour:02}:00Z", "seen": 100, "published": 100 - out, "left_out": {"window_below_k": out}}
+        for hour, out in ((8, 10), (9, 40), (10, 20))
+    ]
+    return RunResult(
+        run_id=7,
+        method="tp-aware",
+        algorithm=algorithm,
+        status="verified" if passed else "refused",
+        metrics={"published_share": 0.72, **sides(side_m)},
+        verdict=Verdict(attack="tp-aware", passed=passed, figures={"seen": 300, "requests": 50}, clauses=clauses),
+        suppressed={"subjects": {"absent_at_some_instant": 60, "window_below_k": 0}, "requests": {}, "by_hour": hours},
+    )
+
+
+CARD = Card(
+    release="cabs_k5", live=True, k=5, rows=78405, method="tp-aware", algorithm="traj-anon", promise=f"Five. {NASTY}",
+    period={"since": "2008-06-04T07:05:00+00:00", "until": None},
+    attack={"clauses": [{"name": "size", "passed": True}]}, left_out={"in_all": {"subjects": {"few": 987654}}},
+)  # fmt: skip
+VIEWS = {
+    "run": lambda: result(algorithm=NASTY)._repr_html_(),
+    "refused": lambda: result(passed=False)._repr_html_(),
+    "one size": lambda: result(side_m=np.array([5.0, 5.0]))._repr_html_(),
+    "release": CARD._repr_html_,
+    "sweep": lambda: notebook.sweep(f"Sweep {NASTY}", [(NASTY, 0.7, "chosen"), ("k 9", None, "impossible")]),
+}
+every_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+
+
+@every_view
+def test_a_view_is_well_formed_and_shows_names_as_text(view) -> None:
+    html = view()
+    tree = ElementTree.fromstring(re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL))
+    assert {one.tag.rpartition("}")[2] for one in tree.iter()} & {"script", "img", "iframe"} == set()
+    assert len(html) < 20_000
+
+
+@every_view
+def test_two_views_share_no_id_and_style_nothing_around_them(view) -> None:
+    first, second = view(), view()
+    ids = [set(re.findall(r'\bid="([^"]+)"', html)) for html in (first, second)]
+    assert not ids[0] & ids[1]
+    for html in (first, second):
+        assert len(re.findall(r'\bid="', html)) == len(set(re.findall(r'\bid="([^"]+)"', html)))
+        [style] = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+        [name] = re.findall(r'^<div class="(dbanon-\w+)"', html)
+        selectors = [
+            one.strip()
+            for rule in re.findall(r"(?:^|[{}])([^{}@]+)\{", style)
+            for one in rule.split(",")
+            if one.strip()
+        ]
+        assert selectors
+        assert [one for one in selectors if not one.startswith(f".{name}")] == []
+
+
+def test_a_scoped_style_keeps_every_rule_and_its_media() -> None:
+    scoped = notebook.scoped(svg.STYLE, "own")
+    assert scoped.count("{") == svg.STYLE.count("{")
+    assert "@media (prefers-color-scheme:dark){.own{--ink" in scoped
+    assert ":root" not in scoped
+
+
+def test_a_view_of_a_run_says_what_holds_how_large_regions_are_and_what_is_left_out() -> None:
+    html = result()._repr_html_()
+    for words in ("2 of 2 clauses hold", "72 %", "half are under 316 m", "20 % (60)", "absent at some instant"):
+        assert words in html
+    assert "✗ refused, 1 of 2 clauses hold" in result(passed=False)._repr_html_()
+
+
+def test_a_view_of_a_release_has_its_promise_and_no_count_of_few() -> None:
+    html = CARD._repr_html_()
+    assert "published.cabs_k5" in html
+    assert "78,405" in html
+    assert "987654" not in html.replace(",", "")
+
+
+def test_sizes_are_by_equal_factors_between_the_least_and_the_greatest_tenth() -> None:
+    shares = notebook.sizes(sides(SIDES), 8)
+    assert (shares[0][0], shares[-1][1]) == (pytest.approx(10 * 10**0.3), pytest.approx(10 * 10**2.7))
+    assert [share for _, _, share in shares] == pytest.approx([0.1] * 8)
+    assert notebook.sizes({}, 8) == notebook.sizes(sides(np.array([4.0])), 8) == []
+
+
+def test_neither_the_least_nor_the_greatest_region_is_a_figure() -> None:
+    told = sides(np.array([1.0, *[50.0] * 100, 90_000.0]))
+    assert set(told.values()) == {50.0}
+
+
+def test_a_terminal_shows_a_run_in_three_lines() -> None:
+    first, second, third = report.picture(result()).splitlines()
+    assert re.fullmatch(r"regions +20 m █{32} 5\.01 km wide, half under 316 m", first)
+    assert second == "left out     20 % of 300 subjects: absent_at_some_instant 60"
+    assert third == "left out by hour  ▃█▅ 10 to 40 %"
+    assert report.spark([0, 0]) == "▁▁"
+    assert report.picture(result(), 1916.0).splitlines()[3].startswith("usable    1,916 m: in squares")
+
+
+class Terminal(io.StringIO):
+    def __init__(self, encoding: str, *, tty: bool) -> None:
+        super().__init__()
+        self.named, self.tty = encoding, tty
+
+    def isatty(self) -> bool:
+        return self.tty
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.named
+
+
+@pytest.mark.parametrize(
+    ("encoding", "tty", "drawn"), [("utf-8", True, True), ("ascii", True, False), ("UTF-8", False, False)]
+)
+def test_pictures_are_drawn_only_on_a_terminal_that_shows_them(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, tty: bool, drawn: bool
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal(encoding, tty=tty))
+    assert console.draws() == drawn
+    assert ("█" in report.run_text(result())) == drawn
