@@ -18,12 +18,13 @@ import psycopg
 
 from dbanon import methods, releases, schema
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
-from dbanon.base.figures import Evaluation
+from dbanon.base.figures import Evaluation, Movements, Rectangles
 from dbanon.base.progress import Display, Progress, reports
 from dbanon.base.sweep import Sweep
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database import sweeping as _sweeping
 from dbanon.database.datasets import Datasets
+from dbanon.load import foreign
 from dbanon.options import evaluating, fields, keywords, publishing, reporting, scheduling, sweeping
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
@@ -364,15 +365,16 @@ class Database(Datasets):
 
     @reports
     @keywords(evaluating.Evaluating)
-    def evaluate(self, run: int | str, asked: evaluating.Evaluating) -> Evaluation:
+    def evaluate(self, run: int | str | Path, asked: evaluating.Evaluating) -> Evaluation:
         """Measure how useful the rows of a run are, against the private data; the figures are for operators alone.
 
         Nothing is published, and the figures are kept in ``dbanon.evaluations``.
 
         Parameters
         ----------
-        run : int or str
-            Its number, or the name of a live release.
+        run : int, str or pathlib.Path
+            Its number, or the name of a live release. A path is that of another program's output, of a dataset: points
+            or rectangles with times, which are measured by the same code. Its figures are not kept.
 
         Returns
         -------
@@ -383,7 +385,19 @@ class Database(Datasets):
         VerificationFailed
             If a true count lies outside the bounds that are told, which is a defect of dbanon.
         """
-        return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
+        if not isinstance(run, Path):
+            return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
+        if asked.dataset is None:
+            raise ParameterError(
+                "Another program's output must be measured against a dataset. Got none; add --dataset."
+            )
+        with errors_translated():
+            row = stored.dataset_row(self.connection, asked.dataset)
+
+        def read(extent: foreign.Box) -> Movements | Rectangles:
+            return foreign.read(run, srid=row.srid, extent=extent, columns=asked.columns, tz=asked.tz)
+
+        return evaluation.evaluate_file(self.target.url, row, read, asked, self.progress, name=run.name)
 
     def card(self, name: str) -> releases.Card:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
