@@ -83,7 +83,9 @@ def _known(connection: Connection, what: str | int, zone: ZoneInfo, asked: Showi
     with _reading(connection, what) if isinstance(what, str) else _own_rows(connection):
         seen, rows = described_by_view(connection, what) if isinstance(what, str) else _run_rows(connection, what)
         shown = _shown(connection, rows, zone, asked)
-    return replace(described(connection, what), columns=seen.columns, window_s=seen.window_s), shown
+    # A card speaks of the newest part of a release that grows, its view of all.
+    names = ("columns", "window_s", "rows", "since", "until")
+    return replace(described(connection, what), **{name: getattr(seen, name) for name in names}), shown
 
 
 def described(connection: Connection, what: str | int) -> Described:
