@@ -1,6 +1,7 @@
 """Runs ``dbanon demo``: generates a small city, and loads, anonymises, attacks and publishes it as a user would.
 
-Before it publishes, it moves one of the stored rows to show that dbanon refuses it then, and puts the row back.
+Before it publishes, it moves one of the stored rows to show that dbanon refuses it then, and puts the row back. It ends
+with a page on which the truth is shown: its people are generated.
 """
 
 import tempfile
@@ -46,7 +47,7 @@ class Gate:
 class Demo:
     """What the demo did: the loads (none where the dataset was there already), the run, rows of the view.
 
-    `gate` is None where this login may not change stored rows.
+    `gate` is None where this login may not change stored rows; `page` is None where none was asked for.
     """
 
     loads: "tuple[LoadReport, ...]"
@@ -54,10 +55,14 @@ class Demo:
     header: list[str]
     rows: list[tuple[Any, ...]]
     gate: Gate | None
+    page: Path | None
 
 
-def play(database: "Database") -> Demo:
-    """Generate, load, run, attack, move a row and be refused, publish and read as an analyst; may be repeated."""
+def play(database: "Database", page: Path | None = None) -> Demo:
+    """Generate, load, run, attack, move a row and be refused, publish and read as an analyst; may be repeated.
+
+    `page` is the file to write a page to, with the truth.
+    """
     loads = () if _is_loaded(database) else _load(database)
     result = database.run(methods.DEMO, dataset=DATASET, params=PARAMETERS, seed=1)
     result.require_verified()
@@ -65,7 +70,8 @@ def play(database: "Database") -> Demo:
     rows, notices = database.publish(result.run_id, RELEASE, replace=True)
     result = replace(result, release=RELEASE, rows_published=rows, notices=notices)
     header, shown = database.release_rows(RELEASE, ROWS_SHOWN)
-    return Demo(loads=loads, result=result, header=header, rows=shown, gate=gate)
+    written = None if page is None else database.report(RELEASE, with_truth=True, output=page)
+    return Demo(loads=loads, result=result, header=header, rows=shown, gate=gate, page=written and Path(written))
 
 
 def _try_the_gate(database: "Database", run_id: int) -> Gate | None:
@@ -126,6 +132,7 @@ def text(shown: Demo) -> str:
         f"SELECT {', '.join(COLUMNS_SHOWN)} FROM published.{RELEASE} LIMIT {ROWS_SHOWN};  -- as an analyst sees it\n"
         + report.table(COLUMNS_SHOWN, [[row[shown.header.index(c)] for c in COLUMNS_SHOWN] for row in shown.rows]),
         f"The guarantee (k = {PARAMETERS['k']}): {family.guarantee}",
+        *([_page_text(shown.page)] if shown.page is not None else []),
         "Next, with data of your own:\n"
         "  dbanon load trajectories FILE.csv --dataset mine --subject COL --time COL --x LON --y LAT\n"
         "  dbanon load requests REQUESTS.csv --dataset mine --subject COL --time COL --columns a,b\n"
@@ -147,6 +154,14 @@ def _gate_text(gate: Gate) -> str:
     )
 
 
+def _page_text(page: Path) -> str:
+    """Say where the page is, and how to see it."""
+    return (
+        f"Wrote {page}: private beside published on a page. Its people are generated, so the truth is shown.\n"
+        f"Open it in a browser: {page.resolve().as_uri()}"
+    )
+
+
 def as_dict(shown: Demo) -> dict[str, Any]:
     """The demo as ``--json`` prints it."""
     rows = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
@@ -155,4 +170,5 @@ def as_dict(shown: Demo) -> dict[str, Any]:
         "run": report.run_json(shown.result),
         "gate": None if shown.gate is None else vars(shown.gate),
         "rows": rows,
+        "page": None if shown.page is None else str(shown.page),
     }
