@@ -40,6 +40,15 @@ class Want:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Minute:
+    """The rows of a setting at one moment, as SVG paths in a window of the plane; never kept with its figures."""
+
+    at: float
+    window: tuple[float, float, float, float]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Setting:
     """One combination of values.
 
@@ -64,6 +73,8 @@ class Setting:
         Its run, where that was kept.
     earlier : bool
         Whether it was measured by an earlier sweep and found again.
+    minute : Minute or None
+        Its rows at a moment that all settings have in common, where they were computed in this call.
     side_m : float
         Of the squares by whose counts it is compared.
     front, meets, chosen : bool
@@ -79,6 +90,7 @@ class Setting:
     run: Mapping[str, Any] = field(default_factory=dict)
     run_id: int | None = None
     earlier: bool = False
+    minute: Minute | None = None
     side_m: float = SIDES_M[0]
     front: bool = False
     meets: bool = False

@@ -16,7 +16,7 @@ from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, DbanonError, InfeasibleError, ParameterError, StoreError, choose_one, counted
 from dbanon.base.figures import Evaluation
 from dbanon.base.progress import Progress
-from dbanon.base.sweep import Setting, Sweep, Want
+from dbanon.base.sweep import Minute, Setting, Sweep, Want
 from dbanon.metrics import METRICS, settings
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.publishing import Submitting
@@ -24,7 +24,7 @@ from dbanon.options.sweeping import Sweeping
 from dbanon.pages import notebook
 from dbanon.pages.charts import metres
 from dbanon.postgres.connection import Connection
-from dbanon.runs import evaluating, kept, queue, stored, tied
+from dbanon.runs import evaluating, kept, minute, queue, stored, tied
 from dbanon.runs.stored import RunResult
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
             for nth, (place, one) in enumerate(missing.items()):
                 clock.begin(place + 1, len(missing) - nth, one.name)
                 began = time.perf_counter()
-                found[place] = _setting(one, work.measure(one), earlier=False)
+                found[place] = replace(_setting(one, work.measure(one), earlier=False), minute=work.minute)
                 clock.spent.append(time.perf_counter() - began)
                 _demand_known(wants, found.values())
     marked = settings.judge((found[place] for place in range(len(combinations))), wants)
@@ -170,6 +170,8 @@ class _Work:
     ) -> None:
         self.database, self.family, self.algorithm = database, family, algorithm
         self.asked, self.lock_key, self.dataset = asked, lock_key, asked.dataset
+        self.minute: Minute | None = None  # of the setting that was measured last
+        self.first: Minute | None = None
         self.keeps = asked.keep and asked.sample is None
         if asked.sample is not None:
             database.progress(f"drawing {counted(asked.sample, 'person', 'people')}", 0, None)
@@ -177,13 +179,13 @@ class _Work:
 
     def measure(self, one: _Combination) -> Evaluation:
         """Compute, attack and ask one setting, keep its figures, and drop its run."""
-        began, ids = time.perf_counter(), list[int]()
+        began, ids, self.minute = time.perf_counter(), list[int](), None
         try:
             result = self._compute(one, ids)
         except _IMPOSSIBLE as error:
             measured = self._unmeasured(status="impossible", reason=str(error))
         else:
-            measured = self._asked(result)
+            measured = self._asked(one, result)
         about = {
             "version": importlib.metadata.version("dbanon"),
             "releases": kept.releases(self.database.connection, one.key.dataset_id),
@@ -208,7 +210,7 @@ class _Work:
 
         return self.database._at_once(submit)
 
-    def _asked(self, result: RunResult) -> Evaluation:
+    def _asked(self, one: _Combination, result: RunResult) -> Evaluation:
         """Ask a run, where its rows were verified and it has any."""
         connection, run_id = self.database.connection, result.run_id
         if result.status != "verified":
@@ -217,6 +219,10 @@ class _Work:
             return self._unmeasured(status="impossible", reason="No person is published: all people are left out.")
         asked = Evaluating(queries=self.asked.queries, seed=self.asked.seed)
         measured = evaluating.measure(connection, self.database.target.url, run_id, asked, self.database.progress)
+        if measured.questions is not None:
+            k = int(one.promise.get("k") or 2)
+            self.minute = minute.draw(connection, run_id, k, measured.questions, self.first)
+            self.first = self.first or self.minute
         run = {
             "attack": dict(result.verdict.figures),
             "seen": result.verdict.figures.get(self.family.totals.get("subjects", "")),

@@ -55,7 +55,8 @@ def link_nearest(
     The adversary knows the whole true way of a person, and takes the told track whose mean distance to it, over the
     times that both have, is least. If it is a record the person is a member of, the adversary is right by one in as
     many as the row stands for; several tracks that are equally near share this. ``linked_nearest`` is the mean over
-    `people` persons drawn at random, with a bootstrap 90 % interval. None, if there is no one to look for.
+    `people` persons drawn at random, with a bootstrap 90 % interval; where all fare alike, a binomial one. None, if
+    there is no one to look for.
 
     Parameters
     ----------
@@ -79,8 +80,9 @@ def link_nearest(
         at = np.searchsorted(times, told.t)
         at[np.append(times, np.nan)[at] != told.t] = -1
         _link(told.track, at, told.x, told.y, told.weight, x, y, begin, np.append(track[order], -1), right)
-    means = resampling(len(right), rng) @ right / len(right)
-    low, high = np.quantile(means, INTERVAL).tolist()
+    low, high = exact_interval(float(right.sum()), len(right))
+    if np.ptp(right):  # a bootstrap of nothing but misses knows no doubt
+        low, high = np.quantile(resampling(len(right), rng) @ right / len(right), INTERVAL).tolist()
     return Figure(name="linked_nearest", value=float(right.mean()), low=low, high=high)
 
 

@@ -5,6 +5,7 @@ Errors were held against true positions, so the page is private.
 
 import math
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 from markupsafe import Markup
@@ -12,7 +13,7 @@ from markupsafe import Markup
 from dbanon.base.errors import counted
 from dbanon.base.figures import Asked, Figure
 from dbanon.base.sweep import Setting, Sweep
-from dbanon.pages import charts, frame
+from dbanon.pages import charts, frame, maps
 from dbanon.pages.charts import Axis, Line, metres, text
 from dbanon.pages.svg import WIDTH, element, figure, number
 
@@ -83,6 +84,7 @@ def _wanted(sweep: Sweep) -> str:
 
 
 def _drawn(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]:
+    yield _minutes(sweep)
     names = list(compared[0].varied)
     right = [_limits(sweep, compared)]
     cost = next((name for name in names if name in compared[0].promise and _numeric(compared, name)), None)
@@ -94,13 +96,42 @@ def _drawn(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]:
     )
     left = frame.picture(_net(sweep, compared, names), caption)
     yield frame.section("What is gained, what is lost", frame.wide(left, *right), note=sweep.method)
-    yield frame.section(
-        "No maps of one minute",
-        Markup('<p class="small soft">{}</p>').format(
-            "The rows of a setting are dropped as soon as it is measured, and none of them is kept with its figures. "
-            "Keep the runs to look at their rows (--keep), or publish the chosen setting and see its report."
-        ),
-    )
+
+
+def _minutes(sweep: Sweep) -> Markup:
+    """Draw the same minute at a few settings: it says more than a curve."""
+    drawn = [one for one in sweep.settings if one.minute is not None]
+    alike = [one for one in drawn if sweep.chosen is not None and _beside(one, sweep.chosen)]
+    shown = (alike if len(alike) > 1 else drawn)[:4]
+    if not shown or shown[0].minute is None:
+        said = (
+            "Rows are drawn of settings that are computed in the same call. These were measured earlier, and "
+            "their rows are not kept with their figures."
+        )
+        return frame.section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(said))
+    first = shown[0].minute
+    when = datetime.fromtimestamp(first.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    window = maps.Window(**dict(zip(("x0", "y0", "x1", "y1"), first.window, strict=True)))
+    figures = [_minute(place, one, window) for place, one in enumerate(shown)]
+    lead = f"{when}. Each region hides as many people as its setting promises, or more."
+    return frame.section("The same minute at several settings", frame.columns(*figures), lead=lead)
+
+
+def _beside(one: Setting, chosen: Setting) -> bool:
+    """Whether a setting differs from the chosen one in its promise alone."""
+    return all(value == chosen.varied[name] for name, value in one.varied.items() if name not in one.promise)
+
+
+def _minute(place: int, one: Setting, window: maps.Window) -> Markup:
+    paths = one.minute.paths if one.minute is not None else ()
+    about = f"{one.name}: {counted(len(paths), 'region')} as they would be published."
+    drawn = maps.panel(f"minute-{place}", f"One minute at {one.name}", about, window, maps.regions(paths))
+    half, error = one.measured("region_side_m_50"), _off(one.error)
+    sides = f", half of people's time in regions under {_length(half)}" if half is not None else ""
+    rows = counted(len(paths), "row")
+    said = Markup("{}: {}{}. Counts are off by {}.")
+    caption = said.format(frame.bold(one.name), rows, sides, error)
+    return frame.picture(drawn, caption, class_="map")
 
 
 def _net(sweep: Sweep, compared: Sequence[Setting], names: Sequence[str]) -> Markup:

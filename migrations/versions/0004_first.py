@@ -74,7 +74,8 @@ CREATE TABLE dbanon.dataset (
     kept_since timestamptz CHECK (isfinite(kept_since)),
     -- Of one that was published once: its row stays, since releases refer to it.
     dropped_at timestamptz,
-    -- Some people of another dataset, drawn for a sweep: it is never published, and goes with the session that asked for it.
+    -- Some people of another dataset, drawn for a sweep: it is never published, and goes with the session that asked
+    -- for it.
     sample_of bigint REFERENCES dbanon.dataset,
     tied_to dbanon.session,
     CONSTRAINT dataset_sample_check CHECK ((sample_of IS NULL) = (tied_to IS NULL))

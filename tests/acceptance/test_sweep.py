@@ -53,6 +53,7 @@ def swept(dbanon_server: Target, city_template: tuple[str, int]) -> Iterator[str
         with open_database(url) as database:
             found = database.sweep("tp-aware", **ASKED)
         assert [one.earlier for one in found.settings] == [True, False, False, False]
+        assert [one.minute is None for one in found.settings] == [True, False, True, True]
         assert computed(url) == earlier + 5
         assert counts(url) == before
         yield url

@@ -142,6 +142,7 @@ def test_no_one_is_found_where_there_is_no_one_or_nothing_at_the_same_time() -> 
     nobody = (np.empty(0, np.int64), np.empty(0, np.int64))
     assert link_nearest(NOTHING, data, nobody, np.random.default_rng(0)).value is None
     assert link_nearest(data, NOTHING, nobody, np.random.default_rng(0)).value == 0
+    assert link_nearest(data, NOTHING, nobody, np.random.default_rng(0)).high == pytest.approx(0.95)
     assert link_nearest(data, other, (np.zeros(1, np.int64),) * 2, np.random.default_rng(0)).value == 0
 
 

@@ -13,7 +13,7 @@ import pytest
 from dbanon import methods
 from dbanon.base.errors import ParameterError
 from dbanon.base.figures import Answers, Evaluation, Figure, Questions
-from dbanon.base.sweep import Setting, Sweep, Want
+from dbanon.base.sweep import Minute, Setting, Sweep, Want
 from dbanon.metrics import settings as judging
 from dbanon.options.sweeping import Sweeping, parse_wants
 from dbanon.pages.sweep import page
@@ -213,3 +213,11 @@ def test_what_is_wanted_is_a_figure_a_sign_and_a_number(text: str) -> None:
 def test_a_figure_that_is_not_known_meets_nothing() -> None:
     want = Want(name="x", at_least=False, value=1)
     assert (want.met(None), want.met(math.nan), want.met(1.0)) == (False, False, True)
+
+
+def test_the_same_minute_is_drawn_at_settings_that_differ_in_their_promise() -> None:
+    minute = Minute(at=1_212_566_400.0, window=(0, 0, 9000, 6000), paths=("M0 0L9 0 9 9Z",))
+    text = page(swept(*[replace(one, minute=minute if one is not IMPOSSIBLE else None) for one in GRID]))
+    assert text.count("One minute at") == 2
+    assert "2008-06-04 08:00 UTC" in text
+    assert "No maps of one minute" in page(swept(*GRID))

@@ -1,0 +1,66 @@
+"""Draws the rows of a run at one moment as SVG paths: what would be published, before a run is dropped.
+
+Rows of fewer people than a promise hides are not drawn: exact ones are true positions.
+"""
+
+import numpy as np
+
+from dbanon.base.figures import Questions
+from dbanon.base.sweep import Minute
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import Connection
+
+UNITS = 3600
+"""Units across a map, as in `dbanon.pages.maps`."""
+_MOST_ROWS, _MOST_BYTES = 400, 30_000
+
+
+def draw(connection: Connection, run_id: int, k: int, questions: Questions, like: Minute | None) -> Minute | None:
+    """Draw the rows at the same moment and place as another drawing, or at a moment with a median number of rows.
+
+    Parameters
+    ----------
+    k : int
+        The fewest people of a row that is drawn.
+    questions : Questions
+        Of the evaluation: they lie where nearly all people are.
+
+    Returns
+    -------
+    Minute or None
+        None where there are no rows then.
+    """
+    at = like.at if like else _moment(connection, run_id)
+    x0, y0, x1, y1 = like.window if like else _window(questions)
+    if at is None or x1 <= x0:
+        return None
+    own, unit = arrow.postgis(connection), UNITS / (x1 - x0)
+    query = f"""
+        SELECT {own}.ST_AsSVG({own}.ST_SnapToGrid({own}.ST_SimplifyPreserveTopology({own}.ST_Scale({own}.ST_Translate(
+            c.region, %s, %s), %s, %s), 2), 1), 1, 0)
+        FROM dbanon.cloak c WHERE c.run_id = %s AND c.period @> to_timestamp(%s) AND c.crowd >= %s
+        ORDER BY {own}.ST_Area(c.region) DESC, c.record_id LIMIT %s"""
+    given = [-x0, -y1, unit, unit, run_id, at, k, _MOST_ROWS]
+    paths = [row[0] for row in connection.execute(query, given)]
+    while sum(map(len, paths)) > _MOST_BYTES:
+        del paths[0]
+    return Minute(at=at, window=(x0, y0, x1, y1), paths=tuple(paths)) if paths else None
+
+
+def _moment(connection: Connection, run_id: int) -> float | None:
+    query = """
+        WITH n AS (SELECT lower(c.period) AS at, count(*) AS rows FROM dbanon.cloak c WHERE c.run_id = %s GROUP BY 1)
+        SELECT extract(epoch FROM n.at)::float8 FROM n
+        ORDER BY n.rows, n.at OFFSET (SELECT count(*) / 2 FROM n) LIMIT 1"""
+    row = connection.execute(query, [run_id]).fetchone()
+    return None if row is None else float(row[0])
+
+
+def _window(questions: Questions) -> tuple[float, float, float, float]:
+    """Find where the middles of squares were drawn, at most twice as wide as high and hardly higher than wide."""
+    x, y = questions.x + questions.side_m / 2, questions.y + questions.side_m / 2
+    low, high = np.array([x.min(), y.min()]), np.array([x.max(), y.max()])
+    wide, tall = high - low
+    half = np.array([max(wide, tall / 1.1), max(tall, wide / 2)]) / 2
+    (x0, y0), (x1, y1) = ((low + high) / 2 - half).tolist(), ((low + high) / 2 + half).tolist()
+    return x0, y0, x1, y1
