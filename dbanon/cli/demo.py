@@ -16,7 +16,10 @@ from psycopg import sql
 from dbanon import methods, synth
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.cli import report
+from dbanon.options.reporting import Reporting
 from dbanon.postgres import arrow
+from dbanon.postgres.connection import errors_translated
+from dbanon.releases import reporting
 from dbanon.runs import stored
 
 if TYPE_CHECKING:
@@ -70,8 +73,17 @@ def play(database: "Database", page: Path | None = None) -> Demo:
     rows, notices = database.publish(result.run_id, RELEASE, replace=True)
     result = replace(result, release=RELEASE, rows_published=rows, notices=notices)
     header, shown = database.release_rows(RELEASE, ROWS_SHOWN)
-    written = None if page is None else database.report(RELEASE, with_truth=True, output=page)
-    return Demo(loads=loads, result=result, header=header, rows=shown, gate=gate, page=written and Path(written))
+    written = None if page is None else _write(database, page)
+    return Demo(loads=loads, result=result, header=header, rows=shown, gate=gate, page=written)
+
+
+def _write(database: "Database", page: Path) -> Path:
+    """Write the page as ``dbanon report --with-truth`` does, but without its questions, which take seconds."""
+    connection, asked = database.connection, Reporting(with_truth=True)
+    with errors_translated():
+        html = reporting.report(connection, RELEASE, asked)
+        reporting.note(connection, reporting.described(connection, RELEASE), html)
+    return reporting.write(page, html, private=True, pdf=False)
 
 
 def _try_the_gate(database: "Database", run_id: int) -> Gate | None:
@@ -158,7 +170,8 @@ def _page_text(page: Path) -> str:
     """Say where the page is, and how to see it."""
     return (
         f"Wrote {page}: private beside published on a page. Its people are generated, so the truth is shown.\n"
-        f"Open it in a browser: {page.resolve().as_uri()}"
+        f"Open it in a browser: {page.resolve().as_uri()}\n"
+        f"With how far off answers are: dbanon report {RELEASE} --with-truth -o {RELEASE}.html"
     )
 
 
