@@ -25,10 +25,11 @@ from dbanon.base.tasks import HERE, Tasks
 from dbanon.database import sweeping as _sweeping
 from dbanon.database.datasets import Datasets
 from dbanon.load import foreign
-from dbanon.options import evaluating, fields, keywords, publishing, scheduling, sweeping
+from dbanon.options import evaluating, fields, keywords, publishing, reporting, scheduling, sweeping
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
+from dbanon.releases import reporting as pages
 from dbanon.releases.published import Params
 from dbanon.runs import evaluating as evaluation
 from dbanon.runs import jobs, pipeline, queue, stored
@@ -473,6 +474,57 @@ class Database(Datasets):
     def style(self, release: str, file: str | os.PathLike[str]) -> None:
         """Write a QGIS style (``.qml``) for a release: regions by crowd in colours, exact rows apart."""
         export.write_text(Path(file), style.qml(published.crowds(self.connection, release)))
+
+    @reports
+    @keywords(reporting.Reporting)
+    def report(self, what: str | int, asked: reporting.Reporting) -> str | Path:
+        """Make the page of a release or a run: what it promises, what was attacked, what it shows, what is left out.
+
+        The page is one HTML file without scripts, which loads nothing. The page for the file of a privacy officer
+            and the
+        one for analysts show no true position; the latter is made with an analyst's rights alone. With `with_truth`
+            the page
+        is private: its file has PRIVATE in its name and is its owner's alone, and ``dbanon.audit`` gets its digest.
+
+        Parameters
+        ----------
+        what : str or int
+            The name of a live release, or the number of a run.
+
+        Returns
+        -------
+        str or pathlib.Path
+            The page; or, with `output`, the file that it was written to.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such release that this login may read, no such run, or it has no rows.
+        DataError
+            If the file cannot be written: then nothing is left of it.
+        """
+        self.progress("reading rows", 0, None)
+        html = pages.report(self.connection, what, asked, self._measured)
+        if asked.with_truth:
+            pages.note(self.connection, pages.described(self.connection, what), html)
+        if asked.output is None:
+            return html
+        return pages.write(asked.output, html, private=asked.with_truth, pdf=asked.pdf)
+
+    def _measured(self, run_id: int) -> Evaluation:
+        return evaluation.evaluate(self.connection, self.target.url, run_id, evaluating.Evaluating(), self.progress)
+
+    @reports
+    @keywords(reporting.Writing)
+    def compare(self, one: str | int, other: str | int, asked: reporting.Writing) -> str | Path:
+        """Make a page of two releases or runs side by side, as `report` does; it shows no true position.
+
+        Those of different families are not ranked. Returns the page; or, with `output`, the file that it was written
+            to.
+        """
+        self.progress("reading rows", 0, None)
+        html = pages.compare(self.connection, one, other, asked)
+        return html if asked.output is None else pages.write(asked.output, html, private=False, pdf=asked.pdf)
 
 
 @contextmanager
