@@ -31,7 +31,13 @@ def page(sweep: Sweep, *, version: str = "") -> str:
         private=True,
     )
     compared = [one for one in sweep.settings if one.error is not None and one.share is not None]
-    blocks = [*_answer(sweep), *(_drawn(sweep, compared) if compared else ()), _grid(sweep), _again(sweep)]
+    blocks = [
+        *_answer(sweep),
+        *(_drawn(sweep, compared) if compared else ()),
+        *_families(sweep),
+        _grid(sweep),
+        _again(sweep),
+    ]
     return frame.document(around, _header(sweep), *blocks)
 
 
@@ -291,6 +297,29 @@ def _point(one: Setting, name: str) -> tuple[float, float, float, float]:
 def _numeric(compared: Sequence[Setting], name: str) -> bool:
     values = [one.varied[name] for one in compared]
     return len(set(values)) > 1 and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+def _families(sweep: Sweep) -> Iterator[Markup]:
+    """Draw what was measured with other methods, each under its promise."""
+    drawn = []
+    for number_, family in enumerate(sweep.families):
+        rows = []
+        for name, figures in family.settings:
+            side = sweep.settings[0].side_m
+            error = next((f for f in figures if (f.name, f.side_m, f.asked) == ("count_error", side, "span")), None)
+            if error is not None and error.value is not None:
+                rows.append(charts.Bar(label=name, value=error.value, text=_off(error), kind="private"))
+        if rows:
+            about = "; ".join(f"{row.label}: {row.text}" for row in rows)
+            title = f"Counts over ten minutes with {family.method}"
+            picture = charts.bars(f"family-{number_}", title, about, rows, most=max(1.0, *(row.value for row in rows)))
+            drawn.append(frame.block(f"{family.method} ({family.algorithm})", frame.picture(picture, family.hides)))
+    if drawn:
+        lead = (
+            f"How far counts over ten minutes in {sweep.squares} are off. Do not rank across headings: a method that "
+            "hides less errs less."
+        )
+        yield frame.section("Other families, other promises", frame.columns(*drawn), lead=lead)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
