@@ -63,7 +63,7 @@ $$;
 
 -- These run with the rights of their owner.
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
-    dbanon.release_card(text, bigint), dbanon_internal.reap_runs(), dbanon_internal.is_forked() TO @operator@, @worker@;
+    dbanon.release_card(text, bigint), dbanon.run_card(bigint), dbanon_internal.reap_runs(), dbanon_internal.is_forked() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
     dbanon.remember_subject(text, text),
@@ -73,7 +73,8 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, b
     dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval), dbanon.steer_job(text, text, timestamptz, text),
     dbanon_internal.write_job(dbanon.job), dbanon_internal.claim_job(bigint), dbanon_internal.leave_job(bigint),
     dbanon_internal.tie_run(bigint, bigint), dbanon_internal.sample_people(text, integer, bigint),
-    dbanon_internal.open_period(bigint), dbanon_internal.set_period(bigint, tstzrange, jsonb), dbanon_internal.drop_part_rows(bigint) TO @operator@;
+    dbanon_internal.open_period(bigint), dbanon_internal.set_period(bigint, tstzrange, jsonb), dbanon_internal.drop_part_rows(bigint),
+    dbanon_internal.note_page(bigint, text, text) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.requeue_run(bigint, integer) TO @worker@;
 
 -- A withdrawn release that could not be dropped yet stays closed, also where a restore has given its owner all rights again.

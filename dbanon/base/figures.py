@@ -105,6 +105,43 @@ class Movements:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Rectangles:
+    """Rows that say of a record that it was in a rectangle for a time; sorted by record, then `since`.
+
+    Attributes
+    ----------
+    record : int64[n]
+        0, 1, 2, ... in the order in which the file names them.
+    since, until : float64[n]
+        Unix seconds; equal for a moment.
+    bounds : float64[n, 4]
+        xmin, ymin, xmax, ymax in metres.
+    subjects : int64[n]
+        How many people a row stands for; 1 without such a column.
+    """
+
+    record: "Int"
+    since: "Float"
+    until: "Float"
+    bounds: "Float"
+    subjects: "Int"
+
+    @property
+    def area_m2(self) -> "Float":
+        """The area of each."""
+        width, height = (self.bounds[:, 2:] - self.bounds[:, :2]).T
+        areas: Float = width * height
+        return areas
+
+    @property
+    def centres(self) -> Movements:
+        """Where the middle of each is when it begins."""
+        x, y = (self.bounds[:, :2] + self.bounds[:, 2:]).T / 2
+        weight: Float = self.subjects.astype(float)
+        return Movements(person=self.record, track=self.record, t=self.since, x=x, y=y, weight=weight)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation:
     """The utility of a run's rows, or of another program's output.
 

@@ -1,12 +1,14 @@
 """Commands for those who read releases: written to files, and drawn by QGIS. An analyst's login is enough."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dbanon.base.errors import counted
+from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, app, open_database, show
+from dbanon.options import reporting
 
 Release = Annotated[str, typer.Argument(help="Name of a live release.")]
 
@@ -34,3 +36,35 @@ def style(
         database.style(name, output)
     value = {"release": name, "file": str(output)}
     show(lambda: f"Wrote a style for published.{name} to {output}.", lambda: value)
+
+
+@app.command(epilog=GLOBAL)
+@taking(reporting.Reporting)
+def report(
+    what: Annotated[str, typer.Argument(metavar="NAME|RUN", help="A live release, or the number of a run.")],
+    **asked: Any,
+) -> None:
+    """Write a page about a release or run: promise, attack, maps, what is left out; one HTML file without scripts."""
+    asked["output"] = asked["output"] or Path(f"{what}.html")
+    with open_database() as database:
+        file = database.report(_what(what), **asked)
+    show(lambda: f"Wrote {file}", lambda: {"what": what, "file": str(file), "private": asked["with_truth"]})
+
+
+@app.command(epilog=GLOBAL)
+@taking(reporting.Writing)
+def compare(
+    one: Annotated[str, typer.Argument(metavar="A", help="A live release, or the number of a run.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    **asked: Any,
+) -> None:
+    """Write a page of two releases or runs side by side; those of different families are not ranked."""
+    asked["output"] = asked["output"] or Path(f"{one}-{other}.html")
+    with open_database() as database:
+        file = database.compare(_what(one), _what(other), **asked)
+    show(lambda: f"Wrote {file}", lambda: {"one": one, "other": other, "file": str(file)})
+
+
+def _what(text: str) -> str | int:
+    """A run by its number, or a release by its name, which begins with a letter."""
+    return int(text) if text.isdecimal() and len(text) < 19 else text

@@ -186,14 +186,28 @@ def verify(run_id: RunId) -> None:
 @app.command(epilog=GLOBAL)
 @taking(evaluating.Evaluating)
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN|NAME", help="The run's number, or the name of a live release.")],
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN|NAME", help="The run's number, or the name of a live release.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", metavar="FILE", help="Another program's output instead: points or rectangles with times."
+        ),
+    ] = None,
     **asked: Any,
 ) -> None:
-    """Measure how useful the rows of a run are, against the private data; publishes nothing. For operators alone."""
+    """Measure how useful the rows of a run are, against the private data; publishes nothing."""
+    from dbanon.base.errors import ParameterError
     from dbanon.cli import report
 
+    if (run is None) == (file is None):
+        got = "neither" if run is None else "both"
+        raise ParameterError(f"Exactly one of a run and --file must be given. Got {got}; correct it.")
+
     with open_database() as database:
-        measured = database.evaluate(_run_number(run) if run.isdecimal() else run, **asked)
+        what = file or (_run_number(str(run)) if str(run).isdecimal() else str(run))
+        measured = database.evaluate(what, **asked)
     show(lambda: report.evaluation_text(measured), lambda: report.evaluation_json(measured))
 
 

@@ -18,16 +18,18 @@ import psycopg
 
 from dbanon import methods, releases, schema
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
-from dbanon.base.figures import Evaluation
+from dbanon.base.figures import Evaluation, Movements, Rectangles
 from dbanon.base.progress import Display, Progress, reports
 from dbanon.base.sweep import Sweep
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database import sweeping as _sweeping
 from dbanon.database.datasets import Datasets
-from dbanon.options import evaluating, fields, keywords, publishing, scheduling, sweeping
+from dbanon.load import foreign
+from dbanon.options import evaluating, fields, keywords, publishing, reporting, scheduling, sweeping
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
+from dbanon.releases import reporting as pages
 from dbanon.releases.published import Params
 from dbanon.runs import evaluating as evaluation
 from dbanon.runs import jobs, pipeline, queue, stored
@@ -363,15 +365,16 @@ class Database(Datasets):
 
     @reports
     @keywords(evaluating.Evaluating)
-    def evaluate(self, run: int | str, asked: evaluating.Evaluating) -> Evaluation:
+    def evaluate(self, run: int | str | Path, asked: evaluating.Evaluating) -> Evaluation:
         """Measure how useful the rows of a run are, against the private data; the figures are for operators alone.
 
         Nothing is published, and the figures are kept in ``dbanon.evaluations``.
 
         Parameters
         ----------
-        run : int or str
-            Its number, or the name of a live release.
+        run : int, str or pathlib.Path
+            Its number, or the name of a live release. A path is that of another program's output, of a dataset: points
+            or rectangles with times, which are measured by the same code. Its figures are not kept.
 
         Returns
         -------
@@ -382,7 +385,19 @@ class Database(Datasets):
         VerificationFailed
             If a true count lies outside the bounds that are told, which is a defect of dbanon.
         """
-        return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
+        if not isinstance(run, Path):
+            return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
+        if asked.dataset is None:
+            raise ParameterError(
+                "Another program's output must be measured against a dataset. Got none; add --dataset."
+            )
+        with errors_translated():
+            row = stored.dataset_row(self.connection, asked.dataset)
+
+        def read(extent: foreign.Box) -> Movements | Rectangles:
+            return foreign.read(run, srid=row.srid, extent=extent, columns=asked.columns, tz=asked.tz)
+
+        return evaluation.evaluate_file(self.target.url, row, read, asked, self.progress, name=run.name)
 
     def card(self, name: str) -> releases.Card:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
@@ -459,6 +474,57 @@ class Database(Datasets):
     def style(self, release: str, file: str | os.PathLike[str]) -> None:
         """Write a QGIS style (``.qml``) for a release: regions by crowd in colours, exact rows apart."""
         export.write_text(Path(file), style.qml(published.crowds(self.connection, release)))
+
+    @reports
+    @keywords(reporting.Reporting)
+    def report(self, what: str | int, asked: reporting.Reporting) -> str | Path:
+        """Make the page of a release or a run: what it promises, what was attacked, what it shows, what is left out.
+
+        The page is one HTML file without scripts, which loads nothing. The page for the file of a privacy officer
+            and the
+        one for analysts show no true position; the latter is made with an analyst's rights alone. With `with_truth`
+            the page
+        is private: its file has PRIVATE in its name and is its owner's alone, and ``dbanon.audit`` gets its digest.
+
+        Parameters
+        ----------
+        what : str or int
+            The name of a live release, or the number of a run.
+
+        Returns
+        -------
+        str or pathlib.Path
+            The page; or, with `output`, the file that it was written to.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such release that this login may read, no such run, or it has no rows.
+        DataError
+            If the file cannot be written: then nothing is left of it.
+        """
+        self.progress("reading rows", 0, None)
+        html = pages.report(self.connection, what, asked, self._measured)
+        if asked.with_truth:
+            pages.note(self.connection, pages.described(self.connection, what), html)
+        if asked.output is None:
+            return html
+        return pages.write(asked.output, html, private=asked.with_truth, pdf=asked.pdf)
+
+    def _measured(self, run_id: int) -> Evaluation:
+        return evaluation.evaluate(self.connection, self.target.url, run_id, evaluating.Evaluating(), self.progress)
+
+    @reports
+    @keywords(reporting.Writing)
+    def compare(self, one: str | int, other: str | int, asked: reporting.Writing) -> str | Path:
+        """Make a page of two releases or runs side by side, as `report` does; it shows no true position.
+
+        Those of different families are not ranked. Returns the page; or, with `output`, the file that it was written
+            to.
+        """
+        self.progress("reading rows", 0, None)
+        html = pages.compare(self.connection, one, other, asked)
+        return html if asked.output is None else pages.write(asked.output, html, private=False, pdf=asked.pdf)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ flatter it; a sentence holds counts, and never a cell.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 import pyproj
 
 from dbanon.base.errors import DataError, counted
-from dbanon.base.figures import Movements
+from dbanon.base.figures import Movements, Rectangles
 from dbanon.base.trajectory import Bool, Float, Int
 from dbanon.load import _files, _names, _parse, _staging
 
@@ -40,29 +39,6 @@ _KNOWN = {
 
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _OPTION = "--column {0}=NAME"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rectangles:
-    """Rows that say of a record that it was in a rectangle for a time; sorted by record, then `since`.
-
-    Attributes
-    ----------
-    record : int64[n]
-        0, 1, 2, ... in the order in which the file names them.
-    since, until : float64[n]
-        Unix seconds; equal for a moment.
-    bounds : float64[n, 4]
-        xmin, ymin, xmax, ymax in metres.
-    subjects : int64[n]
-        How many people a row stands for; 1 without such a column.
-    """
-
-    record: Int
-    since: Float
-    until: Float
-    bounds: Float
-    subjects: Int
 
 
 def read(

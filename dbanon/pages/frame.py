@@ -18,7 +18,7 @@ _STYLE = """
 *{box-sizing:border-box}
 html{color-scheme:light dark;background:var(--paper)}
 body{margin:0;color:var(--ink);background:var(--paper);font:15px/1.45 Arial,Helvetica,sans-serif;
-overflow-wrap:anywhere}
+overflow-wrap:break-word}
 header>div.inner,main,footer{max-width:1164px;margin:0 auto;padding:0 15px}
 h1{font-size:30px;line-height:1.2;margin:18px 0 4px}h2{font-size:20px;line-height:1.25;margin:36px 0 8px}
 h3{font-size:15px;margin:14px 0 6px}p{margin:6px 0}.lead{font-size:17px}.soft,figcaption{color:var(--soft)}
@@ -48,7 +48,8 @@ padding:4px 0}
 th,td{text-align:left;vertical-align:top;padding:5px 8px;border-bottom:1px solid var(--line)}
 thead th{color:var(--soft);font-size:13px}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;
 white-space:nowrap}
-tbody th{font-weight:bold}
+h1,h2,h3,p,li,figcaption,td,pre,code,.band{overflow-wrap:anywhere}.columns>*,.wide>*{min-width:0}
+tbody th{font-weight:bold}tbody th[scope=rowgroup]{padding-top:12px}
 .legend{display:flex;flex-wrap:wrap;gap:4px 14px;margin:6px 0;padding:0;list-style:none;font-size:13px}
 .legend i{display:inline-block;width:22px;height:11px;margin-right:5px;border-radius:2px;
 border:1px solid var(--line)}
@@ -228,6 +229,26 @@ def table(
     return Markup('<table class="stacked">{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(
         said, heads, lines
     )
+
+
+def grouped(head: Sequence[str], groups: Iterable[tuple[Any, Iterable[Sequence[Any]]]]) -> Markup:
+    """Lay rows out in groups, each under a heading of its own, so that all have the same columns."""
+    heads = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in head)
+    bodies = []
+    for title, rows in groups:
+        lines = Markup("").join(
+            Markup('<tr><th scope="row">{}</th>{}</tr>').format(
+                row[0],
+                Markup("").join(
+                    Markup('<td data-name="{}">{}</td>').format(head[place], cell)
+                    for place, cell in enumerate(row[1:], 1)
+                ),
+            )
+            for row in rows
+        )
+        top = Markup('<tr><th scope="rowgroup" colspan="{}">{}</th></tr>').format(len(head), title)
+        bodies.append(Markup("<tbody>{}{}</tbody>").format(top, lines))
+    return Markup('<table class="stacked"><thead><tr>{}</tr></thead>{}</table>').format(heads, Markup("").join(bodies))
 
 
 def code(text: str) -> Markup:

@@ -47,7 +47,7 @@ def write(
             f"The file's name must end in {', '.join(_WRITERS)}. Got {file.name!r}; choose the format by the ending."
         )
     form: Literal["WKB", "WKT"] = "WKT" if writer is _write_csv else "WKB"
-    with _whole(file) as part, published.opened(connection, name, where=where, params=params, region=form) as rows:
+    with whole(file) as part, published.opened(connection, name, where=where, params=params, region=form) as rows:
         counted = _Counted(rows.batches, progress)
         try:
             writer(part, rows, pa.RecordBatchReader.from_batches(rows.schema, counted))
@@ -61,7 +61,7 @@ def write(
 
 def write_text(file: Path, text: str, *, private: bool = False) -> None:
     """Write a text as a file, whole or not at all; a `private` one only its owner may read."""
-    with _whole(file) as part:
+    with whole(file) as part:
         part.touch(0o600 if private else 0o666)
         part.write_text(text, encoding="utf-8")
 
@@ -106,7 +106,7 @@ class _Counted:
 
 
 @contextmanager
-def _whole(file: Path) -> Iterator[Path]:
+def whole(file: Path) -> Iterator[Path]:
     """Give a place to write a file; what is there after the block is moved to where it belongs, unless it failed."""
     try:
         if file.is_dir():

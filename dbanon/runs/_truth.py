@@ -46,7 +46,7 @@ class Members:
     record: Int
     trajectory: Int
 
-    def of(self, record: Int, who: Int | None = None) -> tuple[Int, Int]:
+    def of(self, record: Int) -> tuple[Int, Int]:
         """List the members of some records: the place of the record among those given, and the trajectory."""
         low, high = (np.searchsorted(self.record, record, side) for side in ("left", "right"))
         place, at = _ranges(low, high)
@@ -63,8 +63,6 @@ class Truth:
         Of the run.
     params : mapping
         Of the run: those of the alignment, where its rows hold at instants.
-    step_s : float or None
-        The time between two instants; None where rows hold at some time, or at one moment.
     """
 
     def __init__(self, data: Trajectories, members: Members, params: Mapping[str, Any]) -> None:
@@ -110,11 +108,24 @@ class Truth:
 
     def seen(self, spans: Float) -> Movements:
         """Give all fixes within spans; a person is one track."""
-        data = self._data
+        data, spans = self._data, _joined(spans)
         trajectory = np.arange(len(data.trajectory_id))
         parts = [self._between(trajectory, *np.full((2, len(trajectory)), span[:, None]))[1] for span in spans]
         fix = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
         person = data.subject[np.searchsorted(data.offset, fix, "right") - 1]
+        return _movements(person, person, data.t[fix], data.x[fix], data.y[fix])
+
+    def members(self, records: Int) -> tuple[Int, Int]:
+        """List the people of some records, and which of these each is in."""
+        record = np.unique(records)
+        place, trajectory = self._members.of(record)
+        return self._data.subject[trajectory], record[place]
+
+    def raw(self, people: Int) -> Movements:
+        """Give all fixes of some people, a track each."""
+        data = self._data
+        fix = np.flatnonzero(np.repeat(np.isin(data.subject, people), np.diff(data.offset)))
+        person = np.repeat(data.subject, np.diff(data.offset))[fix]
         return _movements(person, person, data.t[fix], data.x[fix], data.y[fix])
 
     def covered(self, rows: Rows) -> Movements:
@@ -134,6 +145,15 @@ class Truth:
         ends = self._data.offset[trajectory], self._data.offset[trajectory + 1]
         low, high = (_bisect(self._data.t, *ends, t) for t in (since, until))
         return _ranges(low, high)
+
+
+def _joined(spans: Float) -> Float:
+    """Join spans that meet, so that few are left."""
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(spans[:, 1])
+    first = np.flatnonzero(np.append(True, spans[1:, 0] > reached[:-1])[: len(spans)])
+    last = np.append(first[1:], len(spans))[: len(first)] - 1
+    return np.column_stack([spans[first, 0], reached[last]])
 
 
 def _bisect(t: Float, begin: Int, end: Int, sought: Float) -> Int:

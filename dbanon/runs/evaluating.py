@@ -5,7 +5,7 @@ a release. Nothing is published. Coverage is a gate: where bounds do not hold th
 is wrong, and no figure is given.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,8 +15,10 @@ import shapely
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon.base.errors import ParameterError, StoreError, VerificationFailed, counted
-from dbanon.base.figures import Against, Answers, Evaluation, Figure, Movements, Questions
+from dbanon import methods
+from dbanon.base.dataset import DatasetRow
+from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed, counted
+from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions, Rectangles
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.parsing import quoted
@@ -25,14 +27,16 @@ from dbanon.metrics.questions import draw_questions, true_counts
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, errors_translated, one
-from dbanon.runs import queue, reading, stored
+from dbanon.runs import _field, queue, reading, stored
+from dbanon.runs._told import Box, Points, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
 _SPAN_S = 600.0
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
 _MAX_PLACES = 5_000_000  # positions that make the window
-_AT_ONCE = 100  # questions a statement, so that progress is shown and Ctrl-C is heard
-_ROWS = "'pg_temp.asked_rows'"
+_MAX_CENTRES = 300_000  # rows of whole records
+_TRIPS, _TRIP_S = 6, 1800.0
+_LEAST_M = 0.001  # side of another program's rectangle: shares of it are divided by its area
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,14 +176,129 @@ def _session(url: str) -> Iterator[arrow.Snapshot]:
         yield arrow.Snapshot(session, arrow.postgis(session))
 
 
+def evaluate_file(
+    url: str,
+    dataset: DatasetRow,
+    read: Callable[[Box], Movements | Rectangles],
+    asked: Evaluating,
+    progress: Progress,
+    *,
+    name: str,
+) -> Evaluation:
+    """Measure the output of another program against a dataset; nothing is kept.
+
+    Parameters
+    ----------
+    read : callable
+        Reads it, given the box of the data.
+    name : str
+        Of the file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be used, or says nothing of the dataset's time.
+    """
+    with errors_translated(), _session(url) as snapshot:
+        return _Foreign(snapshot, dataset, asked, progress).evaluation(name, read)
+
+
+class _Foreign:
+    """The steps of an evaluation of another program's output: asked over ten minutes, since its times are its own."""
+
+    def __init__(self, snapshot: arrow.Snapshot, dataset: DatasetRow, asked: Evaluating, progress: Progress) -> None:
+        self.snapshot, self.session, self.dataset, self.asked = snapshot, snapshot.connection, dataset, asked
+        self.progress = progress
+        self.rng = np.random.default_rng(asked.seed)
+
+    def evaluation(self, name: str, read: Callable[[Box], Movements | Rectangles]) -> Evaluation:
+        self.progress("reading trajectories", 0, None)
+        data, _ = reading.trajectories(self.snapshot, self.dataset.dataset_id)
+        none = np.empty(0, np.int64)
+        truth = Truth(data, Members(record=none, trajectory=none), {})
+        output = read((float(data.x.min()), float(data.y.min()), float(data.x.max()), float(data.y.max())))
+        spans = self._spans(output, float(data.t.min()), float(data.t.max()))
+        box = window(truth.seen(spans[:24]))
+        questions = draw_questions(
+            self.rng, window=box, moments=np.empty(0), spans=spans, queries=self.asked.queries, about_moments=False
+        )
+        told: Table | Points = Points(movements=output) if isinstance(output, Movements) else self._table(output)
+        true = truth.seen(np.column_stack([questions.since, questions.until]))
+        counts, answers = true_counts(true, questions), told.counts(questions, self.progress)
+        self.progress("measuring", 0, None)
+        people = np.arange(data.subjects)
+        if data.fixes > _MAX_PLACES:
+            people = self.rng.choice(people, int(len(people) * _MAX_PLACES / data.fixes), replace=False)
+        raw = truth.raw(people)
+        trips = [(since, since + _TRIP_S) for since in spans[:_TRIPS, 0].tolist()]
+        hours = [(since, since + _SPAN_S) for since in questions.since[:24].tolist()]
+        figures = [
+            *count_figures(questions, counts, answers, people=data.subjects, rng=self.rng),
+            *_field.maps(told, true, hours),
+            *_field.flows(told, truth.seen(np.array(trips)), box, trips),
+            *_field.ways(output if isinstance(output, Movements) else output.centres, raw),
+            *_field.unicity(raw, self.rng),
+        ]
+        if not isinstance(output, Movements):
+            lasts = output.until - output.since
+            figures += _field.regions(np.sqrt(output.area_m2), lasts, output.subjects.astype(np.float64))
+        return Evaluation(
+            run_id=None,
+            source=name,
+            dataset=self.dataset.name,
+            against="all",
+            queries=self.asked.queries,
+            seed=self.asked.seed,
+            figures=tuple(figures),
+            questions=questions,
+            true=counts,
+            answers=answers,
+            notes=("The truth is all fixes of all people in ten minutes; what the program left out is an error, too.",),
+        )
+
+    def _spans(self, output: Movements | Rectangles, first: float, last: float) -> Float:
+        """Draw spans within the time that the output and the data have in common."""
+        since, until = (output.t, output.t) if isinstance(output, Movements) else (output.since, output.until)
+        low, high = max(first, float(since.min())), min(last, float(until.max()))
+        if low > high:
+            raise DataError("The output must speak of a time of the dataset. Got another time; choose the dataset.")
+        starts = self.rng.uniform(low, max(high - _SPAN_S, low), 10_000)
+        return np.column_stack([starts, starts + _SPAN_S])
+
+    def _table(self, output: Rectangles) -> Table:
+        """Put rectangles into the temporary table, as rows that hold at some time."""
+        self.session.execute("SELECT dbanon_internal.begin_asking()")
+        low, high = output.bounds[:, :2], np.maximum(output.bounds[:, 2:], output.bounds[:, :2] + _LEAST_M)
+        until = np.maximum(output.until, output.since + 1)
+        envelope = f"{self.snapshot.postgis}.ST_MakeEnvelope(r.xmin, r.ymin, r.xmax, r.ymax, %s)"
+        arrays = (output.record, output.since, until, *low.T, *high.T, output.subjects)
+        self.session.execute(
+            "INSERT INTO pg_temp.asked_rows "
+            "SELECT r.record, row_number() OVER (PARTITION BY r.record ORDER BY r.since), "
+            f"tstzrange(to_timestamp(r.since), to_timestamp(r.until)), {envelope}, r.subjects, r.subjects, "
+            "to_timestamp(r.since), to_timestamp(r.until) FROM unnest(%s::bigint[], %s::float8[], %s::float8[], "
+            "%s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::integer[]) "
+            "r (record, since, until, xmin, ymin, xmax, ymax, subjects)",
+            [self.dataset.srid, *(array.tolist() for array in arrays)],
+        )
+        self.session.execute("SELECT dbanon_internal.finish_asked()")
+        box = [*low.min(axis=0).tolist(), *high.max(axis=0).tolist()]
+        said = one(
+            self.session,
+            "SELECT (ROW('the file', NULL, NULL, NULL, t.since, t.until, %s, %s, 'some time', NULL, NULL, NULL, "
+            "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until])::published.releases)::text "
+            "FROM (SELECT to_timestamp(%s) AS since, to_timestamp(%s) AS until) t",
+            [self.dataset.srid, len(until), box, float(output.since.min()), float(until.max())],
+        )
+        return Table(session=self.session, said=str(said), postgis=self.snapshot.postgis)
+
+
 class _Measurement:
     """The steps of one evaluation, in their order."""
 
     def __init__(self, snapshot: arrow.Snapshot, row: stored.RunRow, asked: Evaluating, progress: Progress) -> None:
-        self.snapshot, self.session, self.row, self.asked, self.progress = (
-            *(snapshot, snapshot.connection),
-            *(row, asked, progress),
-        )
+        self.snapshot, self.session, self.row, self.asked = snapshot, snapshot.connection, row, asked
+        self.progress = progress
         self.rng = np.random.default_rng(asked.seed)
         self.notes: list[str] = []
         self.about = self._about()
@@ -189,22 +308,30 @@ class _Measurement:
         self.data, _ = reading.trajectories(self.snapshot, self.row.dataset_id)
         self.truth = Truth(self.data, self._members(), self.row.params)
         instants, spans = self._times()
+        box = self._window(instants, spans)
         questions = draw_questions(
             self.rng,
-            window=self._window(instants, spans),
+            window=box,
             moments=np.empty(0) if instants is None else instants,
             spans=spans,
             queries=self.asked.queries,
             about_moments=instants is not None,
         )
         self.progress("copying rows", 0, None)
-        rows = self._copy(questions)
+        self.rows = self._copy(questions)
         self.progress("finding the truth", 0, None)
-        true = true_counts(self._positions(rows, questions, self.asked.against), questions)
-        answers = self._ask(questions)
+        true = true_counts(self._positions(questions.since, questions.until), questions)
+        table = Table(session=self.session, said=self.about.said, postgis=self.snapshot.postgis)
+        answers = table.counts(questions, self.progress)
         if self.asked.against == "published":
             self._demand_coverage(true, answers)
-        figures = count_figures(questions, true, answers, people=self.data.subjects, rng=self.rng)
+        self.progress("measuring", 0, None)
+        figures = [
+            *self._of_run(),
+            *count_figures(questions, true, answers, people=self.data.subjects, rng=self.rng),
+            *self._of_field(table, box, questions),
+            *self._of_sample(),
+        ]
         return Evaluation(
             run_id=self.row.run_id,
             source=f"run {self.row.run_id} ({self.row.method}, {self.row.algorithm})",
@@ -212,11 +339,11 @@ class _Measurement:
             against=self.asked.against,
             queries=self.asked.queries,
             seed=self.asked.seed,
-            figures=(*self._of_run(), *figures),
+            figures=tuple(figures),
             questions=questions,
             true=true,
             answers=answers,
-            notes=(*self._few(), *self.notes),
+            notes=tuple(self.notes),
             run=self._kept(),
         )
 
@@ -250,12 +377,15 @@ class _Measurement:
         last = max(about.until - _SPAN_S, about.since)
         starts = np.arange(about.since, last + 1e-6, step)
         slots = max((about.until - about.since) / step, 1)
+        if self.asked.queries < ENOUGH_QUERIES:
+            asked = counted(self.asked.queries, "question")
+            self.notes.append(f"Each size was asked {asked}, which makes wide intervals.")
         if (share := _MAX_ROWS / max(about.rows, 1)) < 1:
             moments = max(int(slots * share / 2), 1) if instants is not None else 0
             windows = max(int((slots * share - moments) * step / _SPAN_S), 1)
-            starts = self.rng.choice(starts, min(windows, len(starts)), replace=False)
+            starts = np.sort(self.rng.choice(starts, min(windows, len(starts)), replace=False))
             if instants is not None:
-                instants = self.rng.choice(instants, min(moments, len(instants)), replace=False)
+                instants = np.sort(self.rng.choice(instants, min(moments, len(instants)), replace=False))
             self.notes.append(
                 f"The run has {counted(about.rows, 'row')}; those at {counted(moments, 'moment')} and of "
                 f"{counted(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not say how "
@@ -263,7 +393,7 @@ class _Measurement:
             )
         return instants, np.column_stack([starts, starts + _SPAN_S])
 
-    def _window(self, instants: Float | None, spans: Float) -> tuple[float, float, float, float]:
+    def _window(self, instants: Float | None, spans: Float) -> Box:
         """Find where questions are asked: a box with 95 % of all people's positions."""
         if instants is None:
             chosen = self.rng.choice(len(spans), min(len(spans), 24), replace=False)
@@ -274,20 +404,22 @@ class _Measurement:
     def _copy(self, questions: Questions) -> Rows:
         """Copy the rows that questions are about into a temporary table, and read when they hold."""
         times = np.unique(np.column_stack([questions.since, questions.until]), axis=0)
+        if self.about.rows <= _MAX_ROWS:
+            times = np.array([[self.about.since, self.about.until]])
         some = [f"[{low},{high}{']' if low == high else ')'}" for low, high in _as_times(times)]
         self.session.execute("SELECT dbanon_internal.begin_asking()")
         self.session.execute(
             "SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange)", [self.row.run_id, f"{{{','.join(some)}}}"]
         )
         self.session.execute("SELECT dbanon_internal.finish_asked()")
-        return self._rows()
+        return self._rows("pg_temp.asked_rows")
 
-    def _rows(self) -> Rows:
+    def _rows(self, source: str) -> Rows:
         region = f"{self.snapshot.postgis}.ST_AsBinary(region)" if self.about.holds != "instant" else "NULL::bytea"
         table = arrow.table(
             self.snapshot,
-            "SELECT record_id, date_part('epoch', valid_from) AS since, date_part('epoch', valid_to) AS until, "
-            f"{region} AS region FROM pg_temp.asked_rows",
+            "SELECT record_id, date_part('epoch', lower(period)) AS since, date_part('epoch', upper(period)) AS until, "
+            f"{region} AS region FROM {source}",
         )
         wkb = table["region"].combine_chunks().dictionary_encode()
         shapes = shapely.from_wkb(wkb.dictionary.to_numpy(zero_copy_only=False))
@@ -300,26 +432,14 @@ class _Measurement:
             shape=wkb.indices.to_numpy(zero_copy_only=False),
         )
 
-    def _positions(self, rows: Rows, questions: Questions, against: Against) -> Movements:
-        """Find the true positions at the times that are asked about."""
-        instants = self.about.instants
+    def _positions(self, since: Float, until: Float) -> Movements:
+        """Find the true positions at some times, each a moment or a span."""
+        instants, everybody = self.about.instants, self.asked.against == "all"
         if instants is None:
-            spans = np.unique(np.column_stack([questions.since, questions.until]), axis=0)
-            return self.truth.seen(spans) if against == "all" else self.truth.covered(rows)
-        instants = instants[_met(instants, questions)]
-        return self.truth.everybody(instants) if against == "all" else self.truth.of_rows(rows, instants)
-
-    def _ask(self, questions: Questions) -> Answers:
-        """Ask the temporary table all questions."""
-        query = f"SELECT q.* FROM dbanon_internal.ask_rows(%s::published.releases, {_ROWS}, %s, %s, %s, %s, %s) q"
-        arrays = (questions.x, questions.y, questions.side_m, questions.since, questions.until)
-        told: list[tuple[float, float, float]] = []
-        for first in range(0, len(questions.x), _AT_ONCE):
-            self.progress("asking questions", first, len(questions.x))
-            some = [array[first : first + _AT_ONCE].tolist() for array in arrays]
-            told += self.session.execute(query, [self.about.said, *some]).fetchall()
-        at_least, expected, at_most = np.array(told).T
-        return Answers(at_least=at_least, expected=expected, at_most=at_most)
+            spans = np.unique(np.column_stack([since, until]), axis=0)
+            return self.truth.seen(spans) if everybody else self.truth.covered(self.rows)
+        instants = instants[_met(instants, since, until)]
+        return self.truth.everybody(instants) if everybody else self.truth.of_rows(self.rows, instants)
 
     def _demand_coverage(self, true: Float, answers: Answers) -> None:
         outside = int(((true < answers.at_least) | (true > answers.at_most)).sum())
@@ -330,16 +450,104 @@ class _Measurement:
                 "publish it, and report it."
             )
 
-    # ---- figures of the run ----------------------------------------------------------------------------------------
-
-    def _few(self) -> Iterator[str]:
-        if self.asked.queries < ENOUGH_QUERIES:
-            asked = counted(self.asked.queries, "question")
-            yield f"Each size was asked {asked}, which makes wide intervals."
+    # ---- figures ---------------------------------------------------------------------------------------------------
 
     def _of_run(self) -> Iterator[Figure]:
-        share = published_share(self.row.suppressed)
-        yield Figure(name="published_share", value=share)
+        yield Figure(name="published_share", value=published_share(self.row.suppressed))
+        total = methods.method(self.row.method).totals.get("requests")
+        asked = stored.latest_verdict(self.session, self.row.run_id).figures.get(total) if total else None
+        if asked:
+            left_out = sum((self.row.suppressed.get("requests") or {}).values())
+            yield Figure(name="requests_published", value=1 - left_out / asked)
+        own = f"{self.snapshot.postgis}.ST_Area(region)"
+        query = (
+            f"SELECT sqrt({own}) AS side, date_part('epoch', valid_to - valid_from) AS length, "
+            "subjects::float8 AS people FROM pg_temp.asked_rows"
+        )
+        table = arrow.table(self.snapshot, query)
+        yield from _field.regions(*(arrow.numbers(table[name]) for name in ("side", "length", "people")))
+
+    def _of_field(self, table: Table, box: Box, questions: Questions) -> Iterator[Figure]:
+        """Compare maps, flows and stays at some of the times that were asked about."""
+        about = self.about
+        hours = self._some(questions, moment=about.instants is not None, most=24)
+        true = self._positions(*_ends(hours))
+        yield from _field.maps(table, true, hours)
+        if about.holds == "instant" and not about.step_s:
+            return  # nobody moves
+        spans = self._trips(questions)
+        true = self._positions(*_ends(spans))
+        yield from _field.flows(table, true, box, spans)
+        if about.step_s:
+            instants = (spans[0][1] - spans[0][0]) / about.step_s
+            yield _field.dwelling(table, true, box, spans, instants=instants, rng=self.rng)
+
+    def _some(self, questions: Questions, *, moment: bool, most: int) -> list[Span]:
+        """Choose one of the times asked about in each hour, and some of the hours; a moment as long as its slot."""
+        chosen = questions.moment == moment
+        times = np.unique(np.column_stack([questions.since, questions.until])[chosen], axis=0)
+        times = times[np.unique(times[:, 0] // 3600, return_index=True)[1]]
+        times = times[np.sort(self.rng.choice(len(times), min(most, len(times)), replace=False))]
+        length = float(self.about.step_s or self.data.grid_s) if moment else 0.0
+        return [(since, until + length) for since, until in times.tolist()]
+
+    def _trips(self, questions: Questions) -> list[Span]:
+        """Choose spans for trips: whole windows where records end with one, otherwise half an hour."""
+        about = self.about
+        if about.rows > _MAX_ROWS:
+            return self._some(questions, moment=False, most=_TRIPS)
+        length = float(about.window_s or _TRIP_S)
+        starts = np.arange(about.since, max(about.until - length, about.since) + 1e-6, length)
+        chosen = np.sort(self.rng.choice(starts, min(_TRIPS, len(starts)), replace=False))
+        return [(since, min(since + length, about.until)) for since in chosen.tolist()]
+
+    def _of_sample(self) -> Iterator[Figure]:
+        """Compare whole records of a sample with the ways of their people, and attack outside of any promise."""
+        told, rows = self._tracks()
+        instants = self.about.instants
+        if instants is None:
+            true = self.truth.covered(rows)
+        else:
+            true = self.truth.of_rows(rows, instants[_met(instants, rows.since, rows.until)])
+        if instants is None or len(instants) > 1:
+            yield from _field.ways(told, true)
+        people = np.arange(self.data.subjects)
+        if self.data.fixes > _MAX_PLACES:
+            people = np.sort(self.rng.choice(people, int(len(people) * _MAX_PLACES / self.data.fixes), replace=False))
+            self.notes.append(
+                f"Unicity is among {counted(len(people), 'person', 'people')}; among all, fewer are unique."
+            )
+        yield from _field.unicity(self.truth.raw(people), self.rng)
+        yield _field.linking(true, told, self.truth.members(told.track), rounded=instants is None, rng=self.rng)
+
+    def _tracks(self) -> tuple[Movements, Rows]:
+        """Read whole records, of many some: as the centres of their regions, and as rows."""
+        number = int(self.row.run_id)
+        record = arrow.numbers(
+            arrow.table(self.snapshot, f"SELECT record_id FROM ONLY dbanon.record WHERE run_id = {number}")["record_id"]
+        ).astype(np.int64)
+        most = max(int(_MAX_CENTRES / max(self.about.rows / max(len(record), 1), 1)), 1)
+        if len(record) > most:
+            self.notes.append(
+                f"Lengths, diameters, patterns and linking are of {counted(most, 'record')}, chosen at random: among "
+                "more, fewer are linked."
+            )
+            record = self.rng.choice(record, most, replace=False)
+        source = (
+            f"(SELECT * FROM dbanon.cloak WHERE run_id = {number} "
+            f"AND record_id = ANY ('{{{','.join(map(str, record))}}}')) c"
+        )
+        own = self.snapshot.postgis
+        table = arrow.table(
+            self.snapshot,
+            f"SELECT record_id, date_part('epoch', lower(period)) AS t, {own}.ST_X({own}.ST_Centroid(region)) AS x, "
+            f"{own}.ST_Y({own}.ST_Centroid(region)) AS y, subjects::float8 AS people FROM {source}",
+        )
+        record, t, x, y, people = (arrow.numbers(table[name]) for name in table.column_names)
+        order = np.lexsort((t, record))
+        record = record[order]
+        told = Movements(person=record, track=record, t=t[order], x=x[order], y=y[order], weight=people[order])
+        return told, self._rows(source)
 
     def _kept(self) -> dict[str, Any]:
         """Give what is kept of the run when it is dropped."""
@@ -367,10 +575,15 @@ def _as_times(times: Float) -> list[list[str]]:
     return [list(pair) for pair in text.tolist()]
 
 
-def _met(instants: Float, questions: Questions) -> Int:
-    """Find the instants that questions are about."""
-    low = np.searchsorted(instants, questions.since, "left")
-    high = np.maximum(np.searchsorted(instants, questions.until, "left"), low + questions.moment)
+def _ends(spans: list[Span]) -> tuple[Float, Float]:
+    since, until = np.array(spans).reshape(-1, 2).T
+    return since, until
+
+
+def _met(instants: Float, since: Float, until: Float) -> Int:
+    """Find the instants at or within some times."""
+    low = np.searchsorted(instants, since, "left")
+    high = np.maximum(np.searchsorted(instants, until, "left"), low + (since == until))
     change = np.bincount(low, minlength=len(instants) + 1) - np.bincount(high, minlength=len(instants) + 1)
     return np.flatnonzero(np.cumsum(change)[:-1] > 0)
 

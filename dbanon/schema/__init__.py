@@ -16,11 +16,13 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
 
+from dbanon import attacks
+from dbanon.attacks import once
 from dbanon.base.errors import SchemaMismatch, StoreError, counted
 from dbanon.methods import METHODS, Method, describe
 from dbanon.postgres.connection import Connection, connect, errors_translated
@@ -443,12 +445,14 @@ def _version() -> str:
 def _stamp() -> str:
     """Describe what an upgrade leaves, as the comment of the table that holds the revision.
 
-    The methods go in as source, because every command asks for the stamp and their modules are slow to import.
+    The methods and attacks go in as source: every command asks for the stamp, and their modules are slow to import.
     """
-    files = [*sorted(_folder("sql").rglob("*.sql")), *sorted((_INSTALLED / "methods").rglob("*.py"))]
+    packages = (_INSTALLED / "methods", _INSTALLED / "attacks")
+    sources = [file for package in packages for file in sorted(package.rglob("*.py"))]
+    files = [*sorted(_folder("sql").rglob("*.sql")), *sources]
     content = [_version().encode(), *(file.read_bytes() for file in files)]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
-    return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files and methods: {whole}."
+    return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files, methods and attacks: {whole}."
 
 
 def _sync_methods(connection: Connection) -> None:
@@ -489,8 +493,16 @@ def _row(method: Method) -> dict[str, str]:
         "adversary": method.adversary,
         "row_meaning": method.row_meaning,
         "left_out": method.left_out,
-        "traits": json.dumps(method.traits),
+        "traits": json.dumps({**method.traits, **_words(method)}),
     }
+
+
+def _words(method: Method) -> dict[str, Any]:
+    """Give the plain words of a family's clauses by name, the test that each is of, and what each test leaves open."""
+    attack = attacks.attacker(method.attack).attack
+    known = (*attack.clauses, *once.CLAUSES)
+    clauses = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in known}
+    return {"clauses": clauses, "left_open": dict(attack.left_open)}
 
 
 def _failure(error: BaseException | None) -> StoreError:

@@ -1,7 +1,26 @@
--- A release on one page: what it promises, what was attacked and left out, who published it and when.
+-- A run and its release in one record: what it promises, what was attacked, found and left open, what is left out, who and when.
+-- dbanon card, the pages of dbanon report and dbanon.release_card are made of it: a new figure is added here.
 
-CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
+CREATE OR REPLACE FUNCTION dbanon_internal.left_out_shares(run_id bigint, figures jsonb) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Counts below k, and those that are so small beside others, are not said: shares in whole percent leave no difference to take.
+    SELECT coalesce(jsonb_object_agg(t.key, jsonb_build_object(
+            'share', dbanon_internal.describe_share((figures ->> t.value)::numeric, s.left_out, (r.params ->> 'k')::integer),
+            'reasons', (SELECT coalesce(jsonb_object_agg(c.key,
+                            dbanon_internal.describe_share((figures ->> t.value)::numeric, c.value::numeric, (r.params ->> 'k')::integer)), '{}')
+                        FROM jsonb_each_text(r.suppressed -> t.key) c))), '{}')
+    FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
+    CROSS JOIN LATERAL jsonb_each_text(m.traits -> 'totals') t
+    CROSS JOIN LATERAL (SELECT dbanon_internal.sum_of_counts(r.suppressed -> t.key) AS left_out) s
+    WHERE r.run_id = left_out_shares.run_id AND (t.key = 'subjects' OR r.suppressed ? t.key)
+$$;
+COMMENT ON FUNCTION dbanon_internal.left_out_shares(bigint, jsonb) IS
+'What a run leaves out by kind, in all and by reason, in words that point to no single person: whole percent, or that these are fewer than k.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.described(run_id bigint, release_id bigint) RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
@@ -12,6 +31,74 @@ DECLARE
     dataset dbanon.dataset;
     verdict dbanon.verification;
 BEGIN
+    SELECT l.* INTO release FROM ONLY dbanon.release l WHERE l.release_id = described.release_id;
+    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = described.run_id;
+    SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
+    SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
+    IF release.release_id IS NOT NULL THEN
+        verdict := dbanon_internal.release_figures(release.release_id);
+    ELSE
+        SELECT v.* INTO verdict FROM ONLY dbanon.verification v WHERE v.run_id = run.run_id AND v.attack = method.attack
+            ORDER BY v.verification_id DESC LIMIT 1;
+    END IF;
+    RETURN jsonb_build_object(
+        'release', release.name, 'release_id', release.release_id,
+        'live', CASE WHEN release.release_id IS NOT NULL THEN release.withdrawn_at IS NULL END, 'dataset', dataset.name,
+        'run_id', run.run_id, 'status', run.status,
+        'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
+        'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
+        'holds', method.traits -> 'holds',
+        'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
+            'clauses', (SELECT coalesce(jsonb_agg(c.value || coalesce(method.traits -> 'clauses' -> (c.value ->> 'name'), '{}') ORDER BY c.ordinality), '[]')
+                        FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY c),
+            'left_open', coalesce(method.traits -> 'left_open', '{}'),
+            'checked_at', verdict.checked_at, 'checked_by', verdict.checked_by, 'digest', encode(verdict.digest, 'hex')),
+        'left_out', jsonb_build_object('meaning', method.left_out, 'reasons', coalesce(method.traits -> 'reasons', '{}'),
+            'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),
+            'in_all', (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(run.suppressed) c
+                       WHERE jsonb_typeof(c.value) = 'object'),
+            'shares', dbanon_internal.left_out_shares(run.run_id, verdict.figures),
+            'joined', coalesce(release.left_out, dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer))),
+        'percent_left_out', dbanon_internal.share_of_people(run.run_id),
+        'rows', coalesce(release.rows, run.rows),
+        'period', (SELECT jsonb_build_object('since', lower(s.span), 'until', upper(s.span))
+                   FROM (SELECT CASE WHEN release.release_id IS NULL THEN dbanon_internal.run_span(run.run_id) ELSE release.span END AS span) s),
+        'part', CASE WHEN release.series_id IS NOT NULL THEN jsonb_build_object(
+            'since', lower(release.bounds), 'until', upper(release.bounds), 'live_parts', (
+                SELECT count(*) FROM ONLY dbanon.release o WHERE o.series_id = release.series_id AND o.withdrawn_at IS NULL)) END,
+        'parts', (SELECT coalesce(jsonb_agg(jsonb_build_object('since', lower(o.bounds), 'until', upper(o.bounds), 'rows', o.rows, 'run_id', o.run_id,
+                            'k', u.params -> 'k', 'percent_left_out', o.percent_left_out, 'withdrawn_at', o.withdrawn_at)
+                            ORDER BY lower(o.bounds), o.release_id), '[]')
+                  FROM ONLY dbanon.release o JOIN ONLY dbanon.run u ON u.run_id = o.run_id WHERE o.series_id = release.series_id),
+        'atoms', (SELECT jsonb_build_object('number', count(*), 'pois_loaded_at', release.pois_at) FROM ONLY dbanon.published_atom a
+                  WHERE a.release_id = release.release_id HAVING count(*) > 0),
+        'reach_s', extract(epoch FROM release.reach)::double precision,
+        'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
+        'published_at', release.published_at, 'published_by', release.published_by,
+        'withdrawn_at', release.withdrawn_at, 'withdrawn_by', release.withdrawn_by,
+        'overlap', release.overlap, 'overlap_reason', release.overlap_reason, 'readers', release.readers,
+        'evaluation', (SELECT jsonb_build_object('figures', e.figures, 'queries', e.queries, 'against', e.against, 'notes', e.notes,
+                            'evaluated_at', e.evaluated_at)
+                       FROM ONLY dbanon.evaluation e WHERE e.run_id = run.run_id ORDER BY e.evaluation_id DESC LIMIT 1),
+        'pages', (SELECT coalesce(jsonb_agg(jsonb_build_object('at', a.at, 'login', a.login, 'digest', a.detail ->> 'sha256') ORDER BY a.audit_id), '[]')
+                  FROM ONLY dbanon.audit a WHERE a.action = 'page' AND a.run_id = run.run_id),
+        'program_version', run.program_version, 'versions', jsonb_build_object(
+            'schema', (SELECT v.version_num FROM ONLY dbanon.alembic_version v),
+            'PostgreSQL', current_setting('server_version'), 'PostGIS', @postgis@.postgis_lib_version()),
+        'paper', nullif(method.paper, ''));
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.described(bigint, bigint) IS
+'The one record of a run, and of its release where that is given, from which cards and pages are made.';
+
+CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+DECLARE
+    release dbanon.release;
+BEGIN
     SELECT l.* INTO release FROM ONLY dbanon.release l WHERE l.name = release_card.name AND l.run_id IS NOT NULL
             AND (release_card.release_id IS NULL OR l.release_id = release_card.release_id)
         ORDER BY l.withdrawn_at DESC NULLS FIRST, upper(l.bounds) DESC, l.release_id DESC LIMIT 1;
@@ -20,37 +107,48 @@ BEGIN
                 coalesce(dbanon_internal.quoted(release_card.name), 'NULL') || coalesce(' with release_id ' || release_card.release_id, '')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
-    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = release.run_id;
-    SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
-    SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
-    verdict := dbanon_internal.release_figures(release.release_id);
-    RETURN jsonb_build_object(
-        'release', release.name, 'release_id', release.release_id, 'live', release.withdrawn_at IS NULL, 'dataset', dataset.name,
-        'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
-        'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
-        'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
-            'clauses', verdict.clauses, 'checked_at', verdict.checked_at, 'checked_by', verdict.checked_by),
-        'left_out', jsonb_build_object('meaning', method.left_out, 'reasons', coalesce(method.traits -> 'reasons', '{}'),
-            'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),
-            'in_all', (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(run.suppressed) c
-                       WHERE jsonb_typeof(c.value) = 'object')),
-        'rows', release.rows, 'period', jsonb_build_object('since', lower(release.span), 'until', upper(release.span)),
-        'part', CASE WHEN release.series_id IS NOT NULL THEN jsonb_build_object(
-            'since', lower(release.bounds), 'until', upper(release.bounds), 'live_parts', (
-                SELECT count(*) FROM ONLY dbanon.release o WHERE o.series_id = release.series_id AND o.withdrawn_at IS NULL)) END,
-        'atoms', (SELECT jsonb_build_object('number', count(*), 'pois_loaded_at', release.pois_at) FROM ONLY dbanon.published_atom a
-                  WHERE a.release_id = release.release_id HAVING count(*) > 0),
-        'reach_s', extract(epoch FROM release.reach)::double precision,
-        'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
-        'published_at', release.published_at, 'published_by', release.published_by,
-        'withdrawn_at', release.withdrawn_at, 'withdrawn_by', release.withdrawn_by,
-        'overlap', release.overlap, 'overlap_reason', release.overlap_reason, 'readers', release.readers,
-        'program_version', run.program_version, 'paper', nullif(method.paper, ''));
+    RETURN dbanon_internal.described(release.run_id, release.release_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
-'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause,
-what was left out in all and by hour and reason, rows, period, how many atoms and when the points of interest were loaded, how many seconds around that others are compared with it, who published and withdrew it and when, its readers, overlap with other
-releases. It is for administrators: its counts may be small. Takes: name; release_id, as in dbanon.releases, NULL for the
-live release of that name, or of one that grows its last part, else the latest withdrawn one. Returns: a JSON object. Raises: DA001. Example: SELECT key, value FROM
-jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ''attack'' - ''left_out'').';
+'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause in plain words and
+what each of the three tests leaves open, what was left out in all and by hour and reason, rows, period, how many atoms and when the points of
+interest were loaded, how many seconds around that others are compared with it, who published and withdrew it and when, its readers, overlap with
+other releases, its parts, the private pages that were made of it, and versions. It is for administrators: its counts may be small. Takes: name;
+release_id, as in dbanon.releases, NULL for the live release of that name, or of one that grows its last part, else the latest withdrawn one. Returns:
+a JSON object. Raises: DA001. Example: SELECT key, value FROM
+jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ARRAY[''attack'', ''left_out'', ''parts'', ''pages'', ''versions'', ''evaluation'']).';
+
+CREATE OR REPLACE FUNCTION dbanon.run_card(run_id bigint) RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM ONLY dbanon.run r WHERE r.run_id = run_card.run_id) THEN
+        RAISE EXCEPTION 'The run must exist. There is no run %.', coalesce(run_card.run_id::text, 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
+    END IF;
+    RETURN dbanon_internal.described(run_card.run_id, NULL);
+END
+$$;
+COMMENT ON FUNCTION dbanon.run_card(bigint) IS
+'A run on one page, published or not: what dbanon.release_card would say of its release, by its latest verification. Takes: run_id. Returns: a JSON
+object. Raises: DA001. Example: SELECT dbanon.run_card(7) -> ''promise''.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.note_page(run_id bigint, release text, sha256 text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF sha256 !~ '^[0-9a-f]{64}$' OR sha256 IS NULL THEN
+        RAISE EXCEPTION 'The digest of a page must be 64 hexadecimal digits. Got others.'
+            USING ERRCODE = 'DA011', DETAIL = 'It is kept forever.', HINT = 'Make it with sha256 of the whole file.';
+    END IF;
+    INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
+        SELECT 'page', d.name, r.run_id, note_page.release, jsonb_build_object('sha256', note_page.sha256)
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_page.run_id;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.note_page(bigint, text, text) IS
+'Writes into the audit that a private page was made of a run, with the digest of the page.';

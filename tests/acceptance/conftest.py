@@ -4,9 +4,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dbanon import synth
+from dbanon.base.figures import Answers, Evaluation, Figure, Questions
 from dbanon.database import Database, open_database
 from dbanon.postgres.programs import installations
 from dbanon.postgres.server import Target, parse
@@ -14,8 +16,10 @@ from dbanon.testing import cloned_database, logins
 from tests.acceptance import commands
 
 REAL_DATA = Path(__file__).parents[3] / "shared" / "data"
-# Real data are not part of the repository; where they lie beside it, they are tested. So are pg_cron, and the programs
-# of QGIS and GDAL, of which the former is as large as all else together: .ci/run installs them where it may.
+CHROMIUM = Path("/usr/bin/chromium")
+# Real data are not part of the repository; where they lie beside it, they are tested. So are pg_cron,
+# Chromium, and the programs of QGIS and GDAL, of which the former is as large as all else together: .ci/run installs
+# them where it may.
 collect_ignore = (
     []
     if REAL_DATA.is_dir()
@@ -30,6 +34,8 @@ if not (Path("/usr/lib/python3/dist-packages/qgis").is_dir() and shutil.which("o
     collect_ignore.append("test_gis.py")
 if not any(Path(f"/usr/share/postgresql/{p.major}/extension/pg_cron.control").is_file() for p in installations()[:1]):
     collect_ignore.append("test_cron.py")
+if not CHROMIUM.is_file():
+    collect_ignore.append("test_browser.py")
 
 
 @pytest.fixture(scope="session")
@@ -87,3 +93,32 @@ def anna(city: str) -> Iterator[str]:
     """URL of an analyst's login to that database."""
     with logins(city) as login:
         yield login("analyst")
+
+
+@pytest.fixture(scope="session")
+def measured() -> Evaluation:
+    """An evaluation as private pages show it: making a true one takes ten seconds."""
+    sides = np.array([500.0, 1000.0, 2000.0, 4000.0])
+    at = np.repeat(1_767_600_600.0, 8)
+    figures = [
+        Figure(name="usable_resolution_m", value=1234.0, low=1100.0, high=1400.0),
+        *(
+            Figure(name="count_error", value=0.1 + 400 / side, low=0.1, high=0.1 + 600 / side, side_m=side, asked=asked)
+            for side in sides.tolist()
+            for asked in ("moment", "span")
+        ),
+    ]
+    zero = np.zeros(8)
+    return Evaluation(
+        run_id=1,
+        source="run 1",
+        dataset="city",
+        against="published",
+        queries=400,
+        seed=1,
+        figures=tuple(figures),
+        questions=Questions(side_m=np.tile(sides, 2), x=zero, y=zero, since=at, until=at),
+        true=np.arange(1.0, 9.0),
+        answers=Answers(at_least=zero, expected=np.arange(1.0, 9.0) + 1, at_most=np.arange(1.0, 9.0) + 5),
+        notes=("A note.",),
+    )

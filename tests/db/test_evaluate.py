@@ -1,17 +1,19 @@
 """Evaluations of the run of ten people: what is kept, who may, what is refused, and the gate of the bounds."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import psycopg
 import pytest
 
 import dbanon
-from dbanon.base.errors import ParameterError, StoreError, VerificationFailed
+from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed
 from dbanon.base.figures import Evaluation
 from dbanon.base.progress import silent
 from dbanon.cli import report
 from dbanon.database import Database
+from dbanon.metrics import METRICS
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 
@@ -157,3 +159,57 @@ def test_what_was_measured_outlives_the_run_and_not_the_dataset(database: str, r
         assert kept == [(None, "5")]
         change(database, "DELETE FROM dbanon.dataset")
         assert own.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == (0,)
+
+
+POINTS = [(f"p{i}", 1212566400 + 60 * j, i // 5 * 70 + i + 10 * j, i // 5 * 70 + i) for i in range(10) for j in (0, 1)]
+
+
+def written(folder: Path, header: str, rows: Sequence[tuple[object, ...]]) -> Path:
+    file = folder / "other.csv"
+    file.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return file
+
+
+def test_the_data_themselves_as_the_output_of_another_program_have_no_error(opened: Database, tmp_path: Path) -> None:
+    before = opened.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone()
+    measured = opened.evaluate(written(tmp_path, "id,time,x,y", POINTS), queries=100, dataset="ten")
+    assert (measured.run_id, measured.source, measured.against) == (None, "other.csv", "all")
+    value = {(one.name, one.side_m): one.value for one in measured.figures}
+    assert value["count_error", 500.0] == value["density_jsd", None] == value["trip_jsd", None] == 0
+    assert value["length_jsd", None] == value["diameter_jsd", None] == value["flow_error", None] == 0
+    assert value["coverage", 500.0] == 1
+    assert opened.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == before
+
+
+def test_rectangles_of_another_program_are_asked_as_rows_are_and_may_be_wrong(opened: Database, tmp_path: Path) -> None:
+    header = "id,since,until,xmin,ymin,xmax,ymax"
+    for off, coverage in ((0, 1.0), (3000, 0.0)):
+        rows = [(name, t, t + 60, x + off, y, x + off, y + 1) for name, t, x, y in POINTS]
+        rows += [("far", 1212566400, 1212566460, 0, 0, 1, 1)] * (off > 0)
+        measured = opened.evaluate(written(tmp_path, header, rows), queries=100, dataset="ten")
+        assert measured.answers is not None
+        assert measured.true is not None
+        covered = (measured.answers.at_least <= measured.true) & (measured.true <= measured.answers.at_most)
+        assert covered[measured.true == 10].mean() == coverage
+
+
+def test_a_file_needs_a_dataset_and_a_time_of_it(opened: Database, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="add --dataset"):
+        opened.evaluate(written(tmp_path, "id,time,x,y", POINTS), queries=100)
+    early = written(tmp_path, "id,time,x,y", [(name, t - 1e6, x, y) for name, t, x, y in POINTS])
+    with pytest.raises(DataError, match="a time of the dataset"):
+        opened.evaluate(early, queries=100, dataset="ten")
+    timeless = written(tmp_path, "id,x,y", [(name, x, y) for name, _, x, y in POINTS])
+    with pytest.raises(DataError, match="time"):
+        opened.evaluate(timeless, queries=100, dataset="ten")
+
+
+def test_all_figures_of_a_run_are_in_the_registry_and_those_of_moving_people_are_there(measured: Evaluation) -> None:
+    names = {one.name for one in measured.figures}
+    assert names <= set(METRICS)
+    assert set(METRICS) - names == {"requests_published"}  # the hand-made run has no verdict that counts them
+    value = {one.name: one.value for one in measured.figures}
+    assert value["region_time_s_50"] == 60
+    assert value["region_side_m_50"] == 60  # 40 m by 90 m
+    assert value["flow_error"] == value["trip_jsd"] == 0  # all are in one zone
+    assert value["unicity_1"] == 0

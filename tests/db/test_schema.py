@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from dbanon import schema
+from dbanon.attacks import attacker, once
 from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS
 from tests.facts import refusal
@@ -137,7 +138,13 @@ def test_programs_that_use_sqlalchemy_get_every_table_with_its_types(
 
 def test_every_method_of_the_registry_is_in_the_database(connection: psycopg.Connection) -> None:
     rows = dict(connection.execute("SELECT name, traits FROM dbanon.method").fetchall())
+    words = {name: {key: traits.pop(key) for key in ("clauses", "left_open")} for name, traits in rows.items()}
     assert rows == {method.name: json.loads(json.dumps(method.traits)) for method in METHODS.values()}
+    for method in METHODS.values():
+        attack = attacker(method.attack).attack
+        clauses = (*attack.clauses, *once.CLAUSES)
+        known = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in clauses}
+        assert words[method.name] == {"clauses": known, "left_open": dict(attack.left_open)}
 
 
 def test_check_accepts_a_current_schema(database: str, connection: psycopg.Connection) -> None:

@@ -42,6 +42,7 @@ TOPICS = {
         "measure_overlap",
         "publish",
         "release_card",
+        "run_card",
         "unpublish",
         "unpublish_part",
         "fold_release",

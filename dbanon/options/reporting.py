@@ -1,0 +1,58 @@
+"""What pages can be asked for: for whom, what lies under the maps, and where they are written."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from dbanon.base.errors import ParameterError
+from dbanon.options import Option
+
+
+def _path(text: str) -> Path:
+    return Path(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Showing:
+    """How pages look."""
+
+    backdrop: Annotated[
+        str | None,
+        Option("A public table of lines or areas, such as streets, to draw under the maps.", metavar="TABLE"),
+    ] = None
+    tz: Annotated[str, Option("The time zone in which times are shown.", metavar="ZONE")] = "UTC"
+    pdf: Annotated[bool, Option("Print the page as PDF as well, by a Chromium on this machine.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing(Showing):
+    """How pages look, and where they are written."""
+
+    output: Annotated[
+        Path | None,
+        Option(
+            "The file to write; replaced if it is there.", name="-o", metavar="FILE.html", typed=str | None, parse=_path
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reporting(Writing):
+    """For whom a page about a release or a run is."""
+
+    audience: Annotated[
+        Literal["file", "analysts"],
+        Option(
+            "For the file of a privacy officer, or for analysts: then of the view alone.",
+            name="--for",
+            choices=("file", "analysts"),
+        ),
+    ] = "file"
+    with_truth: Annotated[
+        bool, Option("Show true positions beside published ones: private, for operators of the dataset.")
+    ] = False
+
+    def check(self) -> None:
+        """Raise `ParameterError` for what cannot be asked together."""
+        if self.with_truth and self.audience != "file":
+            raise ParameterError("A page for analysts must not show the truth. Got both; leave out --with-truth.")

@@ -1,0 +1,36 @@
+"""What all blocks of a page about a release are made of."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from dbanon.base.described import Described
+from dbanon.base.figures import Evaluation, Figure
+from dbanon.pages.shown import Shown, Truth
+
+
+class Blocks:
+    """Blocks of pages about one release or run; `truth` and `evaluation` are for private pages alone."""
+
+    def __init__(
+        self,
+        record: Described,
+        shown: Shown,
+        zone: ZoneInfo,
+        *,
+        truth: Truth | None,
+        evaluation: Evaluation | None,
+        unmeasured: str = "",
+    ) -> None:
+        self.record, self.shown, self.zone = record, shown, zone
+        self.truth, self.evaluation, self.unmeasured = truth, evaluation, unmeasured
+
+    def figure(self, name: str, side_m: float | None = None) -> Figure | None:
+        """Look up a measured figure: of this page's evaluation, or the latest on record."""
+        if self.evaluation is not None:
+            return self.evaluation.figure(name, side_m=side_m)
+        return next((one for one in self.record.evaluation if one.name == name and side_m in (None, one.side_m)), None)
+
+
+def local(time: datetime | None, zone: ZoneInfo) -> datetime | None:
+    """Bring a time into a zone; None stays None."""
+    return None if time is None else time.astimezone(zone)

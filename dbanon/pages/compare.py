@@ -1,0 +1,137 @@
+"""Makes the page of two releases or runs side by side; those of different promises are not ranked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from markupsafe import Markup
+
+from dbanon.base.described import Described
+from dbanon.base.errors import counted
+from dbanon.pages import charts, frame, maps, words
+from dbanon.pages.shown import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two."""
+
+    record: Described
+    shown: Shown
+
+
+def page(one: Side, other: Side, zone: ZoneInfo) -> str:
+    """Make the page, from nothing but what the pages for files of the two show."""
+    sides = {"A": one, "B": other}
+    names = [side.record.name for side in sides.values()]
+    same = one.record.method == other.record.method
+    around = frame.Frame(
+        title=f"{names[0]} beside {names[1]}",
+        band="To choose between two. Shows no true position.",
+        head="to choose between two",
+        foot=f"{names[0]} beside {names[1]}",
+    )
+    lead = (
+        "Both keep the same promise; what differs is below."
+        if same
+        else "They promise different things: neither is better by a figure of this page."
+    )
+    about = " · ".join(f"{letter}: {side.record.name}" for letter, side in sides.items())
+    return frame.document(
+        around,
+        frame.header(f"{names[0]} beside {names[1]}", lead, about),
+        frame.section("What each promises", frame.columns(*(_promise(letter, side) for letter, side in sides.items()))),
+        frame.section("Figures", frame.table(["figure", "A", "B"], _rows(list(sides.values()), zone))),
+        frame.section(
+            "Rows at one moment", frame.columns(*(_map(letter, side, zone) for letter, side in sides.items()))
+        ),
+        frame.section("Regions", frame.columns(*(_sizes(letter, side) for letter, side in sides.items()))),
+        frame.section("Before you choose", frame.columns(*_advice(one, other))),
+    )
+
+
+def _promise(letter: str, side: Side) -> Markup:
+    record = side.record
+    k = f", k = {record.k}" if record.k is not None else ""
+    return frame.card(f"{letter}: {record.method}{k}", words.with_k(record.promise, record.k), record.rows_are)
+
+
+def _rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
+    def row(name: str, *values: str) -> list[str]:
+        return [name, *values]
+
+    records, shown = [side.record for side in sides], [side.shown for side in sides]
+    held = [f"{r.held} of {len(r.clauses)}" for r in records]
+    times = [words.span(*(None if t is None else t.astimezone(zone) for t in (r.since, r.until))) for r in records]
+    settings = [words.settings(r.parameters) or "-" for r in records]
+    return [
+        row("clauses that hold", *held),
+        row("people whom a row hides", *(f"{r.k} or more" if r.k is not None else "-" for r in records)),
+        row("published", *(_published(r) for r in records)),
+        row("rows", *(f"{r.rows or 0:,}" for r in records)),
+        row("half of the regions under", *(words.length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown)),
+        row("nine tenths under", *(words.length(s.sides[2]) if len(s.sides) == 3 else "-" for s in shown)),
+        row("in exact rows", *(words.percent(s.exact) for s in shown)),
+        row("time", *times),
+        row("parameters", *settings),
+    ]
+
+
+def _published(record: Described) -> str:
+    if record.percent_left_out is None:
+        return f"all but fewer than {record.k}, or none"
+    return f"{100 - record.percent_left_out} % of all people and times seen"
+
+
+def _map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
+    moment, window = side.shown.moment, side.shown.window
+    if moment is None or window is None:
+        return frame.card(letter, "There are no rows that hide people, so there is nothing to draw.")
+    at = f"{moment.at.astimezone(zone):%H:%M}"
+    drawn = maps.panel(
+        f"map-{letter.lower()}",
+        f"{letter} at {at}",
+        f"Regions of rows that hold at {at}: {len(moment.regions):,}.",
+        window,
+        maps.backdrop(side.shown.lines, side.shown.areas),
+        maps.regions(moment.regions),
+    )
+    return frame.picture(drawn, f"{letter}: {side.record.name} at {at}, {counted(moment.rows, 'row')}.", class_="map")
+
+
+def _sizes(letter: str, side: Side) -> Markup:
+    if not side.shown.sizes:
+        return frame.card(letter, "There are no rows that hide people.")
+    half = words.length(side.shown.sides[1])
+    drawn = charts.histogram(
+        f"sizes-{letter.lower()}",
+        f"{letter}: how large the regions are",
+        f"Half are under {half}.",
+        side.shown.sizes,
+        mark=(side.shown.sides[1], f"half are under {half}"),
+        axis="side of a square as large as the region",
+    )
+    return frame.picture(drawn, f"{letter}: share of people and time; the last bar is open.")
+
+
+def _advice(one: Side, other: Side) -> list[Markup]:
+    both = one.record.dataset is not None and one.record.dataset == other.record.dataset
+    cards = []
+    if both:
+        cards.append(
+            frame.card(
+                "One of them, as a rule",
+                "Both are of the same people. Where they speak of the same time, a reader of both may find fewer "
+                "than k: "
+                "dbanon measures that before it publishes the second, and refuses.",
+            )
+        )
+    cards.append(
+        frame.card(
+            "How far off answers are",
+            "This page has nothing that was held against true positions. dbanon evaluate measures that for each, "
+            "with the same "
+            "questions.",
+        )
+    )
+    return cards

@@ -1,0 +1,249 @@
+"""Draws what pages show of the rows of a release: maps, and charts of sizes, crowds and who is left out."""
+
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from dbanon.base.errors import counted
+from dbanon.pages import charts, frame, maps, words
+from dbanon.pages.blocks import Blocks, local
+from dbanon.pages.shown import Moment, levels
+
+
+class Drawn(Blocks):
+    """Maps and charts, each with its heading and caption."""
+
+    def map(self) -> Markup:
+        """Draw the regions that hold at one time."""
+        moment, window = self.shown.moment, self.shown.window
+        if moment is None or window is None:
+            return frame.card("No map", "There are no rows that hide people, so there is nothing to draw.")
+        at = moment.at.astimezone(self.zone)
+        words_of = f"{at:%H:%M}"
+        drawn = maps.panel(
+            "published-map",
+            f"Published at {words_of}",
+            f"Regions that hide {self.shown.k} or more people at {words_of}: {len(moment.regions):,}.",
+            window,
+            maps.backdrop(self.shown.lines, self.shown.areas),
+            maps.regions(moment.regions, marked=moment.marked),
+        )
+        caption = Markup('<b class="is-published">Published: {} of the {:,} rows that hold at {}.</b> {}').format(
+            _regions(moment), moment.rows, words_of, self._around()
+        )
+        return frame.picture(drawn, caption, class_="map")
+
+    def _around(self) -> str:
+        said = f"One region hides {words.spelled(self.shown.k)} or more people; where many lie it is darker."
+        outside = " The map shows where 95 % of the people and time are; rows may lie outside."
+        backdrop = " What lies under it is a public table." if self.shown.lines or self.shown.areas else ""
+        exact = f" Exact rows ({words.percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
+        return said + outside + exact + backdrop
+
+    def pair(self) -> Markup:
+        """Draw what is private beside what is published, at one time."""
+        moment, window, truth = self.shown.moment, self.shown.window, self.truth
+        if moment is None or window is None or truth is None:
+            return frame.columns(self.map())
+        at = f"{moment.at.astimezone(self.zone):%H:%M}"
+        left = maps.panel(
+            "private-map",
+            f"Private at {at}",
+            f"Where {counted(truth.people, 'person', 'people')} last were at {at}: one dot each.",
+            window,
+            maps.backdrop(self.shown.lines, self.shown.areas),
+            maps.dots(truth.places),
+            maps.dots(truth.marked, size=7, marked=True),
+            private=True,
+        )
+        inside = f"{len(truth.places)} of {truth.people} are in the map."
+        caption = Markup('<b class="is-private">Private: where {:,} people were at {}.</b> One dot each; {}').format(
+            truth.people, at, inside
+        )
+        group = (
+            frame.card(
+                "How to read the pair",
+                "The outlined dots are one group, and the outlined region is its row. A reader of the view sees "
+                "the region "
+                "and what it says of all in it: not which of them, nor where inside they are.",
+            )
+            if len(truth.marked)
+            else Markup("")
+        )
+        return frame.columns(frame.picture(left, caption, class_="map"), self.map(), group)
+
+    def hours(self) -> Markup:
+        """Draw each hour of a day as a small map of cells."""
+        window = self.shown.window
+        if window is None or not self.shown.hours:
+            return Markup("")
+        side = charts.metres(self.shown.cell_m)
+        few, used = not self.shown.exact, levels(self.shown.k)
+        legend = frame.legend([(f"class-{n}", f"{name} people") for n, name in enumerate(used) if n or few])
+        figures = []
+        for place, (hour, cells) in enumerate(self.shown.hours):
+            name = f"{hour:%H:%M}"
+            drawn = maps.panel(
+                f"hour-{place}",
+                f"People at {name}",
+                _counted(cells, used),
+                window,
+                maps.cells(cells),
+                bar=False,
+            )
+            figures.append(frame.picture(drawn, name))
+        lead = (
+            f"What published.density says: people expected in each square of {side}, mean of the hour. People are "
+            "taken to "
+            "be spread evenly over their regions, which flattens peaks."
+        )
+        return frame.section("Hour by hour", legend, frame.small_maps(*figures), lead=lead)
+
+    def atoms(self) -> Markup:
+        """Draw the cells that rows are made of."""
+        window = self.shown.window
+        if window is None or not self.shown.atoms:
+            return Markup("")
+        shape = Markup('<path d="{}" class="line-published"/>').format(self.shown.atoms)
+        drawn = maps.panel("atoms", "Atoms", "The cells that rows are made of; they are public.", window, shape)
+        return frame.picture(drawn, "The cells that rows are made of (published.atoms).", class_="map")
+
+    def sizes(self) -> Markup:
+        """Draw how large regions are."""
+        shown = self.shown
+        if not shown.sizes or len(shown.sides) != 3:
+            return Markup("")
+        half, low, high = words.length(shown.sides[1]), words.length(shown.sides[0]), words.length(shown.sides[2])
+        drawn = charts.histogram(
+            "sizes",
+            "How large the regions are",
+            f"Side of a square as large as a region: a tenth under {low}, half under {half}, nine tenths under {high}.",
+            shown.sizes,
+            mark=(shown.sides[1], f"half are under {half}"),
+            axis="side of a square as large as the region",
+        )
+        return frame.block(
+            "How large are the regions?",
+            frame.picture(
+                drawn,
+                f"A tenth lies in regions under {low}, nine tenths under {high}. A region counts for each of its "
+                "people and "
+                "minutes. The last bar is open: it holds all that are larger.",
+            ),
+        )
+
+    def scale(self) -> Markup:
+        """Draw three regions to the scale of the map."""
+        window, sides = self.shown.window, self.shown.sides
+        if window is None or len(sides) != 3:
+            return Markup("")
+        wide = window.x1 - window.x0
+        middle = (window.y0 + window.y1) / 2
+        cut = maps.Window(x0=window.x0, x1=window.x1, y0=middle - wide / 4, y1=middle + wide / 4)
+        squares = [
+            f"M{maps.UNITS / 2 - half:.0f} {maps.UNITS / 4 - half:.0f}h{2 * half:.0f}v{2 * half:.0f}h-{2 * half:.0f}z"
+            for half in (side / cut.unit_m / 2 for side in sides)
+        ]
+        said = ", ".join(
+            f"{name} under {words.length(side)}"
+            for name, side in zip(("a tenth", "half", "nine tenths"), sides, strict=True)
+        )
+        drawn = maps.panel(
+            "scale", "Regions to scale", f"Squares as wide as the regions: {said}.", cut, maps.regions(squares)
+        )
+        return frame.block(
+            "The same, to scale",
+            frame.picture(drawn, f"As wide as the map: {words.length(wide)}. Squares: {said}.", class_="map"),
+        )
+
+    def crowds(self) -> Markup:
+        """Draw how many people a row hides."""
+        rows = [charts.Bar(label=label, value=share, text=words.percent(share)) for label, share in self.shown.crowds]
+        if not rows:
+            return Markup("")
+        said = "; ".join(f"{row.label}: {row.text}" for row in rows)
+        drawn = charts.bars("crowds", "How many people a row hides", f"Of people and time: {said}.", rows, most=1)
+        return frame.block(
+            "How many does a row hide?",
+            frame.picture(drawn, f"Share of people and time. k is {self.shown.k}. The last bar is open."),
+        )
+
+    def left_out(self) -> Markup:
+        """Draw who is left out by hour, as readers see it."""
+        hours = [
+            (local(since, self.zone), local(until, self.zone), n) for since, until, n in self.record.left_out.hours
+        ]
+        hours = hours[-48:]
+        if not hours:
+            return Markup("")
+        since, until = hours[0][0], hours[-1][1]
+        assert since is not None and until is not None  # noqa: S101, PT018
+        span_h = (until - since).total_seconds() / 3600
+        every = next((step for step in (1, 2, 3, 6, 12, 24) if span_h / step <= 5), 24)
+        ticks = [(h, f"{since + (until - since) * (h / span_h):%H:%M}") for h in range(0, int(span_h) + 1, every)]
+        blocks = [
+            charts.Block(
+                since=(a - since).total_seconds() / 3600, until=(b - since).total_seconds() / 3600, value=n, kind="gone"
+            )
+            for a, b, n in hours
+            if a is not None and b is not None
+        ]
+        most = max(hours, key=lambda hour: hour[2])
+        drawn = charts.columns(
+            "left-out",
+            "Who is left out, and when",
+            f"Percent of the people and times seen that are left out: at most {most[2]} %, from {most[0]:%H:%M} to "
+            f"{most[1]:%H:%M}.",
+            blocks,
+            x=charts.Axis(low=0, high=span_h, ticks=ticks),
+            y=charts.axis(most[2], unit=" %", steps=3),
+        )
+        return frame.block(
+            "Who is left out, and when?",
+            frame.picture(
+                drawn,
+                f"Percent of people left out, most from {most[0]:%H:%M} to {most[1]:%H:%M} ({most[2]} %). Hours "
+                "with few are "
+                "joined, as in published.left_out.",
+            ),
+        )
+
+    def questions(self) -> Markup:
+        """Draw what the rows tell to some questions."""
+        rows, true = self.shown.questions, Markup("")
+        if not rows:
+            return Markup("")
+        high = max(one.at_most for one in rows)
+        drawn = charts.ranges(
+            "questions",
+            "Questions about squares",
+            "; ".join(f"{q.label}: {q.at_least:,.0f} to {q.at_most:,.0f}, expected {q.expected:,.0f}" for q in rows)
+            + ".",
+            [charts.Range(label=q.label, low=q.at_least, high=q.at_most, dot=q.expected) for q in rows],
+            charts.axis(high, name="people in the square"),
+        )
+        return frame.block(
+            "Some questions",
+            frame.picture(
+                drawn,
+                Markup(
+                    "People in squares at some moments. Bar: <code>at_least</code> to <code>at_most</code>, which "
+                    "hold. "
+                    '<b class="is-published">Dot: expected</b>, a guess.{}'
+                ).format(true),
+            ),
+        )
+
+    def pictures(self) -> Markup:
+        """Put the charts of the rows together."""
+        blocks = [self.left_out(), self.sizes(), self.crowds(), self.scale(), self.atoms()]
+        return frame.section("What the rows look like", frame.columns(*filter(None, blocks)))
+
+
+def _counted(cells: Mapping[int, str], names: Sequence[str]) -> str:
+    """Say how many cells there are of each class; each is a closed path."""
+    return "; ".join(f"cells with {names[n]}: {path.count('M')}" for n, path in sorted(cells.items())) or "none"
+
+
+def _regions(moment: Moment) -> str:
+    return f"{len(moment.regions):,} regions"

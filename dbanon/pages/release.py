@@ -1,0 +1,142 @@
+"""Makes the page of a release or a run: for the file of a privacy officer, for analysts, and with truth for operators.
+
+The record says what is known, `Shown` what is drawn of the rows; a private page has `Truth` and `Evaluation` as
+    well. No
+other thing goes in, and nothing is computed from what a page of the audience may not show.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from markupsafe import Markup
+
+from dbanon.base.described import Described
+from dbanon.base.figures import Evaluation
+from dbanon.pages import frame, words
+from dbanon.pages.blocks import local
+from dbanon.pages.drawn import Drawn
+from dbanon.pages.shown import Shown, Truth
+from dbanon.pages.told import Told
+from dbanon.pages.utility import Utility
+
+Audience = Literal["file", "analysts", "operators"]
+
+
+def page(
+    record: Described,
+    shown: Shown,
+    audience: Audience,
+    zone: ZoneInfo,
+    *,
+    truth: Truth | None = None,
+    evaluation: Evaluation | None = None,
+    unmeasured: str = "",
+) -> str:
+    """Make the page; `truth` and `evaluation`, or why there is none, are for operators alone.
+
+    Raises `ValueError` if the page of another audience is given them: a defect of the caller.
+    """
+    private = audience == "operators"
+    if not private and (truth is not None or evaluation is not None):
+        raise ValueError("A page that is not private must not be given the truth.")
+    made = {"file": _file, "analysts": _analysts, "operators": _operators}[audience]
+    body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured))
+    band = {
+        "file": "To file with the impact assessment. Shows shares of what was left out, no true position.",
+        "analysts": f"For readers of {record.name}. Made from the view alone: no true position went into it.",
+        "operators": f"PRIVATE: shows true positions. For operators of the dataset {record.dataset}. Do not forward.",
+    }[audience]
+    head = {
+        "file": "for the impact assessment",
+        "analysts": "for its readers",
+        "operators": f"for operators of {record.dataset}",
+    }[audience]
+    around = frame.Frame(
+        title=f"{record.name}: what it promises, and what it shows",
+        band=band,
+        head=head,
+        foot=_foot(record),
+        private=private,
+    )
+    return frame.document(around, _header(record, zone), *body)
+
+
+def _foot(record: Described) -> str:
+    version = f" by dbanon {record.versions['dbanon']}" if "dbanon" in record.versions else ""
+    of = f", release {record.release_id}" if record.release_id is not None else ""
+    run = f", run {record.run_id}" if record.run_id is not None else ""
+    return f"Computed{version} as {record.name}{of}{run}"
+
+
+def _header(record: Described, zone: ZoneInfo) -> Markup:
+    known = [
+        f"Method {record.method}" + (f" ({record.algorithm})" if record.algorithm else ""),
+        f"k = {record.k}" if record.k is not None else "",
+        f"dataset {record.dataset}" if record.dataset else "",
+        words.span(local(record.since, zone), local(record.until, zone)),
+        f"{record.rows:,} rows" if record.rows is not None else "",
+        f"published {words.when(local(record.published_at, zone))}" if record.published_at else "",
+    ]
+    return frame.header(record.name, words.with_k(record.promise, record.k), " · ".join(filter(None, known)))
+
+
+class _Page(Drawn, Told, Utility):
+    """All blocks; each page takes those of its audience."""
+
+
+def _file(page: _Page) -> Iterable[Markup]:
+    return [
+        page.facts(),
+        frame.section(
+            "What is published", frame.wide(page.map(), page.says(), page.intruder(), page.out(), page.readers())
+        ),
+        page.tests(),
+        frame.signatures("assessed by", "approved by (data protection officer)", "date", "next review"),
+        page.clauses(),
+        page.pictures(),
+        frame.section("Around it", frame.columns(page.beside(), page.source())),
+        page.parts(),
+        page.again(),
+    ]
+
+
+def _analysts(page: _Page) -> Iterable[Markup]:
+    return [
+        page.facts(),
+        frame.section("What is published", frame.wide(page.map(), page.says(), page.out(), page.questions())),
+        page.may_ask(),
+        page.hours(),
+        page.pictures(),
+        page.columns(),
+        page.parts(),
+        page.tests(),
+        frame.section(
+            "Around it",
+            frame.columns(
+                frame.card(
+                    "If a query says that the view does not exist",
+                    "It was withdrawn, or is for others now: ask the administrator. If it was replaced while you "
+                    "asked, ask again. "
+                    "Numbers of records are drawn anew in each release: do not keep them.",
+                ),
+                page.source(),
+            ),
+        ),
+    ]
+
+
+def _operators(page: _Page) -> Iterable[Markup]:
+    return [
+        page.facts(),
+        frame.section("What is private, and what is published", page.pair()),
+        page.utility(),
+        page.tests(),
+        frame.section("On record", frame.columns(page.intruder(), page.out(), page.readers(), page.beside())),
+        page.hours(),
+        page.pictures(),
+        page.clauses(),
+        page.parts(),
+        frame.section("Source", page.source()),
+        page.again(),
+    ]

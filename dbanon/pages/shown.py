@@ -1,0 +1,230 @@
+"""What a page shows of a release's rows, and what it must not: few people, single ones, ends of distributions.
+
+Computed from the rows that readers have, so it adds nothing to what they know; but a page travels further than a login,
+so it is coarser. Figures go in, and come out joined until none of them is about fewer than k people.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from dbanon.pages.maps import Window
+
+STEP = 1.25
+"""The factor from one bin of lengths to the next."""
+_LAST, _FIRST = 0.95, 0.02
+_MOST_BARS = 7
+
+
+class Bin(NamedTuple):
+    """How much weight (people x time) and how many people there are between two values; `until` may be infinite."""
+
+    since: float
+    until: float
+    weight: float
+    people: float
+
+
+class Question(NamedTuple):
+    """A question about a square, and what the rows tell."""
+
+    label: str
+    at_least: float
+    expected: float
+    at_most: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """The rows that hold at one time, which a fixed rule chose.
+
+    Attributes
+    ----------
+    at : datetime
+    regions : sequence of str
+        Paths of those that are drawn: of k people and more, and in the window.
+    rows : int
+        How many rows hold then.
+    marked : int or None
+        The place of the region of one group, on private pages alone.
+    """
+
+    at: datetime
+    regions: Sequence[str]
+    rows: int
+    marked: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What is drawn of a release's rows; of a part where it grows.
+
+    Attributes
+    ----------
+    k : int
+    window : Window or None
+        None where there are no rows.
+    hours : sequence of (datetime, mapping)
+        Of each hour the path of each class of cells; see `levels`.
+    cell_m : float
+        The side of these cells.
+    sizes : sequence of (float, float, float)
+        Bins of the side of a square as large as a region, and their share of people and time; the last is open.
+    sides : sequence of float
+        Its quantiles 10, 50 and 90 %; empty where there are no rows that hide people.
+    crowds : sequence of (str, float)
+        How many a row hides, and the share of people and time.
+    exact : float
+        The share of people and time in rows that hide no one.
+    questions : sequence of Question
+    atoms : str
+        A path of all atoms, of methods that have them.
+    lines, areas : str
+        Paths of what lies under the maps.
+    """
+
+    k: int
+    window: Window | None = None
+    moment: Moment | None = None
+    hours: Sequence[tuple[datetime, Mapping[int, str]]] = ()
+    cell_m: float = 0
+    sizes: Sequence[tuple[float, float, float]] = ()
+    sides: Sequence[float] = ()
+    crowds: Sequence[tuple[str, float]] = ()
+    exact: float = 0
+    questions: Sequence[Question] = ()
+    atoms: str = ""
+    lines: str = ""
+    areas: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What only a private page shows, held against `Shown`.
+
+    Attributes
+    ----------
+    places : sequence of (float, float)
+        Where people last were at the moment that is shown, in units of the window.
+    marked : sequence of (float, float)
+        Those of the marked group.
+    people : int
+        How many had a position then, in the window or not.
+    """
+
+    places: Sequence[tuple[float, float]]
+    marked: Sequence[tuple[float, float]] = field(default_factory=tuple)
+    people: int = 0
+
+
+def levels(k: int) -> list[str]:
+    """Name the classes of cells: fewer than k are one tint, however few."""
+    return [f"fewer than {k}", *(f"{k * f:,} to {2 * k * f:,}" for f in (1, 2, 4)), f"{8 * k:,} and more"]
+
+
+def level(people: float, k: int) -> int:
+    """Give the class of a cell with so many people expected."""
+    return 0 if people < k else min(int(math.log2(people / k)) + 1, 4)
+
+
+def squares(
+    cells: Iterable[tuple[float, float, float]], side_m: float, window: Window, k: int, *, few: bool
+) -> dict[int, str]:
+    """Draw cells by class, those in a window: one path for each class.
+
+    Parameters
+    ----------
+    cells : iterable of (x, y, people)
+    few : bool
+        Whether cells with fewer than k people are tinted; not where rows may be of single people.
+    """
+    side, found = round(side_m / window.unit_m), dict[int, list[str]]()
+    for x, y, people in cells:
+        if x + side_m <= window.x0 or x >= window.x1 or y + side_m <= window.y0 or y >= window.y1:
+            continue
+        at = level(people, k)
+        if at or few:
+            left, top = ((x - window.x0) / window.unit_m, (window.y1 - y - side_m) / window.unit_m)
+            found.setdefault(at, []).append(f"M{left:.0f} {top:.0f}h{side}v{side}h-{side}z")
+    return {at: "".join(paths) for at, paths in found.items()}
+
+
+def joined(bins: Sequence[Bin], k: int) -> list[Bin]:
+    """Join bins until each has at least k people; the last is open, and the first begins where its last did.
+
+    The first 2 % and the last 5 % of the weight are not told apart: the least and the greatest are single groups.
+    """
+    total, done = sum(one.weight for one in bins), 0.0
+    made: list[list[Bin]] = []
+    for one in bins:
+        first = bool(made) and done <= _FIRST * total
+        last = bool(made) and done >= _LAST * total and done - sum(b.weight for b in made[-1]) >= _LAST * total
+        few = bool(made) and sum(b.people for b in made[-1]) < k
+        if first or last or few:
+            made[-1].append(one)
+        else:
+            made.append([one])
+        done += one.weight
+    if len(made) > 1 and sum(one.people for one in made[-1]) < k:
+        made[-2:] = [made[-2] + made[-1]]
+    if not made or sum(one.people for one in made[-1]) < k:
+        return []
+    found = [Bin(of[0].since, of[-1].until, sum(b.weight for b in of), sum(b.people for b in of)) for of in made]
+    found[0] = found[0]._replace(since=made[0][-1].since if len(made) > 1 else made[0][0].since)
+    found[-1] = found[-1]._replace(until=math.inf)
+    return found
+
+
+def quantiles(bins: Sequence[Bin], shares: Sequence[float] = (0.1, 0.5, 0.9)) -> list[float]:
+    """Read quantiles off bins, between the ends of a bin by factors."""
+    total, found = sum(one.weight for one in bins), []
+    for share in shares:
+        done = 0.0
+        for one in bins:
+            if done + one.weight >= share * total:
+                part = (share * total - done) / one.weight
+                found.append(one.since * (one.until / one.since) ** part)
+                break
+            done += one.weight
+    return found
+
+
+def crowd_bars(crowds: Sequence[tuple[int, float, float]], k: int) -> list[tuple[str, float]]:
+    """Say how many people rows hide: bars of one number or some, none of fewer than k people.
+
+    The last tenth is one open bar: the fullest group is one group.
+
+    Parameters
+    ----------
+    crowds : sequence of (crowd, weight, people)
+        In ascending order of crowd, those of k and more.
+    """
+    total, done = sum(weight for _, weight, _ in crowds), 0.0
+    single = bool(crowds) and crowds[-1][0] - crowds[0][0] < _MOST_BARS
+    bars: list[_Bar] = []
+    for crowd, weight, people in crowds:
+        low = crowd if single else k << max(int(math.log2(crowd / k)), 0)
+        high = crowd if single else 2 * low - 1
+        last = bars[-1] if bars else None
+        if last and (last.high >= crowd or last.people < k or done - last.weight >= 0.9 * total):
+            bars[-1] = _Bar(last.low, max(last.high, high), last.weight + weight, last.people + people)
+        else:
+            bars.append(_Bar(low, high, weight, people))
+        done += weight
+    if len(bars) > 1 and bars[-1].people < k:
+        last = bars.pop()
+        bars[-1] = _Bar(bars[-1].low, last.high, bars[-1].weight + last.weight, bars[-1].people + last.people)
+    if not bars or bars[-1].people < k:
+        return []
+    words = [f"{one.low} people" if one.low == one.high else f"{one.low} to {one.high}" for one in bars[:-1]]
+    words.append(f"{bars[-1].low} or more")
+    return [(word, one.weight / total) for word, one in zip(words, bars, strict=True)]
+
+
+class _Bar(NamedTuple):
+    low: int
+    high: int
+    weight: float
+    people: float

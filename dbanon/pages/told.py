@@ -1,0 +1,276 @@
+"""Says what is known of a release: tests and clauses, cards for the file, what may be asked, how it was made."""
+
+from markupsafe import Markup
+
+from dbanon.base.described import TESTS
+from dbanon.base.errors import counted
+from dbanon.base.figures import Figure
+from dbanon.pages import frame, words
+from dbanon.pages.blocks import Blocks, local
+
+_ASKED = {
+    "count_inside": "how many people in an area, at a moment or over a time",
+    "density": "how many people in each square of a grid, hour by hour",
+    "flows": "how many go from which zone to which",
+    "crossings": "how many cross a line, in each direction",
+    "dwell": "how many stay in an area, and how long",
+    "requests_inside": "how many asked for what in an area",
+}
+_NOT_TRIED = (
+    "newspapers, social media, other publications about the same people that dbanon does not know, guesses by nearness"
+)
+_MOST_PARTS = 36
+
+
+class Told(Blocks):
+    """Texts, tables and cards; names and texts of users come from the record."""
+
+    def facts(self) -> Markup:
+        """Say the figures that stand on top."""
+        record, shown = self.record, self.shown
+        found: list[tuple[str, str, bool]] = [
+            (f"{record.held} of {len(record.clauses)}", "clauses of the attack hold on the stored rows", False)
+        ]
+        if record.k is not None:
+            found.append((f"{record.k} or more", "people whom a row hides", False))
+        if record.percent_left_out is not None:
+            found.append((f"{100 - record.percent_left_out} %", "of the people and times seen are published", False))
+        else:
+            found.append((f"fewer than {record.k}", "people, or none, are left out", False))
+        if len(shown.sides) == 3:
+            found.append((words.length(shown.sides[1]), "half of the regions are narrower than this", False))
+        resolution = self.figure("usable_resolution_m")
+        if self.evaluation is not None and resolution is not None:
+            found.append(
+                (_resolution(resolution), "usable resolution: counts in wider squares are off by a fifth or less", True)
+            )
+        elif record.window_s is not None:
+            found.append(
+                (words.duration(record.window_s), "is how long a record lasts; nothing joins it to the next", False)
+            )
+        return frame.facts(found)
+
+    def tests(self) -> Markup:
+        """Say what holds and what is left open in each of the three tests."""
+        rows = []
+        for test in ("singling out", "linkability", "inference"):
+            of = [clause for clause in self.record.clauses if clause.test == test]
+            held = sum(clause.passed for clause in of)
+            broken = [clause.name for clause in of if not clause.passed]
+            verdict = Markup('<span class="{}">{}</span>').format(
+                "good" if held == len(of) else "warn",
+                (f"{held} of {len(of)} hold" if of else "no clause")
+                + (f"; broken: {', '.join(broken)}" if broken else ""),
+            )
+            rows.append((test.capitalize(), TESTS[test], verdict, self.record.left_open.get(test, "")))
+        return frame.section(
+            "The three tests of the regulators",
+            frame.table(["test", "asks", "clauses of the attack", "what is left open, by design"], rows),
+            note="Article 29 Working Party, opinion 05/2014, WP216",
+        )
+
+    def clauses(self) -> Markup:
+        """List all clauses in plain words."""
+        groups = []
+        known = any(clause.sentence for clause in self.record.clauses)
+        for test, asks in TESTS.items():
+            rows = [
+                (
+                    frame.mono(clause.name),
+                    words.with_k(clause.plain, self.record.k),
+                    Markup('<span class="{}">{}</span>').format(
+                        *(("good", "holds") if clause.passed else ("warn", "BROKEN"))
+                    ),
+                    *([_broken_by(clause.sentence)] if known else []),
+                )
+                for clause in self.record.clauses
+                if clause.test == test
+            ]
+            if rows:
+                name = test.capitalize() if test != "attack" else "The attack itself"
+                groups.append((Markup('{}. <span class="soft">{}</span>').format(name, asks), rows))
+        head = ["clause", "in plain words", "verdict", *(["broken by"] if known else [])]
+        return frame.section("All clauses of the attack", frame.grouped(head, groups))
+
+    def says(self) -> Markup:
+        """Say what a row says."""
+        return frame.block("What a row says", Markup("<p>{}</p>").format(self.record.rows_are))
+
+    def intruder(self) -> Markup:
+        """Record the motivated intruder: what it knows, did and found, and what was not tried."""
+        record = self.record
+        count = len(record.clauses)
+        found = "nothing" if record.held == count else counted(count - record.held, "broken clause")
+        who = (
+            f"{words.when(local(record.checked_at, self.zone))}, by {record.checked_by}"
+            if record.checked_at
+            else "before publication"
+        )
+        version = f", version {record.versions['dbanon']}" if "dbanon" in record.versions else ""
+        said = [
+            ("Knows", record.adversary),
+            (
+                "Did",
+                f"read all stored rows and the data again, and looked for what breaks {counted(count, 'clause')}.",
+            ),
+            ("Found", f"{found}."),
+            ("When", f"{who}{version}."),
+            ("Not tried", f"{_NOT_TRIED}."),
+        ]
+        return frame.card("Motivated intruder, recorded (ICO)", *(Markup("<b>{}:</b> {}").format(*one) for one in said))
+
+    def out(self) -> Markup:
+        """Say who is left out, in shares."""
+        left_out = self.record.left_out
+        said: list[object] = [left_out.meaning]
+        for kind, shares in left_out.shares.items():
+            name = {"subjects": "People and times seen", "requests": "Requests"}.get(
+                kind, kind.replace("_", " ").capitalize()
+            )
+            reasons = [
+                f"{left_out.reasons.get(reason, reason).rstrip('.')}: {share or 'not known'}"
+                for reason, share in shares.get("reasons", {}).items()
+            ]
+            detail = f" ({'; '.join(reasons)})" if reasons else ""
+            said.append(Markup("<b>{}:</b> {}{}.").format(name, shares.get("share") or "not known", detail))
+        if not left_out.shares and self.record.percent_left_out is not None:
+            said.append(f"Left out of the people and times seen: {self.record.percent_left_out} %.")
+        said.append("Those left out are not like the others: what the release says is not said of them.")
+        return frame.card("Left out", *said)
+
+    def readers(self) -> Markup:
+        """Say who reads it and how it is taken back."""
+        record = self.record
+        who = (
+            f"every login with one of {words.listed(list(record.readers), 'or')}"
+            if record.readers
+            else "every login of an analyst"
+        )
+        name = record.release
+        take_back = (
+            Markup(
+                "<b>Withdraw:</b> {}, at once for new queries. What was read or exported stays with its reader, "
+                "and stays counted "
+                "against later releases."
+            ).format(frame.mono(f"SELECT dbanon.unpublish('{name}')"))
+            if name
+            else Markup("It is not published: no login reads it.")
+        )
+        return frame.card(
+            "Who reads it; taking it back",
+            Markup("<b>Readers:</b> {}: the view, no table behind it.").format(who) if name else "",
+            take_back,
+        )
+
+    def beside(self) -> Markup:
+        """Say what it was held against."""
+        record, overlap = self.record, self.record.overlap
+        if record.release is None:
+            said = "Not published, so it was held against no other release yet; dbanon does that before it publishes."
+        elif not overlap:
+            said = (
+                "Held against every earlier release of the same people, withdrawn ones too: none of them speaks of the "
+                "same time."
+            )
+        else:
+            least = overlap.get("smallest")
+            said = (
+                "Held against every earlier release of the same people, withdrawn ones too. Some speak of the same time"
+            )
+            said += f": of those who may be meant, {least} or more are left." if least is not None else "."
+        allowed = f"An overlap was allowed, because: {record.overlap_reason}" if record.overlap_reason else ""
+        return frame.card(
+            "Beside other releases", said, "Every later release is held against this one.", *filter(None, [allowed])
+        )
+
+    def source(self) -> Markup:
+        """Say how it was made."""
+        record = self.record
+        versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        digest = record.digest
+        return frame.card(
+            "Where it comes from",
+            record.paper or "A method of dbanon's own.",
+            *(
+                [f"Parameters: {words.settings(record.parameters)}. The seed is kept private."]
+                if record.parameters
+                else []
+            ),
+            f"Coordinates: metres of SRID {record.srid}.",
+            *([f"Made with: {versions}."] if versions else []),
+            *([Markup("Digest of the rows that were attacked: {}").format(frame.mono(digest))] if digest else []),
+        )
+
+    def parts(self) -> Markup:
+        """List the parts of a release that grows, a line each."""
+        if len(self.record.parts) < 2:
+            return Markup("")
+        rows = [
+            (
+                words.span(local(part.since, self.zone), local(part.until, self.zone)),
+                "" if part.k is None else part.k,
+                f"{part.rows:,}",
+                "few, or none" if part.percent_left_out is None else f"{part.percent_left_out} %",
+                "withdrawn" if part.withdrawn else "live",
+            )
+            for part in reversed(self.record.parts)
+        ]
+        note = f"the newest {_MOST_PARTS} of {len(rows)}" if len(rows) > _MOST_PARTS else ""
+        return frame.section(
+            "All parts, the newest first",
+            frame.table(["part", "k", "rows", "left out", "state"], rows[:_MOST_PARTS], numbers=[1, 2, 3]),
+            note=note,
+            lead="Each was computed, attacked and published for itself. The pictures on this page are of the newest.",
+        )
+
+    def may_ask(self) -> Markup:
+        """Say which questions the rows answer."""
+        offered = {column for column, _ in self.record.columns}
+        names = [name for name in _ASKED if name != "requests_inside" or "requests" in offered]
+        return frame.section(
+            "What you may ask",
+            frame.table(["function of published", "answers"], [(frame.mono(name), _ASKED[name]) for name in names]),
+            frame.code(
+                f"SELECT * FROM published.count_inside('{self.record.name}',\n"
+                "  ST_MakeEnvelope(..., 4326), at => '...');\n-- at_least, expected, at_most"
+            ),
+            Markup("<p>{}</p><p>{}</p>").format(
+                "Add up subjects over the rows of one period to count people; never add up crowd, and never count "
+                "rows.",
+                "The middle of a region is no position: it may be that no person was there. One place is surely busier "
+                "than another only where its at_least exceeds the at_most of the other.",
+            ),
+        )
+
+    def columns(self) -> Markup:
+        """List the columns of the view."""
+        rows = [(frame.mono(name), meaning or "") for name, meaning in self.record.columns]
+        return frame.section("Columns", frame.table(["column", "meaning"], rows)) if rows else Markup("")
+
+    def again(self) -> Markup:
+        """Say how it is made again."""
+        record = self.record
+        if record.dataset is None:
+            return Markup("")
+        given = " ".join(f"-p {name}={value}" for name, value in record.parameters.items() if value is not None)
+        publish = f" --publish {record.release}" if record.release else ""
+        lines = [
+            f"dbanon run {record.method} --dataset {record.dataset} --algorithm {record.algorithm} {given}{publish}"
+        ]
+        lines.append(f"dbanon report {record.release or record.run_id}")
+        note = Markup(
+            '<p class="small soft">The seed is kept private: a reader who has it may learn how ties were broken.</p>'
+        )
+        return frame.section("Make it again", frame.code("\n".join(lines)), note)
+
+
+def _broken_by(sentence: str) -> str:
+    """Take what a clause is broken by out of its sentence: "0 of 2,623 records"."""
+    _, _, by = sentence.partition("; broken by ")
+    return by.split(". ")[0].rstrip(".")
+
+
+def _resolution(one: Figure) -> str:
+    if one.value is None or one.value == float("inf"):
+        return "not reached"
+    return words.length(one.value)

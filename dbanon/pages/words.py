@@ -1,0 +1,72 @@
+"""Says figures in words: numbers, shares, times and lengths as people read them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+_SMALL = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def spelled(number: int) -> str:
+    """Write a whole number as a word up to twelve."""
+    return _SMALL[number] if 0 <= number < len(_SMALL) else f"{number:,}"
+
+
+def with_k(sentence: str, k: int | None) -> str:
+    """Put the value of k into a promise."""
+    if k is None:
+        return sentence
+    less = re.sub(r"\bk - 1\b", spelled(k - 1), sentence)
+    return re.sub(r"\bk\b", spelled(k), less)
+
+
+def percent(share: float) -> str:
+    """Write a share of 1; the ends are said only of none and of all."""
+    value = 100 * share
+    if 0 < value < 1:
+        return "under 1 %"
+    if 99 < value < 100:
+        return "over 99 %"
+    return f"{value:.0f} %"
+
+
+def length(metres: float) -> str:
+    """Write a length with two digits that count."""
+    if metres < 1000:
+        return f"{float(f'{metres:.2g}'):,.0f} m"
+    return f"{float(f'{metres:.2g}') / 1000:,.3g} km"
+
+
+def duration(seconds: float) -> str:
+    """Write a time span in the largest unit that fits."""
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def when(time: datetime | None) -> str:
+    """Write a moment to the minute, with its zone."""
+    return "-" if time is None else f"{time:%-d %B %Y, %H:%M} {time.tzname()}"
+
+
+def span(since: datetime | None, until: datetime | None) -> str:
+    """Write from when until when; the day once, where both are of one."""
+    if since is None or until is None:
+        return "no rows"
+    last = until - timedelta(microseconds=1)
+    if since.date() == last.date():
+        end = "24:00" if until.date() != since.date() else f"{until:%H:%M}"
+        return f"{since:%A %-d %B %Y, %H:%M} to {end} {until.tzname()}"
+    return f"{when(since)} to {when(until)}"
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """Join names to a list for a sentence."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}" if names else ""
+
+
+def settings(parameters: Mapping[str, Any]) -> str:
+    """Write the parameters of a run; there is no seed among them."""
+    return ", ".join(f"{name} {value}" for name, value in parameters.items() if value is not None)

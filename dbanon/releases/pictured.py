@@ -1,0 +1,324 @@
+"""Reads what a page shows of a release's rows, with an analyst's rights; PostGIS draws the shapes.
+
+All of it comes from the rows, by the functions that answer analysts. What must not be shown is left out in
+`dbanon.pages.shown`, which joins figures until they are about k people.
+"""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, LiteralString, cast
+from zoneinfo import ZoneInfo
+
+import psycopg
+from psycopg import sql
+
+from dbanon.base.errors import ParameterError
+from dbanon.pages import shown
+from dbanon.pages.maps import Window, least_window
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import Connection
+
+MOST_REGIONS = 400
+_MOST_BYTES = 60_000
+_QUESTIONS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """A relation with rows in the form of a release, and what is said of them.
+
+    Attributes
+    ----------
+    about : psycopg.sql.Composable
+        A value of the type ``published.releases``.
+    relation : psycopg.sql.Composable
+    since, until : datetime
+        Of the rows that are shown: the newest part.
+    """
+
+    about: sql.Composable
+    relation: sql.Composable
+    since: datetime
+    until: datetime
+    srid: int
+    k: int
+    holds: str
+    reach_m: float
+
+
+def shown_of(connection: Connection, rows: Rows, zone: ZoneInfo, backdrop: str | None = None) -> shown.Shown:
+    """Read what pages for readers show of rows; an empty one where there are none."""
+    reader = _Reader(connection, rows)
+    window = reader.window()
+    if window is None:
+        return shown.Shown(k=rows.k)
+    bins, crowds, exact = reader.sizes(), reader.crowds(), reader.exact()
+    hidden = shown.joined(bins, rows.k)
+    cell_m = _round(max((window.x1 - window.x0) / 14, 1))
+    lines, areas = reader.backdrop(window, backdrop) if backdrop else ("", "")
+    ends = [(one.since, bins[-1].until if math.isinf(one.until) else one.until, one.weight) for one in hidden]
+    whole = sum(weight for _, _, weight in ends)
+    return shown.Shown(
+        k=rows.k,
+        window=window,
+        moment=reader.moment(window),
+        hours=reader.hours(window, cell_m, zone, few=not exact),
+        cell_m=cell_m,
+        sizes=[(since, min(until, since * 2), weight / whole) for since, until, weight in ends],
+        sides=shown.quantiles(bins) if hidden else (),
+        crowds=shown.crowd_bars(crowds, rows.k),
+        exact=exact,
+        questions=reader.questions(window, zone),
+        atoms=reader.atoms(window),
+        lines=lines,
+        areas=areas,
+    )
+
+
+class _Reader:
+    def __init__(self, connection: Connection, rows: Rows) -> None:
+        self._connection, self._rows = connection, rows
+        self._names: dict[str, sql.Composable] = {
+            "about": rows.about,
+            "relation": rows.relation,
+            "named": sql.Literal(rows.relation.as_string(connection)),
+            "p": sql.Identifier(arrow.postgis(connection)),
+        }
+        self._given: dict[str, Any] = {"since": rows.since, "until": rows.until, "k": rows.k, "srid": rows.srid}
+
+    def ask(self, query: LiteralString, **given: Any) -> list[Any]:
+        """Run a query about the rows that are shown, and those of no other part."""
+        text = sql.SQL(query).format(**self._names)
+        return self._connection.execute(text, {**self._given, **given}).fetchall()
+
+    def window(self) -> Window | None:
+        """Find the least box with 95 % of the people and time."""
+        cell_m = _round(max(self._rows.reach_m / 60, 1))
+        return least_window(self._cells(cell_m, self._rows.since, self._rows.until), cell_m)
+
+    def _cells(self, cell_m: float, since: datetime, until: datetime) -> list[Any]:
+        return self.ask(
+            """
+            SELECT {p}.ST_XMin(d.cell), {p}.ST_YMin(d.cell), d.expected
+            FROM published.density_of({about}, {named}::regclass, %(cell)s, tstzrange(%(low)s, %(high)s), false) d
+            """,
+            cell=cell_m,
+            low=since,
+            high=until,
+        )
+
+    def hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, few: bool) -> list[Any]:
+        """Draw the last day of the rows hour by hour; each is asked for itself, which finds rows by their times."""
+        since = max(self._rows.since, self._rows.until - timedelta(days=1))
+        drawn = []
+        hour = since.replace(minute=0, second=0, microsecond=0)
+        while hour < self._rows.until:
+            low, high = max(hour, since), min(hour + timedelta(hours=1), self._rows.until)
+            cells = shown.squares(self._cells(cell_m, low, high), cell_m, window, self._rows.k, few=few)
+            drawn.append((hour.astimezone(zone), cells))
+            hour += timedelta(hours=1)
+        return drawn
+
+    def moment(self, window: Window) -> shown.Moment | None:
+        """Choose a time by a fixed rule, the median number of rows, and draw the regions that hide people then."""
+        instant = self._rows.holds == "instant"
+        times = self.ask(
+            """
+            SELECT CASE WHEN %(instant)s THEN c.valid_from ELSE date_bin('1 hour', c.valid_from, 'epoch') END AS at,
+                count(*)
+            FROM {relation} c WHERE c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
+            GROUP BY 1 ORDER BY 2, 1
+            """,
+            instant=instant,
+        )
+        if not times:
+            return None
+        at = times[(len(times) - 1) // 2][0]
+        at = at if instant else min(at + timedelta(minutes=30), self._rows.until - timedelta(seconds=1))
+        found = self.ask(
+            """
+            SELECT count(*) OVER (),
+                {p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_SimplifyPreserveTopology({p}.ST_Scale({p}.ST_Translate(
+                c.region, %(x)s, %(y)s), %(by)s, %(by)s), 2), 1), 1, 0)
+            FROM {relation} c
+            WHERE c.period @> %(at)s AND c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
+                AND {p}.ST_Intersects(c.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
+            ORDER BY {p}.ST_Area(c.region) DESC, c.record_id, c.seq
+            """,
+            at=at,
+            **_placed(window),
+        )
+        [(rows,)] = self.ask("SELECT count(*) FROM {relation} c WHERE c.period @> %(at)s AND c.crowd >= %(k)s", at=at)
+        # One row stands for one person in some families, and k rows have one region.
+        paths = list(dict.fromkeys(path for _, path in found if path))[:MOST_REGIONS]
+        while sum(map(len, paths)) > _MOST_BYTES:
+            paths = paths[1:]
+        return shown.Moment(at=at, regions=paths, rows=rows)
+
+    def sizes(self) -> list[shown.Bin]:
+        """Bin the rows that hide people by the side of a square as large as their region."""
+        return [
+            shown.Bin(shown.STEP**place, shown.STEP ** (place + 1), weight, people)
+            for place, weight, people in self.ask(
+                """
+                SELECT b.place, sum(b.weight), sum(b.people) FROM (
+                    SELECT floor(ln({p}.ST_Area(c.region)) / 2 / ln(1.25))::integer AS place, max(c.subjects) AS people,
+                        sum(c.subjects * extract(epoch FROM c.valid_to - c.valid_from))::float8 AS weight
+                    FROM {relation} c WHERE c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
+                    GROUP BY 1, c.record_id) b
+                GROUP BY 1 ORDER BY 1
+                """
+            )
+        ]
+
+    def crowds(self) -> list[tuple[int, float, float]]:
+        """Weigh the rows that hide people by how many they hide."""
+        return self.ask(
+            """
+            SELECT b.crowd, sum(b.weight), sum(b.people)::float8 FROM (
+                SELECT c.crowd, max(c.subjects) AS people,
+                    sum(c.subjects * extract(epoch FROM c.valid_to - c.valid_from))::float8 AS weight
+                FROM {relation} c WHERE c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
+                GROUP BY 1, c.record_id) b
+            GROUP BY 1 ORDER BY 1
+            """
+        )
+
+    def exact(self) -> float:
+        """Say what share of people and time is in rows that hide nobody."""
+        [(share,)] = self.ask(
+            """
+            SELECT coalesce(sum(w.weight) FILTER (WHERE w.crowd < %(k)s) / nullif(sum(w.weight), 0), 0)::float8
+            FROM (SELECT c.crowd, c.subjects * extract(epoch FROM c.valid_to - c.valid_from) AS weight
+                  FROM {relation} c WHERE c.valid_from >= %(since)s AND c.valid_from < %(until)s) w
+            """
+        )
+        return float(share)
+
+    def questions(self, window: Window, zone: ZoneInfo) -> list[shown.Question]:
+        """Ask how many people are in some squares of the window at some times, the same ones each time."""
+        wide, high = window.x1 - window.x0, window.y1 - window.y0
+        told = []
+        for n in range(1, _QUESTIONS + 1):
+            side = _round(min(wide, high) / (2, 4, 8)[n % 3])
+            x, y = (
+                low + (size - side) * _part(n, base) for low, size, base in ((window.x0, wide, 2), (window.y0, high, 3))
+            )
+            at = self._rows.since + (self._rows.until - self._rows.since) * _part(n, 5)
+            span = self._rows.holds != "instant"
+            [(least, expected, most)] = self.ask(
+                """
+                SELECT c.at_least, c.expected, c.at_most FROM published.count_inside_of({about}, {named}::regclass,
+                    {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s),
+                    CASE WHEN NOT %(span)s THEN %(at)s::timestamptz END,
+                    CASE WHEN %(span)s THEN tstzrange(%(at)s::timestamptz, %(at)s::timestamptz + interval '10
+                        minutes') END) c
+                """,
+                **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": span},
+            )
+            if most >= self._rows.k:
+                label = f"{side / 1000:g} km, {at.astimezone(zone):%H:%M}"
+                told.append(shown.Question(label, least, expected, most))
+        return sorted(told, key=lambda one: -one.expected)
+
+    def atoms(self, window: Window) -> str:
+        """Draw the atoms of a release that has them; they are public."""
+        [(path,)] = self.ask(
+            """
+            SELECT {p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_Scale({p}.ST_Translate(
+                {p}.ST_SimplifyPreserveTopology({p}.ST_Collect(
+                a.region), 3 / %(by)s), %(x)s, %(y)s), %(by)s, %(by)s), 1), 1, 0)
+            FROM published.atoms a WHERE a.name = %(name)s AND a.since = %(since)s
+                AND {p}.ST_Intersects(a.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
+            """,
+            name=self._rows.relation.as_string(self._connection).split(".")[-1].strip('"'),
+            **_placed(window),
+        )
+        return path or ""
+
+    def backdrop(self, window: Window, table: str) -> tuple[str, str]:
+        """Draw a table of lines or areas that the operator names, in the window alone."""
+        return backdrop(self._connection, window, self._rows.srid, table)
+
+
+def backdrop(connection: Connection, window: Window, srid: int, table: str) -> tuple[str, str]:
+    """Draw a public table of lines and areas under a map: paths of its lines and of its areas, simplified and clipped.
+
+    Raises `ParameterError` if there is no such table with a column of geometries that this login may read.
+    """
+    postgis = arrow.postgis(connection)
+    try:
+        with connection.transaction():
+            column = connection.execute(
+                """
+                SELECT c.oid::regclass::text, quote_ident(a.attname), has_table_privilege(c.oid, 'SELECT')
+                FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                JOIN pg_type t ON t.oid = a.atttypid AND t.typname = 'geometry'
+                WHERE c.oid = to_regclass(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace NOT IN (
+                    SELECT n.oid FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published'))
+                ORDER BY a.attnum LIMIT 1
+                """,
+                [table],
+            ).fetchone()
+    except psycopg.errors.InsufficientPrivilege:  # on its schema
+        column = None
+    if column is None or not column[2]:
+        raise ParameterError(
+            "The backdrop must be a table or view of lines or areas that this login may read, and none of dbanon's "
+            "own. "
+            f"Got {table!r}; name one such as public.streets."
+        )
+    names = {"table": _as_is(column[0]), "column": _as_is(column[1]), "p": sql.Identifier(postgis)}
+    query = sql.SQL("""
+        WITH box AS (SELECT {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) AS shape
+        ), near AS (
+            SELECT {p}.ST_Intersection({p}.ST_Force2D(CASE WHEN {p}.ST_SRID(t.{column}) = %(srid)s THEN t.{column}
+                ELSE {p}.ST_Transform(t.{column}, %(srid)s) END), b.shape) AS shape
+            FROM {table} t, box b
+            WHERE t.{column} OPERATOR({p}.&&) {p}.ST_Transform(b.shape, coalesce(nullif({p}.ST_SRID(t.{column}), 0),
+                %(srid)s))
+        ), drawn AS (
+            SELECT d.dimension, {p}.ST_Simplify({p}.ST_Scale({p}.ST_Translate(d.shape, %(x)s, %(y)s), %(by)s,
+                %(by)s), %(coarse)s) AS shape
+            FROM (SELECT 1 AS dimension, {p}.ST_LineMerge({p}.ST_Collect({p}.ST_CollectionExtract(n.shape, 2))) AS
+                shape FROM near n
+                  UNION ALL SELECT 2, {p}.ST_Union({p}.ST_CollectionExtract(n.shape, 3)) FROM near n) d
+        )
+        SELECT d.dimension, {p}.ST_AsSVG({p}.ST_SnapToGrid(d.shape, 3), 1, 0) FROM drawn d
+        WHERE d.shape IS NOT NULL AND NOT {p}.ST_IsEmpty(d.shape)
+        """).format(**names)
+    for coarse in (6, 15, 40, 100):  # coarser until it is small
+        found = dict(connection.execute(query, {"srid": srid, "coarse": coarse, **_placed(window)}).fetchall())
+        if sum(len(path or "") for path in found.values()) <= _MOST_BYTES:
+            return found.get(1) or "", found.get(2) or ""
+    raise ParameterError(
+        f"The backdrop must be small enough for a page. Got {table!r}, whose lines in the map are more than "
+        f"{_MOST_BYTES // 1000} kB; name a table of main streets only."
+    )
+
+
+def _placed(window: Window) -> dict[str, float]:
+    """Give the values that bring metres into units of a window."""
+    box = {"x0": window.x0, "y0": window.y0, "x1": window.x1, "y1": window.y1}
+    return {**box, "x": -window.x0, "y": -window.y1, "by": 1 / window.unit_m}
+
+
+def _part(n: int, base: int) -> float:
+    """Give the n-th number of the van der Corput sequence: places that are spread evenly, the same ones each time."""
+    part, scale = 0.0, 1.0
+    while n:
+        n, digit = divmod(n, base)
+        scale /= base
+        part += digit * scale
+    return part
+
+
+def _round(metres: float) -> float:
+    """Give the least of 1, 2, 5, 10, ... metres that is not less."""
+    size: float = 10 ** math.floor(math.log10(metres))
+    return next(size * n for n in (1, 2, 5, 10) if size * n >= metres * (1 - 1e-9))
+
+
+def _as_is(text: str) -> sql.SQL:
+    return sql.SQL(cast("Any", text))

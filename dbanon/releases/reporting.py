@@ -1,0 +1,306 @@
+"""Makes pages of releases and runs: reads record and rows with the rights of the audience, and writes files.
+
+The page for analysts is made of what their login reads, also where an administrator asks for it: the analysts' role is
+taken for the whole of it. A private page is known to the audit before it is written.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from dbanon.attacks import attacker, once
+from dbanon.base.described import ClauseFound, Described, LeftOut, Part
+from dbanon.base.errors import DbanonError, ParameterError
+from dbanon.base.figures import Evaluation
+from dbanon.methods import METHODS
+from dbanon.options.reporting import Reporting, Showing
+from dbanon.pages import compare as comparing
+from dbanon.pages import release as pages
+from dbanon.pages.shown import Shown, Truth
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import Connection, errors_translated, one
+from dbanon.releases import export, pictured, published
+
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def report(
+    connection: Connection,
+    what: str | int,
+    asked: Reporting,
+    evaluate: Callable[[int], Evaluation | None] = lambda run_id: None,
+) -> str:
+    """Make the page of a live release or of a run with rows.
+
+    `evaluate` measures a run, for the page with truth.
+
+    Raises `ParameterError` if there is no such thing that this login may read.
+    """
+    asked.check()
+    zone = zone_named(asked.tz)
+    if asked.audience == "analysts":
+        if not isinstance(what, str):
+            raise ParameterError(f"A page for analysts must be of a release. Got run {what}; publish it first.")
+        with _reading(connection, what):
+            record, rows = described_by_view(connection, what)
+            return pages.page(record, _shown(connection, rows, zone, asked), "analysts", zone)
+    record, shown = _known(connection, what, zone, asked)
+    if not asked.with_truth:
+        return pages.page(record, shown, "file", zone)
+    assert record.run_id is not None  # noqa: S101 - the record of SQL has one
+    truth, shown = _truth(connection, record, shown)
+    measured, unmeasured = None, ""
+    try:
+        measured = evaluate(record.run_id)
+    except ParameterError as error:  # its data are no longer there: all else is
+        unmeasured = str(error)
+    return pages.page(record, shown, "operators", zone, truth=truth, evaluation=measured, unmeasured=unmeasured)
+
+
+def compare(connection: Connection, one: str | int, other: str | int, asked: Showing) -> str:
+    """Make the page of two side by side; arguments and errors as those of `report`."""
+    zone = zone_named(asked.tz)
+    sides = []
+    for what in (one, other):
+        record, shown = _known(connection, what, zone, asked)
+        sides.append(comparing.Side(record=record, shown=shown))
+    return comparing.page(sides[0], sides[1], zone)
+
+
+def _known(connection: Connection, what: str | int, zone: ZoneInfo, asked: Showing) -> tuple[Described, Shown]:
+    """Read all that is known of a release or run, and what is drawn of its rows with the rights of their readers."""
+    with _reading(connection, what) if isinstance(what, str) else _own_rows(connection):
+        seen, rows = described_by_view(connection, what) if isinstance(what, str) else _run_rows(connection, what)
+        shown = _shown(connection, rows, zone, asked)
+    return replace(described(connection, what), columns=seen.columns, window_s=seen.window_s), shown
+
+
+def described(connection: Connection, what: str | int) -> Described:
+    """Look up all that is known of a release, live or withdrawn, or of a run."""
+    query = "SELECT dbanon.release_card(%s)" if isinstance(what, str) else "SELECT dbanon.run_card(%s)"
+    with errors_translated():
+        row = connection.execute(sql.SQL(cast("Any", query)), [what]).fetchone()
+    return Described.of_card(cast("tuple[dict[str, Any]]", row)[0])
+
+
+def described_by_view(connection: Connection, name: str) -> tuple[Described, pictured.Rows | None]:
+    """Look up what a view says of itself, as its readers see it, and its rows; within `_reading`."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        view = cursor.execute("SELECT * FROM published.releases WHERE name = %s", [name]).fetchone()
+        parts = cursor.execute("SELECT * FROM published.parts WHERE name = %s ORDER BY since", [name]).fetchall()
+        hours = cursor.execute("SELECT * FROM published.left_out WHERE name = %s ORDER BY since", [name]).fetchall()
+        columns = cursor.execute("SELECT * FROM published.columns WHERE name = %s ORDER BY place", [name]).fetchall()
+    if view is None:
+        raise ParameterError(f"The release must be live, and for this login to read. Got {name!r} instead.")
+    method = METHODS[view["method"]]
+    attack = attacker(method.attack).attack
+    record = Described(
+        name=f"published.{name}",
+        release=name,
+        method=view["method"],
+        promise=view["promise"],
+        adversary=method.adversary,
+        rows_are=method.row_meaning,
+        k=view["k"],
+        holds=view["holds"],
+        rows=view["rows"],
+        since=view["since"],
+        until=view["until"],
+        srid=view["srid"],
+        # Nothing is published of which a clause does not hold.
+        clauses=tuple(
+            ClauseFound(name=c.name, passed=True, sentence="", plain=c.plain, test=c.test)
+            for c in (*attack.clauses, *once.CLAUSES)
+        ),
+        left_open=attack.left_open,
+        left_out=LeftOut(meaning=method.left_out, hours=tuple((h["since"], h["until"], h["percent"]) for h in hours)),
+        paper=method.paper or None,
+        percent_left_out=parts[-1]["percent_left_out"] if parts else None,
+        window_s=view["window_s"],
+        parts=tuple(
+            Part(since=p["since"], until=p["until"], k=p["k"], rows=p["rows"], percent_left_out=p["percent_left_out"])
+            for p in parts
+        ),
+        columns=tuple((c["column_name"], c["meaning"]) for c in columns),
+    )
+    if not view["rows"]:
+        return record, None
+    extent = view["extent"]
+    newest = view["starts"].index(max(view["starts"]))
+    relation = sql.Identifier("published", name)
+    return record, pictured.Rows(
+        about=sql.SQL("(SELECT a FROM published.about({}) a)").format(sql.Literal(relation.as_string(connection))),
+        relation=relation,
+        since=view["starts"][newest],
+        until=view["ends"][newest],
+        srid=view["srid"],
+        k=view["k"] or 2,
+        holds=view["holds"],
+        reach_m=max(extent[2] - extent[0], extent[3] - extent[1]),
+    )
+
+
+def _run_rows(connection: Connection, run_id: int) -> tuple[Described, pictured.Rows | None]:
+    """Look up a run and its rows, put together in the form of a release; within `_own_rows`."""
+    record = described(connection, run_id)
+    with connection.cursor(row_factory=dict_row) as cursor:
+        about = cursor.execute("SELECT (dbanon_internal.run_about(%s)).*", [run_id]).fetchone()
+    if not record.rows or about is None:
+        raise ParameterError(f"A page must be of a run with rows. Run {run_id} has none; see `dbanon runs`.")
+    span, extent = (about["since"], about["until"]), about["extent"]
+    one(
+        connection,
+        "SELECT dbanon_internal.copy_run_rows(%s, tstzmultirange(tstzrange(%s, %s)))",
+        [run_id, *span],
+    )
+    one(connection, "SELECT dbanon_internal.finish_asked()")
+    return replace(record, window_s=about["window_s"]), pictured.Rows(
+        about=sql.SQL("(SELECT a FROM dbanon_internal.run_about({}) a)").format(sql.Literal(run_id)),
+        relation=sql.SQL("pg_temp.asked_rows"),
+        since=span[0],
+        until=span[1],
+        srid=record.srid,
+        k=record.k or 2,
+        holds=about["holds"],
+        reach_m=max(extent[2] - extent[0], extent[3] - extent[1]),
+    )
+
+
+def _shown(connection: Connection, rows: pictured.Rows | None, zone: ZoneInfo, asked: Showing) -> Shown:
+    return Shown(k=2) if rows is None else pictured.shown_of(connection, rows, zone, asked.backdrop)
+
+
+@contextmanager
+def _reading(connection: Connection, name: str) -> Iterator[None]:
+    """Have a transaction in which a release stays as it is, with an analyst's rights where they can be had."""
+    with errors_translated(), connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
+        connection.execute("SET LOCAL timezone = 'UTC'")
+        published.become_analyst(connection, name)
+        published.lock(connection, name)
+        yield
+
+
+@contextmanager
+def _own_rows(connection: Connection) -> Iterator[None]:
+    """Have a transaction with a table for the rows of a run."""
+    with errors_translated(), connection.transaction():
+        connection.execute("SET LOCAL timezone = 'UTC'")
+        one(connection, "SELECT dbanon_internal.begin_asking()")
+        yield
+
+
+def _truth(connection: Connection, record: Described, shown: Shown) -> tuple[Truth | None, Shown]:
+    """Read where people last were at the moment that is shown, and which are of one group where this login may."""
+    window, moment = shown.window, shown.moment
+    if window is None or moment is None:
+        return None, shown
+    names = {"p": sql.Identifier(arrow.postgis(connection))}
+    gap = record.parameters.get("max_gap_s", 300)
+    query = sql.SQL("""
+        SELECT ({p}.ST_X(l.position) - %(x0)s) / %(unit)s, (%(y1)s - {p}.ST_Y(l.position)) / %(unit)s
+        FROM dbanon.trajectory t JOIN dbanon.dataset d ON d.dataset_id = t.dataset_id AND d.name = %(dataset)s
+        CROSS JOIN LATERAL (
+            SELECT {p}.ST_Force2D(f.geom) AS position FROM {p}.ST_DumpPoints(t.path) f
+            WHERE {p}.ST_M(f.geom) BETWEEN extract(epoch FROM %(at)s::timestamptz) - %(gap)s AND extract(epoch FROM
+                %(at)s::timestamptz)
+            ORDER BY {p}.ST_M(f.geom) DESC LIMIT 1) l
+        WHERE t.first_s <= extract(epoch FROM %(at)s::timestamptz) AND t.last_s >= extract(epoch FROM
+            %(at)s::timestamptz) - %(gap)s
+        """).format(**names)
+    given = {
+        "x0": window.x0,
+        "y1": window.y1,
+        "unit": window.unit_m,
+        "at": moment.at,
+        "gap": gap,
+        "dataset": record.dataset,
+    }
+    with errors_translated():
+        places = [(x, y) for x, y in connection.execute(query, given).fetchall()]
+    high = window.height * 10
+    inside = [(round(x), round(y)) for x, y in places if 0 <= x <= 3600 and 0 <= y <= high]
+    return Truth(places=inside, people=len(places)), shown
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """Look up a time zone; raises `ParameterError` if there is none of that name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ParameterError(f"--tz must be the name of a time zone, such as Europe/Berlin. Got {name!r}.") from None
+
+
+def write(file: Path, html: str, *, private: bool, pdf: bool) -> Path:
+    """Write a page, whole or not at all; a private one for its owner alone, under a name that says what it is.
+
+    Returns the file. Raises `DataError` if it cannot be written, `DbanonError` if there is nothing that prints a PDF.
+    """
+    file = private_name(file) if private else file
+    if pdf:
+        chromium()  # before anything is written
+    export.write_text(file, html, private=private)
+    if pdf:
+        _print(file, private=private)
+    return file
+
+
+def note(connection: Connection, record: Described, html: str) -> None:
+    """Write into the audit that a private page was made, with its digest."""
+    sha256 = hashlib.sha256(html.encode()).hexdigest()
+    with errors_translated():
+        one(connection, "SELECT dbanon_internal.note_page(%s, %s, %s)", [record.run_id, record.release, sha256])
+
+
+def private_name(file: Path) -> Path:
+    """Put the mark of private pages into a file's name."""
+    return file if "PRIVATE" in file.name else file.with_name(f"{file.stem}-PRIVATE{file.suffix}")
+
+
+def chromium() -> str:
+    """Find the browser that prints pages."""
+    found = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+    if found is None:
+        raise DbanonError(
+            "A page is printed as PDF by Chromium. Got none on this machine; install it, or open the page in a browser "
+            "and print it there."
+        )
+    return found
+
+
+def _print(file: Path, *, private: bool) -> None:
+    """Print a page as a PDF beside it."""
+    made = file.with_suffix(".pdf")
+    with export.whole(made) as part, tempfile.TemporaryDirectory() as profile:
+        options = [
+            "--headless",
+            "--disable-gpu",
+            "--disable-background-networking",
+            "--no-first-run",
+            "--no-pdf-header-footer",
+        ]
+        if os.geteuid() == 0:
+            options.append("--no-sandbox")  # Chromium has none for root; the page has no script and may load nothing
+        command = [
+            chromium(),
+            *options,
+            f"--user-data-dir={profile}",
+            f"--print-to-pdf={part}",
+            file.resolve().as_uri(),
+        ]
+        done = subprocess.run(command, capture_output=True, check=False, timeout=120)
+        if done.returncode or not part.is_file():
+            raise OSError(0, "Chromium did not print the page")
+        if private:
+            part.chmod(0o600)

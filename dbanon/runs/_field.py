@@ -1,0 +1,121 @@
+"""Measures what papers report of a release, and what an adversary outside of any promise achieves."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dbanon.base.figures import Figure, Movements
+from dbanon.base.trajectory import Float, Int
+from dbanon.metrics import distributions, outside, sequences
+from dbanon.metrics.distributions import Tally
+from dbanon.runs import _told
+from dbanon.runs._told import Box, Counted, Span, Table, Told
+
+CELL_M, ZONE_M = 1000.0, 3000.0
+_SQUARE_M, _SQUARES, _CLASSES = 2000.0, 20, 4
+_LINK_S = 600.0
+_SLOT_S = 3600.0  # of the points by which people are unique: an hour, as in the paper
+
+
+def maps(told: Told, true: Movements, spans: list[Span]) -> Iterator[Figure]:
+    """Compare maps of people, cell by cell, at some times."""
+    both = [(_told.density(true, CELL_M, span), told.density(CELL_M, span)) for span in spans]
+    tallies = [_together([pair[side] for pair in both]) for side in (0, 1)]
+    yield Figure(name="density_jsd", value=distributions.density_jsd(*tallies))
+    yield Figure(name="location_tau_b", value=distributions.location_tau_b(*(_of_cells(one) for one in tallies)))
+
+
+def flows(told: Told, true: Movements, box: Box, spans: list[Span]) -> Iterator[Figure]:
+    """Compare how many people go from where to where."""
+    side = _told.zone_side(box, ZONE_M)
+    both = [(_told.trips(true, side, box, span), told.trips(side, box, span)) for span in spans]
+    tallies = [_together([pair[side] for pair in both]) for side in (0, 1)]
+    yield Figure(name="trip_jsd", value=distributions.trip_jsd(*(_of_cells(one) for one in tallies)))
+    yield Figure(name="flow_error", value=distributions.tally_error(*tallies))
+
+
+def dwelling(
+    table: Table, true: Movements, box: Box, spans: list[Span], *, instants: float, rng: np.random.Generator
+) -> Figure:
+    """Compare for how long people stay in squares: up to a quarter of a span, a half, three quarters, or all of it."""
+    low, high = np.array(box[:2]), np.array(box[2:])
+    told, true_ = [], []
+    for _ in range(_SQUARES):
+        x, y = (low + (high - low) * rng.random(2) - _SQUARE_M / 2).tolist()
+        span, square = spans[rng.integers(len(spans))], (x, y, x + _SQUARE_M, y + _SQUARE_M)
+        people, stay = table.dwell(square, span)
+        told.append(_classes(stay, people, instants))
+        stay = _told.stays(true, square, span)
+        true_.append(_classes(stay, np.ones(len(stay)), instants))
+    return Figure(name="dwell_error", value=distributions.tally_error(_together(true_), _together(told)))
+
+
+def _classes(stay: Float, people: Float, instants: float) -> Counted:
+    """Sum people by how long they stay; who is expected for less than half an instant does not."""
+    length = np.ceil(np.round(stay) / instants * _CLASSES - 1e-9)
+    found = np.arange(1, _CLASSES + 1)
+    return np.column_stack([found, found]), np.array([people[length == one].sum() for one in found])
+
+
+def ways(told: Movements, true: Movements) -> Iterator[Figure]:
+    """Compare how people move along, by the centres of regions."""
+    yield Figure(name="length_jsd", value=sequences.length_jsd(true, told))
+    yield Figure(name="diameter_jsd", value=sequences.diameter_jsd(true, told))
+    patterns = sequences.patterns(true, told, CELL_M)
+    yield Figure(name="pattern_f1", value=patterns.f1)
+    yield Figure(name="pattern_support", value=patterns.support)
+
+
+def unicity(raw: Movements, rng: np.random.Generator) -> tuple[Figure, ...]:
+    """Measure how many people a few places and hours of the raw data single out."""
+    return outside.unicity(raw, rng, cell_m=CELL_M, slot_s=_SLOT_S)
+
+
+def linking(
+    true: Movements, told: Movements, member_of: tuple[Int, Int], *, rounded: bool, rng: np.random.Generator
+) -> Figure:
+    """Take for each person the published record that is nearest to the person's true way.
+
+    Parameters
+    ----------
+    rounded : bool
+        Whether positions are compared in slots of ten minutes: where rows hold at some time, no fix has their times.
+    """
+    if rounded:
+        true, told = _in_slots(true), _in_slots(told)
+    return outside.link_nearest(true, told, member_of, rng)
+
+
+def _in_slots(moved: Movements) -> Movements:
+    slot = np.floor(moved.t / _LINK_S) * _LINK_S
+    first = np.unique(np.column_stack([moved.track, slot]), axis=0, return_index=True)[1]
+    return Movements(
+        person=moved.person[first],
+        track=moved.track[first],
+        t=slot[first],
+        x=moved.x[first],
+        y=moved.y[first],
+        weight=moved.weight[first],
+    )
+
+
+def regions(side_m: Float, time_s: Float, people: Float) -> Iterator[Figure]:
+    """Give quantiles of the sides and times of rows, by people and time."""
+    for name, values in (("region_side_m", side_m), ("region_time_s", time_s)):
+        found = distributions.weighted_quantiles(values, people * time_s)
+        for share, value in zip((10, 50, 90), found, strict=True):
+            yield Figure(name=f"{name}_{share}", value=value)
+
+
+def _together(counted: list[Counted]) -> Tally:
+    """Put counts of several times beside one another: keys begin with the number of the time."""
+    keys = [np.column_stack([np.full(len(some), i), some]) for i, (some, _) in enumerate(counted)]
+    empty: Int = np.empty((0, 3), np.int64)
+    return Tally(
+        keys=np.concatenate([empty, *keys]), values=np.concatenate([np.empty(0), *(people for _, people in counted)])
+    )
+
+
+def _of_cells(tally: Tally) -> Tally:
+    """Leave the time away, so that all times are one."""
+    return Tally(keys=tally.keys[:, 1:], values=tally.values)

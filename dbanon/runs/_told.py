@@ -1,0 +1,190 @@
+"""What is told to analysts: by rows in a temporary table, or by points.
+
+Cells and zones are squares of a grid from 0; people are as expected.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from dbanon.base.figures import Answers, Movements, Questions
+from dbanon.base.progress import Progress
+from dbanon.base.trajectory import Bool, Float, Int
+from dbanon.metrics.questions import true_counts
+from dbanon.postgres.connection import Connection
+
+Span = tuple[float, float]
+Box = tuple[float, float, float, float]
+Counted = tuple[Int, Float]
+"""Keys int64[n, 2], and people float64[n]."""
+
+_ROWS = "'pg_temp.asked_rows'"
+_AT_ONCE = 100  # questions a statement, so that progress is shown and Ctrl-C is heard
+_MAX_ZONES = 400  # each pair is compared
+
+
+class Told(Protocol):
+    """Answers about people, whatever they are made from."""
+
+    def counts(self, questions: Questions, progress: Progress) -> Answers:
+        """Answer how many people were in squares."""
+
+    def density(self, side_m: float, span: Span) -> Counted:
+        """Answer how many people were in each cell."""
+
+    def trips(self, side_m: float, box: Box, span: Span) -> Counted:
+        """Answer how many people went from one zone to another, by the numbers that `zone` gives them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows in the temporary table, of which `said` is what published.releases would say, as the server reads it."""
+
+    session: Connection
+    said: str
+    postgis: str
+
+    def counts(self, questions: Questions, progress: Progress) -> Answers:
+        """Ask ``published.count_inside`` one question after the other."""
+        query = f"SELECT q.* FROM dbanon_internal.ask_rows(%s::published.releases, {_ROWS}, %s, %s, %s, %s, %s) q"
+        arrays = (questions.x, questions.y, questions.side_m, questions.since, questions.until)
+        told: list[Any] = []
+        for first in range(0, len(questions.x), _AT_ONCE):
+            progress("asking questions", first, len(questions.x))
+            some = [array[first : first + _AT_ONCE].tolist() for array in arrays]
+            told += self.session.execute(query, [self.said, *some]).fetchall()
+        at_least, expected, at_most = np.array(told).T
+        return Answers(at_least=at_least, expected=expected, at_most=at_most)
+
+    def density(self, side_m: float, span: Span) -> Counted:
+        """Ask ``published.density``."""
+        corner = "floor((st_xmin(d.cell) + %s / 2) / %s)::bigint, floor((st_ymin(d.cell) + %s / 2) / %s)::bigint"
+        return self._counted(
+            f"{corner}, d.expected", "density_of", "%s, {}, false", span, first=[side_m] * 4, given=[side_m]
+        )
+
+    def trips(self, side_m: float, box: Box, span: Span) -> Counted:
+        """Ask ``published.flows`` of a temporary table of zones."""
+        self.session.execute("DROP TABLE IF EXISTS pg_temp.asked_zones")
+        i, j = (axis.ravel().tolist() for axis in np.meshgrid(*_zones(side_m, box)))
+        self.session.execute(
+            "CREATE TEMPORARY TABLE asked_zones ON COMMIT DROP AS SELECT z.i * %s + z.j AS zone, st_makeenvelope("
+            "z.i * %s, z.j * %s, (z.i + 1) * %s, (z.j + 1) * %s, (%s::published.releases).srid) AS area "
+            "FROM unnest(%s::bigint[], %s::bigint[]) z (i, j)".replace("st_makeenvelope", self._own("st_makeenvelope")),
+            [_ROW, *[side_m] * 4, self.said, i, j],
+        )
+        columns = "d.origin::bigint, d.destination::bigint, d.expected"
+        return self._counted(columns, "flows_of", "'pg_temp.asked_zones', 'zone', {}", span, given=[])
+
+    def dwell(self, square: Box, span: Span) -> tuple[Float, Float]:
+        """Ask ``published.dwell``: of each record its people, and at how many instants they are expected inside."""
+        area = f"{self._own('st_makeenvelope')}(%s, %s, %s, %s, (%s::published.releases).srid)"
+        given = [*square, self.said]
+        keys, values = self._counted("d.subjects, 0, d.expectedly", "dwell_of", area + ", {}", span, given=given)
+        return keys[:, 0].astype(np.float64), values
+
+    def _counted(
+        self, columns: str, name: str, more: str, span: Span, *, first: Sequence[Any] = (), given: list[Any]
+    ) -> Counted:
+        """Call an inner function of schema published: two whole numbers and a real one of each of its rows."""
+        for function in ("st_xmin", "st_ymin"):
+            columns = columns.replace(function, self._own(function))
+        during = "tstzrange(to_timestamp(%s), to_timestamp(%s))"
+        call = f"published.{name}(%s::published.releases, {_ROWS}, {more.format(during)})"
+        found = self.session.execute(
+            f"SELECT {columns} FROM {call} d",
+            [*first, self.said, *given, *span],
+        ).fetchall()
+        table = np.array(found, np.float64).reshape(-1, 3)
+        return table[:, :2].astype(np.int64), table[:, 2]
+
+    def _own(self, function: str) -> str:
+        return f"{self.postgis}.{function}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """Points of another program, each of which stands for one person: they are their own bounds."""
+
+    movements: Movements
+
+    def counts(self, questions: Questions, progress: Progress) -> Answers:
+        """Count tracks."""
+        progress("asking questions", 0, None)
+        counted = true_counts(self.movements, questions)
+        return Answers(at_least=counted, expected=counted, at_most=counted)
+
+    def density(self, side_m: float, span: Span) -> Counted:
+        """Count tracks by cell."""
+        return density(self.movements, side_m, span)
+
+    def trips(self, side_m: float, box: Box, span: Span) -> Counted:
+        """Count tracks by zones."""
+        return trips(self.movements, side_m, box, span)
+
+
+def density(moved: Movements, side_m: float, span: Span) -> Counted:
+    """Count the people in each cell, each once."""
+    then = _then(moved, span)
+    where = np.column_stack([np.floor(axis[then] / side_m) for axis in (moved.x, moved.y)]).astype(np.int64)
+    once = np.unique(np.column_stack([where, moved.person[then]]), axis=0)
+    cells, people = np.unique(once[:, :2], axis=0, return_counts=True)
+    return cells, people.astype(np.float64)
+
+
+def trips(moved: Movements, side_m: float, box: Box, span: Span) -> Counted:
+    """Count people by the zones of the first and the last position of a track; those outside of all are left out."""
+    then = np.flatnonzero(_then(moved, span))
+    then = then[np.lexsort((moved.t[then], moved.track[then]))]
+    change = np.flatnonzero(np.diff(moved.track[then], prepend=-1, append=-1))
+    first, last = then[change[:-1]], then[change[1:] - 1]
+    at_first, at_last = (
+        zone(moved.x[first], moved.y[first], side_m, box),
+        zone(moved.x[last], moved.y[last], side_m, box),
+    )
+    inside = (at_first != _OUTSIDE) & (at_last != _OUTSIDE)
+    once = np.unique(np.column_stack([at_first, at_last, moved.person[first]])[inside], axis=0)
+    pairs, people = np.unique(once[:, :2], axis=0, return_counts=True)
+    return pairs, people.astype(np.float64)
+
+
+def stays(moved: Movements, square: Box, span: Span) -> Float:
+    """Count at how many instants each track that was in a square at all was there."""
+    xmin, ymin, xmax, ymax = square
+    inside = _then(moved, span) & (moved.x >= xmin) & (moved.x <= xmax) & (moved.y >= ymin) & (moved.y <= ymax)
+    return np.unique(moved.track[inside], return_counts=True)[1].astype(np.float64)
+
+
+_ROW = 1 << 31  # zones are numbered row by row
+_OUTSIDE = np.iinfo(np.int64).min
+
+
+def zone(x: Float, y: Float, side_m: float, box: Box) -> Int:
+    """Number the zones of places; those that do not meet the box are outside."""
+    i, j = (np.floor(axis / side_m).astype(np.int64) for axis in (x, y))
+    inside: Bool = np.ones(len(i), np.bool_)
+    for axis, known in zip((i, j), _zones(side_m, box), strict=True):
+        inside &= (axis >= known[0]) & (axis <= known[-1])
+    return np.where(inside, i * _ROW + j, _OUTSIDE)
+
+
+def zone_side(box: Box, side_m: float) -> float:
+    """Give the side of zones: the one asked for, doubled until there are few enough."""
+    while np.prod([len(axis) for axis in _zones(side_m, box)]) > _MAX_ZONES:
+        side_m *= 2
+    return side_m
+
+
+def _zones(side_m: float, box: Box) -> tuple[Int, Int]:
+    columns, rows = (
+        np.arange(np.floor(low / side_m), np.floor(high / side_m) + 1).astype(np.int64)
+        for low, high in ((box[0], box[2]), (box[1], box[3]))
+    )
+    return columns, rows
+
+
+def _then(moved: Movements, span: Span) -> Bool:
+    then: Bool = (moved.t >= span[0]) & (moved.t < span[1])
+    return then

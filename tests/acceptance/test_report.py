@@ -1,0 +1,248 @@
+"""Pages of releases and runs as users ask for them: what each audience sees, what none shows, and what is refused."""
+
+import hashlib
+import re
+import resource
+import signal
+import stat
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.base.figures import Evaluation
+from dbanon.database import Database, open_database
+from dbanon.postgres.server import Target, parse
+from dbanon.releases import reporting
+from dbanon.testing import cloned_database, logins
+from tests.acceptance.commands import call, json_of
+
+pytestmark = pytest.mark.db
+
+
+@pytest.fixture
+def own_city(dbanon_server: Target, city: str) -> Iterator[str]:
+    """URL of a copy of the database with two releases, to be changed."""
+    with cloned_database(dbanon_server, parse(city)["dbname"]) as url:
+        yield url
+
+
+def words(html: str) -> str:
+    """The text of a page without its style, marks and descriptions of pictures."""
+    body = re.sub(r"<(desc|title)[^>]*>.*?</\1>", " ", html.partition("</head>")[2])
+    return unescape(" ".join(re.sub(r"<[^>]+>", " ", body).split()))
+
+
+def test_a_page_for_the_file_says_promise_tests_intruder_and_who_reads(city: str, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    told = call(city, "report", "city_k5", "-o", str(file))
+    assert told.code == 0, told.stderr
+    html = file.read_text()
+    text = words(html)
+    for said in (
+        *("at least five subjects", "Singling out", "Linkability", "Inference", "Motivated intruder", "Not tried:"),
+        *("Who reads it", "unpublish('city_k5')", "Left out", "Beside other releases", "min_contents", "assessed by"),
+    ):
+        assert said in text, said
+    assert "PRIVATE" not in html
+    assert len(html) < 300_000
+    with open_database(city) as database:
+        card = database.card("city_k5")
+    assert f"{len(card['attack']['clauses'])} of {len(card['attack']['clauses'])}" in text
+    assert card["attack"]["digest"] in text
+    assert all(clause["name"] in text for clause in card["attack"]["clauses"])
+
+
+def test_a_page_for_analysts_is_the_same_with_their_own_login(city: str, anna: str, tmp_path: Path) -> None:
+    pages = [tmp_path / "administrator.html", tmp_path / "anna.html"]
+    for url, page in zip((city, anna), pages, strict=True):
+        told = call(url, "report", "city_k5", "--for", "analysts", "-o", str(page))
+        assert told.code == 0, told.stderr
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    text = words(pages[0].read_text())
+    assert "published.left_out" in text
+    assert "Motivated intruder" not in text
+    assert "dataset city" not in text
+
+
+def test_truth_does_not_flow_into_the_page_for_analysts(own_city: str) -> None:
+    with open_database(own_city) as database:
+        before = [database.report(name, audience="analysts") for name in ("city_k5", "city_sites")]
+    with psycopg.connect(own_city, autocommit=True) as owner:
+        for table in (
+            "trajectory",
+            "run",
+            "verification",
+            "request",
+            "membership",
+            "region",
+            "period",
+            "record",
+            "site",
+        ):
+            owner.execute(f"ALTER TABLE dbanon.{table} DISABLE TRIGGER USER")
+        owner.execute(
+            "UPDATE dbanon.trajectory SET subject = 'x' || trajectory_id, path = ST_Translate(path, 900, 700)"
+        )
+        owner.execute("UPDATE dbanon.run SET metrics = '{}', suppressed = '{}', seed = 1")
+        owner.execute("UPDATE dbanon.verification SET figures = '{}', clauses = '[]'")
+        owner.execute("DELETE FROM dbanon.request; DELETE FROM dbanon.membership; DELETE FROM dbanon.region")
+        owner.execute("DELETE FROM dbanon.period; DELETE FROM dbanon.record; DELETE FROM dbanon.site")
+    with open_database(own_city) as database:
+        assert [database.report(name, audience="analysts") for name in ("city_k5", "city_sites")] == before
+
+
+def test_exact_rows_are_on_no_page_for_others(city: str) -> None:
+    """Of sensitive-sites: no region of fewer than k people, and no tint of cells with fewer than k."""
+    with open_database(city) as database:
+        for audience in ("file", "analysts"):
+            html = database.report("city_sites", audience=audience)
+            assert "Exact rows" in words(html)
+            assert "fewer than 4 people" not in html
+            assert 'class="class-0"' not in html
+            assert 'class="dots' not in html
+        with psycopg.connect(city) as owner:
+            hiding = owner.execute("SELECT count(*) FROM published.city_sites WHERE crowd >= 4").fetchone()
+        regions = re.findall(r'class="region"', html.partition('id="published-map-title"')[2].partition("</svg>")[0])
+        assert 0 < len(regions) <= hiding[0]
+
+
+def test_a_page_with_truth_is_private_in_every_way(
+    verified_city: tuple[Database, int], measured: Evaluation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Database, "_measured", lambda database, run_id: measured)
+    database, run_id = verified_city
+    database.publish(run_id, "city_k5")
+    url = database.target.url
+    told = call(url, "--json", "report", "city_k5", "--with-truth", "-o", str(tmp_path / "page.html"))
+    assert told.code == 0, told.stderr
+    file = Path(str(json_of(told)["file"]))
+    assert file == tmp_path / "page-PRIVATE.html"
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    html = file.read_text()
+    assert "<title>[PRIVATE] published.city_k5" in html
+    assert 'class="dots private"' in html
+    assert html.count(">PRIVATE</text>") >= 1
+    assert "usable resolution" in html
+    assert "1.2 km" in words(html)
+    lines = database.connection.execute(
+        "SELECT action, dataset, release, detail FROM dbanon.audit WHERE action = 'page'"
+    ).fetchall()
+    assert lines == [("page", "city", "city_k5", {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()})]
+    assert len(database.card("city_k5")["pages"]) == 1
+
+
+def test_a_page_with_truth_says_why_nothing_was_measured(own_city: str) -> None:
+    """Sites were loaded after the run: the dataset is not as it was."""
+    with open_database(own_city) as database:
+        text = words(str(database.report("city_k5", with_truth=True)))
+    assert "Not measured" in text
+    assert "changed since" in text
+
+
+def test_figures_of_a_page_are_those_of_the_server(city: str) -> None:
+    with open_database(city) as database:
+        text = words(str(database.report("city_k5", audience="analysts")))
+    with psycopg.connect(city) as owner:
+        share = owner.execute("SELECT percent_left_out FROM published.parts WHERE name = 'city_k5'").fetchone()[0]
+        half = owner.execute(
+            "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY sqrt(ST_Area(region))) FROM published.city_k5 c,"
+            " generate_series(1, c.subjects)"
+        ).fetchone()[0]
+        rows = owner.execute("SELECT count(*) FROM published.city_k5").fetchone()[0]
+    assert f"{rows:,} rows" in text
+    assert (f"{100 - share} %" if share is not None else "fewer than 5") in text
+    said = re.search(r"half under ([\d.,]+) (k?m)", text) or re.search(r"half are under ([\d.,]+) (k?m)", text)
+    assert said is not None
+    told = float(said[1].replace(",", "")) * (1000 if said[2] == "km" else 1)
+    assert told == pytest.approx(half, rel=0.15)
+
+
+def test_a_run_that_is_not_published_has_a_page_too(verified_city: tuple[Database, int]) -> None:
+    database, run_id = verified_city
+    html = str(database.report(run_id))
+    assert f"run {run_id}" in html
+    assert "It is not published" in html
+    assert 'id="published-map-title"' in html
+    assert database.connection.execute("SELECT count(*) FROM dbanon.release").fetchone() == (0,)
+
+
+def test_two_releases_of_different_promises_are_side_by_side_and_not_ranked(city: str, tmp_path: Path) -> None:
+    told = call(city, "compare", "city_k5", "city_sites", "-o", str(tmp_path / "two.html"))
+    assert told.code == 0, told.stderr
+    text = words((tmp_path / "two.html").read_text())
+    assert "neither is better" in text
+    assert "published.city_k5" in text
+    assert "published.city_sites" in text
+
+
+def test_what_no_page_can_be_made_of_is_refused_in_a_sentence(own_city: str, anna: str, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    where = ("-o", str(file))
+    with open_database(own_city) as database:
+        database.unpublish("city_sites")
+    for url, arguments, code, named in (
+        (own_city, ("nothing",), 2, "nothing"),
+        (own_city, ("city_sites",), 2, "city_sites"),
+        (own_city, ("99",), 2, "99"),
+        (own_city, ("1", "--for", "analysts"), 2, "run 1"),
+        (own_city, ("city_k5", "--for", "analysts", "--with-truth"), 2, "--with-truth"),
+        (own_city, ("city_k5", "--tz", "Mars/Base"), 2, "Mars/Base"),
+        (own_city, ("city_k5", "--backdrop", "public.nothing"), 2, "public.nothing"),
+        (own_city, ("city_k5", "--backdrop", "dbanon.trajectory"), 2, "dbanon.trajectory"),
+        (anna, ("city_k5",), 1, "rights"),
+    ):
+        told = call(url, "report", *arguments, *where)
+        assert told.code == code, (arguments, told.stderr)
+        assert named in told.sentence, (arguments, told.sentence)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_no_half_page_is_left_where_the_disk_is_full(city: str, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    html = "x" * 100_000
+    file = tmp_path / "page.html"
+    file.write_text("old")
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(DataError, match="room"):
+            reporting.write(file, html, private=False, pdf=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_without_a_browser_a_pdf_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Exception, match="Chromium"):
+        reporting.write(tmp_path / "page.html", "x", private=False, pdf=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backdrop_is_clipped_to_the_map(own_city: str) -> None:
+    with psycopg.connect(own_city, autocommit=True) as owner:
+        owner.execute(
+            "CREATE TABLE public.streets AS SELECT ST_SetSRID(ST_MakeLine(ST_MakePoint(extent[1] - 1e5, y),"
+            " ST_MakePoint(extent[3] + 1e5, y)), srid) AS way FROM published.releases,"
+            " generate_series(extent[2]::int, extent[4]::int, 200) y WHERE name = 'city_k5'"
+        )
+        owner.execute("GRANT SELECT ON public.streets TO PUBLIC")
+    with open_database(own_city) as database:
+        html = str(database.report("city_k5", backdrop="public.streets"))
+    [path] = set(re.findall(r'<path d="([^"]*)" class="ways"', html))
+    numbers = [abs(int(n)) for n in re.findall(r"-?\d+", path)]
+    assert max(numbers) <= 4500
+
+
+def test_a_login_that_may_not_read_a_release_gets_no_page(city: str) -> None:
+    with logins(city) as make, open_database(make("pg_monitor")) as database, pytest.raises(ParameterError, match="k5"):
+        database.report("city_k5", audience="analysts")
