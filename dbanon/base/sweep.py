@@ -41,10 +41,11 @@ class Want:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Minute:
-    """The rows of a setting at one moment, as SVG paths in a window of the plane; never kept with its figures."""
+    """The rows of a setting at one moment, some of them as SVG paths in a window; never kept with its figures."""
 
     at: float
     window: tuple[float, float, float, float]
+    rows: int
     paths: tuple[str, ...]
 
 

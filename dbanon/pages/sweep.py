@@ -69,9 +69,10 @@ def _answer(sweep: Sweep) -> Iterator[Markup]:
         (_off(chosen.error), f"counts in {sweep.squares} are off", True),
         (_length(chosen.measured("usable_resolution_m")), "usable resolution", True),
     ]
+    which = f"Of the settings that meet what is wanted{_wanted(sweep)}" if sweep.wants else "As no figure was wanted"
     lead = (
-        f"Of the settings that meet what is wanted{_wanted(sweep)}, the one with the strongest promise; of these, "
-        "the one whose counts are least off even if the questions were unlucky."
+        f"{which}: the strongest promise, and there the setting whose counts are least off even if the questions were "
+        "unlucky."
     )
     yield frame.section("The chosen setting", frame.facts(found), lead=lead)
 
@@ -79,7 +80,7 @@ def _answer(sweep: Sweep) -> Iterator[Markup]:
 def _covered(sweep: Sweep) -> Iterator[str]:
     asked = sum(sweep.queries for one in sweep.settings for name in one.figures if name.startswith("count_error_"))
     if asked:
-        yield f"All of {counted(asked, 'true count')} lay between at_least and at_most."
+        yield f"The true count lay between at_least and at_most in all of {counted(asked, 'answer')}."
 
 
 def _wanted(sweep: Sweep) -> str:
@@ -119,8 +120,11 @@ def _minutes(sweep: Sweep) -> Markup:
     when = datetime.fromtimestamp(first.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     window = maps.Window(**dict(zip(("x0", "y0", "x1", "y1"), first.window, strict=True)))
     figures = [_minute(place, one, window) for place, one in enumerate(shown)]
+    beside = Markup(
+        '<div class="columns" style="grid-template-columns:repeat(auto-fit,minmax(min(240px,100%),1fr))">{}</div>'
+    )
     lead = f"{when}. Each region hides as many people as its setting promises, or more."
-    return frame.section("The same minute at several settings", frame.columns(*figures), lead=lead)
+    return frame.section("The same minute at several settings", beside.format(Markup("").join(figures)), lead=lead)
 
 
 def _beside(one: Setting, chosen: Setting) -> bool:
@@ -134,7 +138,9 @@ def _minute(place: int, one: Setting, window: maps.Window) -> Markup:
     drawn = maps.panel(f"minute-{place}", f"One minute at {one.name}", about, window, maps.regions(paths))
     half, error = one.measured("region_side_m_50"), _off(one.error)
     sides = f", half of people's time in regions under {_length(half)}" if half is not None else ""
-    rows = counted(len(paths), "row")
+    rows = counted(one.minute.rows if one.minute is not None else 0, "row")
+    if one.minute is not None and len(paths) < one.minute.rows:
+        rows += f" (drawn: {len(paths):,})"
     said = Markup("{}: {}{}. Counts are off by {}.")
     caption = said.format(frame.bold(one.name), rows, sides, error)
     return frame.picture(drawn, caption, class_="map")

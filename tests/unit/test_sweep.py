@@ -216,9 +216,10 @@ def test_a_figure_that_is_not_known_meets_nothing() -> None:
 
 
 def test_the_same_minute_is_drawn_at_settings_that_differ_in_their_promise() -> None:
-    minute = Minute(at=1_212_566_400.0, window=(0, 0, 9000, 6000), paths=("M0 0L9 0 9 9Z",))
+    minute = Minute(at=1_212_566_400.0, window=(0, 0, 9000, 6000), rows=7, paths=("M0 0L9 0 9 9Z",))
     text = page(swept(*[replace(one, minute=minute if one is not IMPOSSIBLE else None) for one in GRID]))
     assert text.count("One minute at") == 2
+    assert "7 rows (drawn: 1)" in text
     assert "2008-06-04 08:00 UTC" in text
     assert "No maps of one minute" in page(swept(*GRID))
 
