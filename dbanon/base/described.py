@@ -27,6 +27,7 @@ class ClauseFound:
 
     name: str
     passed: bool
+    violations: int
     sentence: str
     plain: str
     test: str
@@ -137,6 +138,7 @@ class Described:
             ClauseFound(
                 name=one["name"],
                 passed=one["passed"],
+                violations=one["violations"],
                 sentence=one.get("sentence", ""),
                 plain=one.get("plain", one.get("sentence", "")),
                 test=one.get("test", "attack"),

@@ -1,6 +1,7 @@
 """Runs ``dbanon demo``: generates a small city, and loads, anonymises, attacks and publishes it as a user would.
 
-Before it publishes, it moves one of the stored rows to show that dbanon refuses it then, and puts the row back.
+Before it publishes, it moves one of the stored rows to show that dbanon refuses it then, and puts the row back. It ends
+with a page on which the truth is shown: its people are generated.
 """
 
 import tempfile
@@ -15,7 +16,10 @@ from psycopg import sql
 from dbanon import methods, synth
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.cli import report
+from dbanon.options.reporting import Reporting
 from dbanon.postgres import arrow
+from dbanon.postgres.connection import errors_translated
+from dbanon.releases import reporting
 from dbanon.runs import stored
 
 if TYPE_CHECKING:
@@ -46,7 +50,7 @@ class Gate:
 class Demo:
     """What the demo did: the loads (none where the dataset was there already), the run, rows of the view.
 
-    `gate` is None where this login may not change stored rows.
+    `gate` is None where this login may not change stored rows; `page` is None where none was asked for.
     """
 
     loads: "tuple[LoadReport, ...]"
@@ -54,10 +58,14 @@ class Demo:
     header: list[str]
     rows: list[tuple[Any, ...]]
     gate: Gate | None
+    page: Path | None
 
 
-def play(database: "Database") -> Demo:
-    """Generate, load, run, attack, move a row and be refused, publish and read as an analyst; may be repeated."""
+def play(database: "Database", page: Path | None = None) -> Demo:
+    """Generate, load, run, attack, move a row and be refused, publish and read as an analyst; may be repeated.
+
+    `page` is the file to write a page to, with the truth.
+    """
     loads = () if _is_loaded(database) else _load(database)
     result = database.run(methods.DEMO, dataset=DATASET, params=PARAMETERS, seed=1)
     result.require_verified()
@@ -65,7 +73,17 @@ def play(database: "Database") -> Demo:
     rows, notices = database.publish(result.run_id, RELEASE, replace=True)
     result = replace(result, release=RELEASE, rows_published=rows, notices=notices)
     header, shown = database.release_rows(RELEASE, ROWS_SHOWN)
-    return Demo(loads=loads, result=result, header=header, rows=shown, gate=gate)
+    written = None if page is None else _write(database, page)
+    return Demo(loads=loads, result=result, header=header, rows=shown, gate=gate, page=written)
+
+
+def _write(database: "Database", page: Path) -> Path:
+    """Write the page as ``dbanon report --with-truth`` does, but without its questions, which take seconds."""
+    connection, asked = database.connection, Reporting(with_truth=True)
+    with errors_translated():
+        html = reporting.report(connection, RELEASE, asked)
+        reporting.note(connection, reporting.described(connection, RELEASE), html)
+    return reporting.write(page, html, private=True, pdf=False)
 
 
 def _try_the_gate(database: "Database", run_id: int) -> Gate | None:
@@ -126,6 +144,7 @@ def text(shown: Demo) -> str:
         f"SELECT {', '.join(COLUMNS_SHOWN)} FROM published.{RELEASE} LIMIT {ROWS_SHOWN};  -- as an analyst sees it\n"
         + report.table(COLUMNS_SHOWN, [[row[shown.header.index(c)] for c in COLUMNS_SHOWN] for row in shown.rows]),
         f"The guarantee (k = {PARAMETERS['k']}): {family.guarantee}",
+        *([_page_text(shown.page)] if shown.page is not None else []),
         "Next, with data of your own:\n"
         "  dbanon load trajectories FILE.csv --dataset mine --subject COL --time COL --x LON --y LAT\n"
         "  dbanon load requests REQUESTS.csv --dataset mine --subject COL --time COL --columns a,b\n"
@@ -147,6 +166,15 @@ def _gate_text(gate: Gate) -> str:
     )
 
 
+def _page_text(page: Path) -> str:
+    """Say where the page is, and how to see it."""
+    return (
+        f"Wrote {page}: private beside published on a page. Its people are generated, so the truth is shown.\n"
+        f"Open it in a browser: {page.resolve().as_uri()}\n"
+        f"With how far off answers are: dbanon report {RELEASE} --with-truth -o {RELEASE}.html"
+    )
+
+
 def as_dict(shown: Demo) -> dict[str, Any]:
     """The demo as ``--json`` prints it."""
     rows = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
@@ -155,4 +183,5 @@ def as_dict(shown: Demo) -> dict[str, Any]:
         "run": report.run_json(shown.result),
         "gate": None if shown.gate is None else vars(shown.gate),
         "rows": rows,
+        "page": None if shown.page is None else str(shown.page),
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.base import console
 from dbanon.base.console import visible
+from dbanon.base.described import Described
 from dbanon.base.errors import counted
 from dbanon.pages import notebook
 from dbanon.pages.charts import metres
@@ -236,9 +237,11 @@ def card_text(card: Mapping[str, Any]) -> str:
     ]
     parts.append(table([f"release {card['release']}", ""], facts))
     parts.append(table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
-    clauses = [(c["name"], "holds" if c["passed"] else "BROKEN", c["violations"]) for c in attack["clauses"] or ()]
+    record = Described.of_card(card)
+    clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations, c.test) for c in record.clauses]
     if clauses:
-        parts.append(table(["clause", "verdict", "violations"], clauses))
+        parts.append(table(["clause", "verdict", "violations", "test of"], clauses))
+    parts += [textwrap.fill(f"Left open, {test}: {said}", WIDTH) for test, said in record.left_open.items()]
     parts.append(textwrap.fill(f"Left out: {left_out['meaning']}", WIDTH))
     in_all = [("in all", reason, n) for counts in left_out["in_all"].values() for reason, n in counts.items()]
     hours = [(hour["hour"], reason, n) for hour in left_out["by_hour"] for reason, n in hour["left_out"].items()]

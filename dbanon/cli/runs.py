@@ -322,11 +322,15 @@ def remember(
 
 
 @app.command(epilog=GLOBAL)
-def demo() -> None:
-    """Generate a small city, anonymise, attack and publish it, and show rows of the published view."""
+def demo(
+    page: Annotated[
+        bool, typer.Option("--page/--no-page", help="Write demo_k5-PRIVATE.html here: the release beside the truth.")
+    ] = True,
+) -> None:
+    """Generate a small city, anonymise, attack and publish it, show rows of the published view, and make a page."""
     from dbanon.cli import demo as whole_way
 
     with open_database() as database:
-        shown = whole_way.play(database)
+        shown = whole_way.play(database, Path(f"{whole_way.RELEASE}.html") if page else None)
     show(lambda: whole_way.text(shown), lambda: whole_way.as_dict(shown))
     say(shown.result.notices)

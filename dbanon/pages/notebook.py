@@ -61,9 +61,9 @@ def run(
         What was left out: what it is, how many, of how many in all.
     """
     name = _name()
-    facts = [(metres(metrics["median_cloak_side_m"]), "half of the regions under")]
-    if "published_share" in metrics:
-        facts.insert(0, (_percent(metrics["published_share"]), "published"))
+    facts = [(_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
+    if "median_cloak_side_m" in metrics:
+        facts.append((metres(metrics["median_cloak_side_m"]), "half of the regions under"))
     figures = []
     if shares := sizes(metrics, 16):
         half = metrics["median_cloak_side_m"]

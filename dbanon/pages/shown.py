@@ -173,7 +173,9 @@ def joined(bins: Sequence[Bin], k: int) -> list[Bin]:
         return []
     found = [Bin(of[0].since, of[-1].until, sum(b.weight for b in of), sum(b.people for b in of)) for of in made]
     found[0] = found[0]._replace(since=made[0][-1].since if len(made) > 1 else made[0][0].since)
-    found[-1] = found[-1]._replace(until=math.inf)
+    # The last begins where the one before ends, not where its own regions do: these may be of one group somewhere off.
+    begin = found[-2].until if len(found) > 1 else found[0].since
+    found[-1] = found[-1]._replace(since=begin, until=math.inf)
     return found
 
 
@@ -219,7 +221,7 @@ def crowd_bars(crowds: Sequence[tuple[int, float, float]], k: int) -> list[tuple
     if not bars or bars[-1].people < k:
         return []
     words = [f"{one.low} people" if one.low == one.high else f"{one.low} to {one.high}" for one in bars[:-1]]
-    words.append(f"{bars[-1].low} or more")
+    words.append(f"{bars[-2].high + 1 if len(bars) > 1 else k} or more")  # not where the fullest group is
     return [(word, one.weight / total) for word, one in zip(words, bars, strict=True)]
 
 

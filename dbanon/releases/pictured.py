@@ -82,6 +82,7 @@ class _Reader:
         self._names: dict[str, sql.Composable] = {
             "about": rows.about,
             "relation": rows.relation,
+            "path": path_of(connection),
             "named": sql.Literal(rows.relation.as_string(connection)),
             "p": sql.Identifier(arrow.postgis(connection)),
         }
@@ -138,20 +139,18 @@ class _Reader:
         at = at if instant else min(at + timedelta(minutes=30), self._rows.until - timedelta(seconds=1))
         found = self.ask(
             """
-            SELECT count(*) OVER (),
-                {p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_SimplifyPreserveTopology({p}.ST_Scale({p}.ST_Translate(
-                c.region, %(x)s, %(y)s), %(by)s, %(by)s), 2), 1), 1, 0)
+            SELECT {path}
             FROM {relation} c
             WHERE c.period @> %(at)s AND c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
                 AND {p}.ST_Intersects(c.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
             ORDER BY {p}.ST_Area(c.region) DESC, c.record_id, c.seq
             """,
             at=at,
-            **_placed(window),
+            **placed(window),
         )
         [(rows,)] = self.ask("SELECT count(*) FROM {relation} c WHERE c.period @> %(at)s AND c.crowd >= %(k)s", at=at)
         # One row stands for one person in some families, and k rows have one region.
-        paths = list(dict.fromkeys(path for _, path in found if path))[:MOST_REGIONS]
+        paths = list(dict.fromkeys(path for (path,) in found if path))[:MOST_REGIONS]
         while sum(map(len, paths)) > _MOST_BYTES:
             paths = paths[1:]
         return shown.Moment(at=at, regions=paths, rows=rows)
@@ -233,7 +232,7 @@ class _Reader:
                 AND {p}.ST_Intersects(a.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
             """,
             name=self._rows.relation.as_string(self._connection).split(".")[-1].strip('"'),
-            **_placed(window),
+            **placed(window),
         )
         return path or ""
 
@@ -289,7 +288,7 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
         WHERE d.shape IS NOT NULL AND NOT {p}.ST_IsEmpty(d.shape)
         """).format(**names)
     for coarse in (6, 15, 40, 100):  # coarser until it is small
-        found = dict(connection.execute(query, {"srid": srid, "coarse": coarse, **_placed(window)}).fetchall())
+        found = dict(connection.execute(query, {"srid": srid, "coarse": coarse, **placed(window)}).fetchall())
         if sum(len(path or "") for path in found.values()) <= _MOST_BYTES:
             return found.get(1) or "", found.get(2) or ""
     raise ParameterError(
@@ -298,7 +297,15 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
     )
 
 
-def _placed(window: Window) -> dict[str, float]:
+def path_of(connection: Connection) -> sql.Composable:
+    """Write the path of the region ``c.region`` in units of a window, whose values `placed` gives."""
+    return sql.SQL(
+        "{p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_SimplifyPreserveTopology({p}.ST_Scale({p}.ST_Translate("
+        "c.region, %(x)s, %(y)s), %(by)s, %(by)s), 2), 1), 1, 0)"
+    ).format(p=sql.Identifier(arrow.postgis(connection)))
+
+
+def placed(window: Window) -> dict[str, float]:
     """Give the values that bring metres into units of a window."""
     box = {"x0": window.x0, "y0": window.y0, "x1": window.x1, "y1": window.y1}
     return {**box, "x": -window.x0, "y": -window.y1, "by": 1 / window.unit_m}

@@ -83,7 +83,9 @@ def _known(connection: Connection, what: str | int, zone: ZoneInfo, asked: Showi
     with _reading(connection, what) if isinstance(what, str) else _own_rows(connection):
         seen, rows = described_by_view(connection, what) if isinstance(what, str) else _run_rows(connection, what)
         shown = _shown(connection, rows, zone, asked)
-    return replace(described(connection, what), columns=seen.columns, window_s=seen.window_s), shown
+    # A card speaks of the newest part of a release that grows, its view of all.
+    names = ("columns", "window_s", "rows", "since", "until")
+    return replace(described(connection, what), **{name: getattr(seen, name) for name in names}), shown
 
 
 def described(connection: Connection, what: str | int) -> Described:
@@ -120,7 +122,7 @@ def described_by_view(connection: Connection, name: str) -> tuple[Described, pic
         srid=view["srid"],
         # Nothing is published of which a clause does not hold.
         clauses=tuple(
-            ClauseFound(name=c.name, passed=True, sentence="", plain=c.plain, test=c.test)
+            ClauseFound(name=c.name, passed=True, violations=0, sentence="", plain=c.plain, test=c.test)
             for c in (*attack.clauses, *once.CLAUSES)
         ),
         left_open=attack.left_open,
@@ -209,29 +211,59 @@ def _truth(connection: Connection, record: Described, shown: Shown) -> tuple[Tru
     names = {"p": sql.Identifier(arrow.postgis(connection))}
     gap = record.parameters.get("max_gap_s", 300)
     query = sql.SQL("""
-        SELECT ({p}.ST_X(l.position) - %(x0)s) / %(unit)s, (%(y1)s - {p}.ST_Y(l.position)) / %(unit)s
+        SELECT t.trajectory_id, ({p}.ST_X(l.position) - %(x0)s) / %(unit)s, (%(y1)s - {p}.ST_Y(l.position)) / %(unit)s
         FROM dbanon.trajectory t JOIN dbanon.dataset d ON d.dataset_id = t.dataset_id AND d.name = %(dataset)s
         CROSS JOIN LATERAL (
             SELECT {p}.ST_Force2D(f.geom) AS position FROM {p}.ST_DumpPoints(t.path) f
-            WHERE {p}.ST_M(f.geom) BETWEEN extract(epoch FROM %(at)s::timestamptz) - %(gap)s AND extract(epoch FROM
-                %(at)s::timestamptz)
-            ORDER BY {p}.ST_M(f.geom) DESC LIMIT 1) l
-        WHERE t.first_s <= extract(epoch FROM %(at)s::timestamptz) AND t.last_s >= extract(epoch FROM
-            %(at)s::timestamptz) - %(gap)s
+            WHERE {p}.ST_M(f.geom) BETWEEN %(at)s - %(gap)s AND %(at)s ORDER BY {p}.ST_M(f.geom) DESC LIMIT 1) l
+        WHERE t.first_s <= %(at)s AND t.last_s >= %(at)s - %(gap)s
         """).format(**names)
-    given = {
-        "x0": window.x0,
-        "y1": window.y1,
-        "unit": window.unit_m,
-        "at": moment.at,
-        "gap": gap,
-        "dataset": record.dataset,
-    }
+    box = {"x0": window.x0, "y1": window.y1, "unit": window.unit_m}
+    given = {**box, "at": moment.at.timestamp(), "gap": gap, "dataset": record.dataset}
     with errors_translated():
-        places = [(x, y) for x, y in connection.execute(query, given).fetchall()]
+        found = connection.execute(query, given).fetchall()
+        marked, group = _group(connection, record, shown)
     high = window.height * 10
-    inside = [(round(x), round(y)) for x, y in places if 0 <= x <= 3600 and 0 <= y <= high]
-    return Truth(places=inside, people=len(places)), shown
+    inside = [(who, (round(x), round(y))) for who, x, y in found if 0 <= x <= 3600 and 0 <= y <= high]
+    truth = Truth(
+        places=[place for _, place in inside],
+        marked=[place for who, place in inside if who in group],
+        people=len(found),
+    )
+    return truth, replace(shown, moment=replace(moment, marked=marked))
+
+
+def _group(connection: Connection, record: Described, shown: Shown) -> tuple[int | None, set[int]]:
+    """Choose the group of the median region that lies in the map whole, and say who is in it: trajectories.
+
+    Nothing is marked where this login may not read who is in which group.
+    """
+    window, moment = shown.window, shown.moment
+    may = "has_table_privilege('dbanon.membership', 'SELECT') AND has_table_privilege('dbanon.cloak', 'SELECT')"
+    if window is None or moment is None or not one(connection, f"SELECT {may}"):
+        return None, set()
+    names = {"p": sql.Identifier(arrow.postgis(connection)), "path": pictured.path_of(connection)}
+    query = sql.SQL("""
+        WITH held AS MATERIALIZED (
+            SELECT c.record_id, c.region FROM dbanon.cloak c
+            WHERE c.run_id = %(run)s AND c.period @> %(at)s AND c.crowd >= %(k)s
+        ), whole AS (
+            SELECT c.region, row_number() OVER (ORDER BY {p}.ST_Area(c.region), c.region::text) AS place, count(*)
+                OVER () AS number
+            FROM (SELECT DISTINCT h.region FROM held h) c
+            WHERE {p}.ST_Within(c.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
+        )
+        SELECT {path}, (SELECT array_agg(m.trajectory_id) FROM dbanon.membership m JOIN held h ON h.record_id =
+            m.record_id
+            WHERE m.run_id = %(run)s AND h.region OPERATOR({p}.=) c.region AND (m.period IS NULL OR m.period @> %(at)s))
+        FROM whole c WHERE c.place = (c.number + 1) / 2
+        """).format(**names)
+    given = {**pictured.placed(window), "run": record.run_id, "at": moment.at, "k": shown.k, "srid": record.srid}
+    row = connection.execute(query, given).fetchone()
+    regions = list(moment.regions)
+    if row is None or row[0] not in regions:
+        return None, set()
+    return regions.index(row[0]), set(row[1] or ())
 
 
 def zone_named(name: str) -> ZoneInfo:

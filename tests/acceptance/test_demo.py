@@ -53,6 +53,15 @@ def test_the_demo_shows_what_the_gate_refuses_and_ends_with_rows_of_the_view(pla
     assert "█" not in said
 
 
+def test_the_demo_ends_with_a_page_that_its_owner_alone_may_read(played: Played) -> None:
+    [page] = played.folder.iterdir()
+    assert page.name == "demo_k5-PRIVATE.html"
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert page.as_uri() in played.done.stdout
+    assert "PRIVATE" in page.read_text()
+    assert page.stat().st_size < 300_000
+
+
 def test_the_gate_leaves_nothing_half(played: Played) -> None:
     with psycopg.connect(played.url) as connection:
         passed = connection.execute("SELECT passed FROM dbanon.verification ORDER BY verification_id").fetchall()
@@ -94,7 +103,7 @@ def test_the_picture_of_the_readme_is_what_the_script_draws_of_the_demo(played: 
 
 
 def test_the_demo_may_be_played_again_and_tells_all_in_json(played: Played) -> None:
-    told = json_of(call(played.url, "--json", "demo"))
+    told = json_of(call(played.url, "--json", "demo", "--no-page"))
     assert told["gate"]["clauses"] == ["covers"]
     assert (told["loads"], len(told["rows"])) == ([], 8)
-    assert told["run"]["release"] == "demo_k5"
+    assert (told["run"]["release"], told["page"]) == ("demo_k5", None)

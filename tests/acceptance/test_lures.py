@@ -293,7 +293,9 @@ def test_no_command_through_a_pooler_calls_a_lure(
     with pooler(trapped) as pool:
         _do(pool.own_url, ("import", "gps", "--dataset", "pooled", *_NAMED), ("runs",))
         monkeypatch.setenv("DBANON_LOCK_DSN", trapped)
-        _do(pool.own_url, ("demo",), ("export", "demo_k5", str(tmp_path / "it.csv"), "--where", "crowd > 5"))
+        _do(
+            pool.own_url, ("demo", "--no-page"), ("export", "demo_k5", str(tmp_path / "it.csv"), "--where", "crowd > 5")
+        )
     assert _bites(trapped) == []
 
 

@@ -127,6 +127,9 @@ def test_a_page_with_truth_is_private_in_every_way(
     assert "<title>[PRIVATE] published.city_k5" in html
     assert 'class="dots private"' in html
     assert html.count(">PRIVATE</text>") >= 1
+    assert html.count('class="region marked"') == 1
+    [ring, *_] = re.findall(r'd="([^"]*)" class="dots marked"', html)
+    assert ring.count("M") >= 5
     assert "usable resolution" in html
     assert "1.2 km" in words(html)
     lines = database.connection.execute(

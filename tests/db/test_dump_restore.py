@@ -166,7 +166,7 @@ def embedded() -> Iterator[EmbeddedServer]:
 
 def play_demo(server: EmbeddedServer) -> None:
     schema.upgrade(server.start().url)
-    assert call(server.url, "demo").code == 0
+    assert call(server.url, "demo", "--no-page").code == 0
 
 
 def rows(url: str) -> list[tuple[object, ...]]:

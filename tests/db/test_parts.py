@@ -1,6 +1,7 @@
 """Releases that grow: one view, a part a run; what a part must be; readers who are in nobody's way."""
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,6 +15,8 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.background import in_background
 from dbanon.base.cloaks import Cloaks
+from dbanon.options.reporting import Reporting
+from dbanon.releases import reporting
 from tests.db.parts import day, grow, run_of
 from tests.db.written import CONTRACTS, VERIFIED, write
 from tests.facts import refusal
@@ -707,3 +710,21 @@ def test_what_analysts_are_answered_over_parts_holds_for_every_family(own: psyco
     [(low, high)] = own.execute(flows, [whole]).fetchall()
     assert low <= people <= high
     assert (low, high) == (day_low, 2 * day_high)
+
+
+# --- its page ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_release_that_grows_has_one_page_of_its_newest_part_and_a_line_for_each(
+    grown: psycopg.Connection, login: Login
+) -> None:
+    with psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst:
+        shown = reporting.report(analyst, "ten", Reporting(audience="analysts"))
+    known = reporting.report(grown, "ten", Reporting())
+    for html in (shown, known):
+        rows = re.findall(r'<tr><th scope="row">([^<]*)</th><td class="number" data-name="k">', html)
+        assert len(rows) == 3
+        assert "12 rows" in html
+    grown.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(3)])
+    assert "8 rows" in reporting.report(grown, "ten", Reporting(audience="analysts"))
+    assert "withdrawn" in reporting.report(grown, "ten", Reporting())

@@ -84,7 +84,7 @@ def test_an_owner_who_made_the_roles_and_is_no_superuser_plays_the_demo(empty: C
             connection.execute(f"GRANT {roles} TO {user} WITH ADMIN TRUE, INHERIT FALSE, SET FALSE")
     owner = database_url(url, user=user, password=user)
     assert call(owner, "db", "upgrade", "--share-roles").code == 0
-    done = call(owner, "demo")
+    done = call(owner, "demo", "--no-page")
     assert (done.code, "POLYGON" in done.stdout) == (0, True), done.stderr
 
 

@@ -1,0 +1,92 @@
+"""What pages for others show is about k people or more, and never the least, the greatest or the fullest."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbanon.pages import shown, words
+from dbanon.pages.maps import Window
+
+K = 5
+
+
+def bins(people: list[int]) -> list[shown.Bin]:
+    """Bins of factors of `shown.STEP`, a unit of weight for each person."""
+    edges = [shown.STEP**n for n in range(len(people) + 1)]
+    return [shown.Bin(edges[n], edges[n + 1], float(p), float(p)) for n, p in enumerate(people)]
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=40), st.integers(2, 20))
+def test_no_bin_is_of_fewer_than_k_people_and_the_last_is_open(people: list[int], k: int) -> None:
+    made = shown.joined(bins(people), k)
+    if sum(people) < k:
+        assert made == []
+        return
+    assert all(one.people >= k for one in made)
+    assert sum(one.people for one in made) == sum(people)
+    assert sum(one.weight for one in made) == sum(people)
+    assert math.isinf(made[-1].until)
+
+
+def test_the_region_of_one_group_far_off_is_in_a_last_bin_that_begins_where_the_others_end() -> None:
+    usual = bins([100] * 10)
+    far = shown.Bin(shown.STEP**60, shown.STEP**61, 5, 5)
+    made = shown.joined([*usual, far], K)
+    assert made[-1].since == usual[-1].until
+    assert far.since not in [one.since for one in made]
+
+
+def test_the_least_region_is_not_where_the_bars_begin() -> None:
+    small = shown.Bin(1.0, shown.STEP, 5, 5)
+    usual = [one._replace(since=one.since * 100, until=one.until * 100) for one in bins([100] * 10)]
+    made = shown.joined([small, *usual], K)
+    assert made[0].since == usual[0].since
+
+
+@given(st.dictionaries(st.integers(K, 500), st.integers(1, 300), min_size=1, max_size=40))
+def test_the_fullest_group_is_in_an_open_bar(rows: dict[int, int]) -> None:
+    crowds = [(crowd, float(n), float(n * crowd)) for crowd, n in sorted(rows.items())]
+    bars = shown.crowd_bars(crowds, K)
+    assert sum(share for _, share in bars) == pytest.approx(1)
+    assert bars[-1][0].endswith(" or more")
+    fewer = {n for crowd in rows if crowd < max(rows) for n in (crowd, crowd + 1, 2 * crowd, 2 * crowd + 1)}
+    assert int(bars[-1][0].split()[0]) <= max({K, *fewer})
+
+
+def test_the_last_bar_of_crowds_begins_where_the_others_end() -> None:
+    assert [word for word, _ in shown.crowd_bars([(5, 98, 500), (6, 1, 60), (9, 1, 9)], K)] == ["5 people", "6 or more"]
+    assert [word for word, _ in shown.crowd_bars([(5, 98, 500), (400, 2, 400)], K)] == ["5 to 9", "10 or more"]
+    assert shown.crowd_bars([(5, 1, 4)], K) == []
+
+
+def test_cells_of_fewer_than_k_have_one_tint_or_none() -> None:
+    window = Window(x0=0, y0=0, x1=3600, y1=3600)
+    cells = [(0.0, 0.0, 0.1), (600.0, 0.0, 4.9), (1200.0, 0.0, 5.0), (1800.0, 0.0, 79.0), (9000.0, 0.0, 50.0)]
+    drawn = shown.squares(cells, 600, window, K, few=True)
+    assert {level: path.count("M") for level, path in drawn.items()} == {0: 2, 1: 1, 4: 1}
+    assert 0 not in shown.squares(cells, 600, window, K, few=False)
+    assert shown.levels(K) == ["fewer than 5", "5 to 10", "10 to 20", "20 to 40", "40 and more"]
+    assert [shown.level(people, K) for people in (0, 4.99, 5, 9.99, 10, 40, 1e6)] == [0, 0, 1, 1, 2, 4, 4]
+
+
+def test_quantiles_are_read_off_bins() -> None:
+    low, half, high = shown.quantiles(bins([10] * 20))
+    assert low < half < high
+    assert half == pytest.approx(shown.STEP**10)
+
+
+def test_figures_are_said_as_people_read_them() -> None:
+    promise = "An adversary finds at least k subjects, or k - 1 others; asking 'k' ."
+    assert words.with_k(promise, 5).startswith("An adversary finds at least five subjects, or four others")
+    assert words.with_k(promise, None) == promise
+    assert [words.percent(share) for share in (0, 0.001, 0.5, 0.999, 1)] == [
+        "0 %",
+        "under 1 %",
+        "50 %",
+        "over 99 %",
+        "100 %",
+    ]
+    assert [words.length(m) for m in (0.9, 183, 1_834, 74_000)] == ["1 m", "180 m", "1.8 km", "74 km"]
+    assert [words.duration(s) for s in (5, 600, 7_200, 172_800)] == ["5 s", "10 min", "2 h", "2 d"]
