@@ -41,10 +41,11 @@ class Want:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Minute:
-    """The rows of a setting at one moment, as SVG paths in a window of the plane; never kept with its figures."""
+    """The rows of a setting at one moment, some of them as SVG paths in a window; never kept with its figures."""
 
     at: float
     window: tuple[float, float, float, float]
+    rows: int
     paths: tuple[str, ...]
 
 
@@ -154,6 +155,19 @@ class Setting:
         return self.evaluation.figures if self.evaluation is not None else ()
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Family:
+    """What was measured of the same people with another method or algorithm: another promise, never ranked with these.
+
+    `settings` are names and figures.
+    """
+
+    method: str
+    algorithm: str
+    hides: str
+    settings: tuple[tuple[str, tuple[Figure, ...]], ...]
+
+
 def column(figure: Figure) -> str:
     """Name a figure with its side and what was asked, as the columns of a table are called."""
     side = f"{figure.side_m:g}" if figure.side_m is not None else None
@@ -179,6 +193,8 @@ class Sweep:
         What a reader of the figures has to know.
     hides : str
         The promise of the method in one sentence.
+    families : tuple of Family
+        What was measured earlier of the same people with other methods.
     """
 
     dataset: str
@@ -193,6 +209,7 @@ class Sweep:
     sentences: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     hides: str = ""
+    families: tuple[Family, ...] = ()
 
     @property
     def squares(self) -> str:

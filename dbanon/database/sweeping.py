@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from dbanon import methods
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, DbanonError, InfeasibleError, ParameterError, StoreError, choose_one, counted
-from dbanon.base.figures import Evaluation
+from dbanon.base.figures import Evaluation, Figure
 from dbanon.base.progress import Progress
-from dbanon.base.sweep import Minute, Setting, Sweep, Want
+from dbanon.base.sweep import Family, Minute, Setting, Sweep, Want
 from dbanon.metrics import METRICS, settings
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.publishing import Submitting
@@ -115,6 +115,7 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
         settings=marked,
         notes=_notes(asked, marked),
         hides=family.guarantee,
+        families=tuple(_families(connection, combinations[0].key)),
     )
     return replace(made, sentences=settings.sentences(made))
 
@@ -160,6 +161,19 @@ def _combinations(
         varied = {name: value for name, value in params.items() if name in several}
         made.append(_Combination(params=params, varied=varied, promise=promise, key=key))
     return made
+
+
+def _families(connection: Connection, key: kept.Key) -> Iterator[Family]:
+    """Gather what was measured earlier with other methods, each under its own promise."""
+    found: dict[tuple[str, str], list[tuple[str, tuple[Figure, ...]]]] = {}
+    for method, algorithm, params, figures in kept.others(connection, key):
+        usual = {one["name"]: one["default"] for one in methods.describe(methods.method(method))}
+        given = {name: value for name, value in params.items() if name == "k" or value != usual.get(name, value)}
+        name = ", ".join(f"{name} {value}" for name, value in given.items())
+        found.setdefault((method, algorithm), []).append((name, figures))
+    for (method, algorithm), several in found.items():
+        hides = methods.method(method).guarantee
+        yield Family(method=method, algorithm=algorithm, hides=hides, settings=tuple(several))
 
 
 class _Work:

@@ -31,7 +31,13 @@ def page(sweep: Sweep, *, version: str = "") -> str:
         private=True,
     )
     compared = [one for one in sweep.settings if one.error is not None and one.share is not None]
-    blocks = [*_answer(sweep), *(_drawn(sweep, compared) if compared else ()), _grid(sweep), _again(sweep)]
+    blocks = [
+        *_answer(sweep),
+        *(_drawn(sweep, compared) if compared else ()),
+        *_families(sweep),
+        _grid(sweep),
+        _again(sweep),
+    ]
     return frame.document(around, _header(sweep), *blocks)
 
 
@@ -63,9 +69,10 @@ def _answer(sweep: Sweep) -> Iterator[Markup]:
         (_off(chosen.error), f"counts in {sweep.squares} are off", True),
         (_length(chosen.measured("usable_resolution_m")), "usable resolution", True),
     ]
+    which = f"Of the settings that meet what is wanted{_wanted(sweep)}" if sweep.wants else "As no figure was wanted"
     lead = (
-        f"Of the settings that meet what is wanted{_wanted(sweep)}, the one with the strongest promise; of these, "
-        "the one whose counts are least off even if the questions were unlucky."
+        f"{which}: the strongest promise, and there the setting whose counts are least off even if the questions were "
+        "unlucky."
     )
     yield frame.section("The chosen setting", frame.facts(found), lead=lead)
 
@@ -73,7 +80,7 @@ def _answer(sweep: Sweep) -> Iterator[Markup]:
 def _covered(sweep: Sweep) -> Iterator[str]:
     asked = sum(sweep.queries for one in sweep.settings for name in one.figures if name.startswith("count_error_"))
     if asked:
-        yield f"All of {counted(asked, 'true count')} lay between at_least and at_most."
+        yield f"The true count lay between at_least and at_most in all of {counted(asked, 'answer')}."
 
 
 def _wanted(sweep: Sweep) -> str:
@@ -113,8 +120,11 @@ def _minutes(sweep: Sweep) -> Markup:
     when = datetime.fromtimestamp(first.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     window = maps.Window(**dict(zip(("x0", "y0", "x1", "y1"), first.window, strict=True)))
     figures = [_minute(place, one, window) for place, one in enumerate(shown)]
+    beside = Markup(
+        '<div class="columns" style="grid-template-columns:repeat(auto-fit,minmax(min(240px,100%),1fr))">{}</div>'
+    )
     lead = f"{when}. Each region hides as many people as its setting promises, or more."
-    return frame.section("The same minute at several settings", frame.columns(*figures), lead=lead)
+    return frame.section("The same minute at several settings", beside.format(Markup("").join(figures)), lead=lead)
 
 
 def _beside(one: Setting, chosen: Setting) -> bool:
@@ -128,7 +138,9 @@ def _minute(place: int, one: Setting, window: maps.Window) -> Markup:
     drawn = maps.panel(f"minute-{place}", f"One minute at {one.name}", about, window, maps.regions(paths))
     half, error = one.measured("region_side_m_50"), _off(one.error)
     sides = f", half of people's time in regions under {_length(half)}" if half is not None else ""
-    rows = counted(len(paths), "row")
+    rows = counted(one.minute.rows if one.minute is not None else 0, "row")
+    if one.minute is not None and len(paths) < one.minute.rows:
+        rows += f" (drawn: {len(paths):,})"
     said = Markup("{}: {}{}. Counts are off by {}.")
     caption = said.format(frame.bold(one.name), rows, sides, error)
     return frame.picture(drawn, caption, class_="map")
@@ -291,6 +303,29 @@ def _point(one: Setting, name: str) -> tuple[float, float, float, float]:
 def _numeric(compared: Sequence[Setting], name: str) -> bool:
     values = [one.varied[name] for one in compared]
     return len(set(values)) > 1 and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+def _families(sweep: Sweep) -> Iterator[Markup]:
+    """Draw what was measured with other methods, each under its promise."""
+    drawn = []
+    for number_, family in enumerate(sweep.families):
+        rows = []
+        for name, figures in family.settings:
+            side = sweep.settings[0].side_m
+            error = next((f for f in figures if (f.name, f.side_m, f.asked) == ("count_error", side, "span")), None)
+            if error is not None and error.value is not None:
+                rows.append(charts.Bar(label=name, value=error.value, text=_off(error), kind="private"))
+        if rows:
+            about = "; ".join(f"{row.label}: {row.text}" for row in rows)
+            title = f"Counts over ten minutes with {family.method}"
+            picture = charts.bars(f"family-{number_}", title, about, rows, most=max(1.0, *(row.value for row in rows)))
+            drawn.append(frame.block(f"{family.method} ({family.algorithm})", frame.picture(picture, family.hides)))
+    if drawn:
+        lead = (
+            f"How far counts over ten minutes in {sweep.squares} are off. Do not rank across headings: a method that "
+            "hides less errs less."
+        )
+        yield frame.section("Other families, other promises", frame.columns(*drawn), lead=lead)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

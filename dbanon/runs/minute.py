@@ -37,14 +37,15 @@ def draw(connection: Connection, run_id: int, k: int, questions: Questions, like
     own, unit = arrow.postgis(connection), UNITS / (x1 - x0)
     query = f"""
         SELECT {own}.ST_AsSVG({own}.ST_SnapToGrid({own}.ST_SimplifyPreserveTopology({own}.ST_Scale({own}.ST_Translate(
-            c.region, %s, %s), %s, %s), 2), 1), 1, 0)
+            c.region, %s, %s), %s, %s), 2), 1), 1, 0), count(*) OVER ()
         FROM dbanon.cloak c WHERE c.run_id = %s AND c.period @> to_timestamp(%s) AND c.crowd >= %s
         ORDER BY {own}.ST_Area(c.region) DESC, c.record_id LIMIT %s"""
     given = [-x0, -y1, unit, unit, run_id, at, k, _MOST_ROWS]
-    paths = [row[0] for row in connection.execute(query, given)]
+    found = connection.execute(query, given).fetchall()
+    paths = [path for path, _ in found]
     while sum(map(len, paths)) > _MOST_BYTES:
         del paths[0]
-    return Minute(at=at, window=(x0, y0, x1, y1), paths=tuple(paths)) if paths else None
+    return Minute(at=at, window=(x0, y0, x1, y1), rows=int(found[0][1]), paths=tuple(paths)) if paths else None
 
 
 def _moment(connection: Connection, run_id: int) -> float | None:

@@ -271,6 +271,18 @@ def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
         assert told == pytest.approx((answers.at_least[i], answers.expected[i], answers.at_most[i]))
 
 
+@pytest.mark.parametrize("opened", ["parts"], indirect=True)
+def test_of_a_release_that_grows_the_newest_part_is_evaluated_and_the_others_are_named(opened: Opened) -> None:
+    name = next(iter(opened.place.runs))
+    *others, newest = opened.place.numbers(name)
+    with dbanon.connect(opened.url) as database:
+        database.progress = silent
+        measured = database.evaluate(name, queries=100)
+    assert measured.run_id == newest
+    assert {str(number) for number in others} <= set(re.findall(r"\d+", measured.notes[1]))
+    assert {one.value for one in measured.figures if one.name == "coverage"} == {1.0}
+
+
 @pytest.mark.parametrize("by_hour", [False, True])
 @every_release()
 def test_densities_hold_the_truth_and_sum_to_the_people(

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from dbanon.database import Database, open_database
+from dbanon.pages.sweep import page
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, json_of
@@ -88,8 +89,8 @@ def test_each_combination_is_a_row_and_one_that_cannot_be_says_why(database: Dat
 
 def test_a_sweep_writes_a_page_or_a_table_for_its_owner_alone(swept: str, tmp_path: Path) -> None:
     already = computed(swept)
-    page, table = tmp_path / "sweep.html", tmp_path / "sweep.csv"
-    done = call(swept, *WORDS, "-o", str(page), "--want", "published_share>=0.5")
+    html, table = tmp_path / "sweep.html", tmp_path / "sweep.csv"
+    done = call(swept, *WORDS, "-o", str(html), "--want", "published_share>=0.5")
     assert done.code == 0, done.stderr
     assert (
         "dbanon run tp-aware --dataset city --algorithm traj-anon -p k=5 -p instants=10 --publish NAME" in done.stdout
@@ -97,8 +98,8 @@ def test_a_sweep_writes_a_page_or_a_table_for_its_owner_alone(swept: str, tmp_pa
     told = json_of(call(swept, "--json", *WORDS, "-o", str(table)))
     assert len(told["settings"]) == 4
     assert computed(swept) == already
-    assert [stat.S_IMODE(file.stat().st_mode) for file in (page, table)] == [0o600] * 2
-    assert "<title>[PRIVATE]" in page.read_text()
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (html, table)] == [0o600] * 2
+    assert "<title>[PRIVATE]" in html.read_text()
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert [row["outcome"] for row in rows] == [one["outcome"] for one in told["settings"]]
 
@@ -114,6 +115,18 @@ def test_the_chosen_setting_published_has_the_figures_that_the_sweep_said(swept:
     assert made.rows_published == chosen.run["rows"]
     found = database.evaluate(made.run_id, queries=100)
     assert {one.name: one.value for one in found.figures} == {one.name: one.value for one in chosen.evaluation.figures}
+
+
+def test_what_was_measured_with_another_method_stands_under_its_own_promise(database: Database) -> None:
+    alike = "against, queries, seed, figures"
+    database.connection.execute(
+        f"INSERT INTO dbanon.evaluation (dataset_id, dataset_revision, method, algorithm, params, {alike}) "
+        "SELECT dataset_id, dataset_revision, 'kte', 'k-merge', jsonb_build_object('k', 2, 'tau_s', 7), "
+        f"{alike} FROM dbanon.evaluation WHERE figures <> '[]' AND sample IS NULL LIMIT 1"
+    )
+    found = database.sweep("tp-aware", **ASKED)
+    assert [(one.method, [name for name, _ in one.settings]) for one in found.families] == [("kte", ["k 2, tau_s 7"])]
+    assert "k-merge" in page(found)
 
 
 def test_a_sample_is_measured_under_its_own_number_and_nothing_of_it_stays(swept: str, database: Database) -> None:

@@ -13,7 +13,7 @@ import pytest
 from dbanon import methods
 from dbanon.base.errors import ParameterError
 from dbanon.base.figures import Answers, Evaluation, Figure, Questions
-from dbanon.base.sweep import Minute, Setting, Sweep, Want
+from dbanon.base.sweep import Family, Minute, Setting, Sweep, Want
 from dbanon.metrics import settings as judging
 from dbanon.options.sweeping import Sweeping, parse_wants
 from dbanon.pages.sweep import page
@@ -216,8 +216,21 @@ def test_a_figure_that_is_not_known_meets_nothing() -> None:
 
 
 def test_the_same_minute_is_drawn_at_settings_that_differ_in_their_promise() -> None:
-    minute = Minute(at=1_212_566_400.0, window=(0, 0, 9000, 6000), paths=("M0 0L9 0 9 9Z",))
+    minute = Minute(at=1_212_566_400.0, window=(0, 0, 9000, 6000), rows=7, paths=("M0 0L9 0 9 9Z",))
     text = page(swept(*[replace(one, minute=minute if one is not IMPOSSIBLE else None) for one in GRID]))
     assert text.count("One minute at") == 2
+    assert "7 rows (drawn: 1)" in text
     assert "2008-06-04 08:00 UTC" in text
     assert "No maps of one minute" in page(swept(*GRID))
+
+
+def test_other_families_stand_under_their_own_promise() -> None:
+    error = Figure(name="count_error", value=0.33, low=0.3, high=0.36, side_m=2000.0, asked="span")
+    family = Family(
+        method="kte", algorithm="k-merge", hides="Finds k records.", settings=(("k 2", (error,)), ("x", ()))
+    )
+    text = page(swept(*GRID, families=(family,)))
+    assert "kte (k-merge)" in text
+    assert "Finds k records." in text
+    assert "33 % [30–36]" in text
+    assert "Other families" not in page(swept(*GRID))
