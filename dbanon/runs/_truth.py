@@ -17,6 +17,7 @@ from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.methods.kernels import align
 
 _CUTS = 40
+_ENOUGH = 300_000  # positions that say where people are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,6 +68,9 @@ class Truth:
 
     def __init__(self, data: Trajectories, members: Members, params: Mapping[str, Any]) -> None:
         self._data, self._members, self._params = data, members, params
+        size = int(data.subject.max(initial=0)) + 1
+        pairs = np.unique(members.record * size + data.subject[members.trajectory])
+        self._people = Members(record=pairs // size, trajectory=pairs % size)  # each person of a record once
         self._line: align.Timeline | None = None
 
     @property
@@ -89,9 +93,8 @@ class Truth:
             low, high = np.searchsorted(since, t - longest, "left"), np.searchsorted(since, t, "right")
             then = order[low:high][rows.until[order[low:high]] > t]
             record = np.unique(rows.record[then])
-            place, trajectory = self._members.of(record)
-            pairs = np.unique(np.column_stack([record[place], self._data.subject[trajectory]]), axis=0)
-            found.append((t, pairs[:, 0], np.searchsorted(line.subject, pairs[:, 1])))
+            place, person = self._people.of(record)
+            found.append((t, record[place], np.searchsorted(line.subject, person)))
         return self._placed(found)
 
     def _placed(self, asked: list[tuple[float, Int, Int]]) -> Movements:
@@ -118,8 +121,8 @@ class Truth:
     def members(self, records: Int) -> tuple[Int, Int]:
         """List the people of some records, and which of these each is in."""
         record = np.unique(records)
-        place, trajectory = self._members.of(record)
-        return self._data.subject[trajectory], record[place]
+        place, person = self._people.of(record)
+        return person, record[place]
 
     def raw(self, people: Int) -> Movements:
         """Give all fixes of some people, a track each."""
@@ -136,8 +139,13 @@ class Truth:
         row, owner = row[pair], data.subject[trajectory[pair]]
         inside = shapely.intersects_xy(rows.shapes[rows.shape[row]], data.x[fix], data.y[fix])
         # A record may cover a fix by two rows.
-        once = np.unique(np.column_stack([rows.record[row], owner, fix])[inside], axis=0)
-        record, owner, fix = once.T
+        record, owner, fix = rows.record[row][inside], owner[inside], fix[inside]
+        order = np.lexsort((fix, owner, record))
+        record, owner, fix = record[order], owner[order], fix[order]
+        once = np.append(
+            np.ones(min(1, len(fix)), np.bool_), (np.diff(record) != 0) | (np.diff(owner) != 0) | (np.diff(fix) != 0)
+        )
+        record, owner, fix = record[once], owner[once], fix[once]
         return _movements(owner, record, data.t[fix], data.x[fix], data.y[fix])
 
     def _between(self, trajectory: Int, since: Float, until: Float) -> tuple[Int, Int]:
@@ -178,7 +186,7 @@ def _movements(person: Float | Int, record: Float | Int, t: Float, x: Float, y: 
     """Put positions in order: by track, which is a person of a record, then time."""
     person, record = person.astype(np.int64), record.astype(np.int64)
     _, track = np.unique(record * (person.max(initial=0) + 1) + person, return_inverse=True)
-    order = np.lexsort((y, x, t, track))
+    order = np.lexsort((t, track))
     return Movements(
         person=person[order],
         track=track[order],
@@ -191,7 +199,7 @@ def _movements(person: Float | Int, record: Float | Int, t: Float, x: Float, y: 
 
 def window(seen: Movements, share: float = 0.95) -> tuple[float, float, float, float]:
     """Find a small box with a share of positions: forty times some are cut off where that makes the box smallest."""
-    place = np.stack([seen.x, seen.y])
+    place = np.stack([seen.x, seen.y])[:, :: len(seen.x) // _ENOUGH + 1]
     each = int(place.shape[1] * (1 - share) / _CUTS)
     for _ in range(_CUTS if each else 0):
         sides = [

@@ -33,7 +33,8 @@ from dbanon.runs._truth import Members, Rows, Truth, window
 
 _SPAN_S = 600.0
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
-_MAX_PLACES = 5_000_000  # positions that make the window
+_MAX_PLACES = 5_000_000  # fixes of the people among whom others are unique
+_WINDOW_PLACES = 1_000_000  # positions that make the window
 _MAX_CENTRES = 300_000  # rows of whole records
 _TRIPS, _TRIP_S = 6, 1800.0
 _LEAST_M = 0.001  # side of another program's rectangle: shares of it are divided by its area
@@ -398,7 +399,7 @@ class _Measurement:
         if instants is None:
             chosen = self.rng.choice(len(spans), min(len(spans), 24), replace=False)
             return window(self.truth.seen(spans[chosen]))
-        number = max(min(len(instants), 100, _MAX_PLACES // max(self.data.subjects, 1)), 1)
+        number = max(min(len(instants), 100, _WINDOW_PLACES // max(self.data.subjects, 1)), 1)
         return window(self.truth.everybody(self.rng.choice(instants, number, replace=False)))
 
     def _copy(self, questions: Questions) -> Rows:
