@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 from dbanon.base.errors import DbanonError
 from dbanon.base.figures import Asked, Evaluation, Figure
 
-SIDES_M = (2000.0, 1000.0, 500.0)
-"""Settings are compared by counts in squares of the first of these sides that is at most a quarter of the city."""
+SIDE_M = 2000.0
+"""Settings are compared by counts in squares of this side, if nothing of them says another."""
 
 Outcome = Literal["verified", "refused", "impossible"]
 
@@ -92,7 +92,7 @@ class Setting:
     run_id: int | None = None
     earlier: bool = False
     minute: Minute | None = None
-    side_m: float = SIDES_M[0]
+    side_m: float = SIDE_M
     front: bool = False
     meets: bool = False
     chosen: bool = False
@@ -214,7 +214,7 @@ class Sweep:
     @property
     def squares(self) -> str:
         """Words for the squares by whose counts settings are compared."""
-        side = self.settings[0].side_m if self.settings else SIDES_M[0]
+        side = self.settings[0].side_m if self.settings else SIDE_M
         return f"squares of {side / 1000:g} km" if side >= 1000 else f"squares of {side:g} m"
 
     @property

@@ -15,7 +15,7 @@ from dbanon.base import console
 from dbanon.base.console import visible
 from dbanon.base.described import Described
 from dbanon.base.errors import counted
-from dbanon.pages import notebook
+from dbanon.pages import notebook, words
 from dbanon.pages.charts import metres
 
 if TYPE_CHECKING:
@@ -164,10 +164,10 @@ def run_json(result: "RunResult") -> dict[str, Any]:
     }
 
 
-def run_text(result: "RunResult", usable_m: float | None = None) -> str:
-    """A run for people: what was computed, what was left out, what the attack found; `usable_m` as for `picture`."""
+def run_text(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
+    """A run for people: what was computed, what was left out, what the attack found; `counts` as for `picture`."""
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
-    parts += [picture(result, usable_m)] if console.draws() else []
+    parts += [picture(result, counts)] if console.draws() else []
     if result.metrics:
         shown = [(name, value) for name, value in result.metrics.items() if not name.startswith("cloak_side_")]
         parts.append(table(["figure", "value"], shown))
@@ -187,8 +187,11 @@ def run_text(result: "RunResult", usable_m: float | None = None) -> str:
     return "\n\n".join(parts)
 
 
-def picture(result: "RunResult", usable_m: float | None = None) -> str:
-    """A run in a few lines: how large its regions are, who is left out, why and when, the usable resolution."""
+def picture(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
+    """A run in a few lines: how large its regions are, who is left out, why and when, the usable resolution.
+
+    `counts` are figures of counts, where some were measured.
+    """
     lines = []
     if shares := notebook.sizes(result.metrics, 32):
         low, high, half = metres(shares[0][0]), metres(shares[-1][1]), metres(result.metrics["median_cloak_side_m"])
@@ -204,8 +207,9 @@ def picture(result: "RunResult", usable_m: float | None = None) -> str:
     if len(hours) > 1:
         out = [left / seen if seen else 0 for left, seen in hours]
         lines.append(f"left out by hour  {spark(out)} {100 * min(out):.0f} to {100 * max(out):.0f} %")
-    if usable_m is not None:
-        lines.append(f"usable    {_value(usable_m, 'm'):>7}: in squares of that side counts are off by a fifth at most")
+    if counts:
+        side = words.usable_resolution(counts)
+        lines.append(f"usable    {side}: in squares of that side counts are off by a fifth at most")
     return "\n".join(lines)
 
 
@@ -323,13 +327,11 @@ def _sweep_row(one: "Setting") -> list[Any]:
     marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.earlier)) if is_so)
     if one.outcome != "verified":
         return [name, "", "", "", "", "", "no", one.outcome]
-    error, usable = one.error, one.measured("usable_resolution_m")
+    error = one.error
     off = f"{error.value:.0%}" if error is not None and error.value is not None else ""
     if error is not None and error.low is not None and error.high is not None:
         off += f" [{error.low:.0%}, {error.high:.0%}]"
-    side = ""
-    if usable is not None and usable.value is not None:
-        side = "over 8 km" if usable.value == math.inf else f"{usable.value:,.0f} m"
+    side = words.usable_resolution(one.evaluation.figures if one.evaluation is not None else ())
     may = {True: "yes", False: "no", None: "not measured"}[one.publishable]
     share = "" if one.share is None else f"{one.share:.0%}"
     return [name, share, off, side, one.run.get("rows"), one.run.get("seconds"), may, marks]
@@ -428,7 +430,7 @@ def _by_size(figures: "Iterable[Figure]") -> str:
         error = found["count_error"]
         rows.append(
             [
-                f"{side / 1000:g} km",
+                metres(side),
                 "at a moment" if asked == "moment" else "over ten minutes",
                 _value(error.value, "share"),
                 f"{_value(error.low, 'share')} to {_value(error.high, 'share')}",

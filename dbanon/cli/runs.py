@@ -12,6 +12,9 @@ from dbanon.cli._shared import GLOBAL, Dataset, app, everywhere, open_database, 
 from dbanon.options import evaluating, publishing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dbanon.base.figures import Figure
     from dbanon.database import Database
 
 
@@ -62,12 +65,12 @@ def list_methods(
     )
 
 
-def _usable(database: "Database", run_id: int) -> float | None:
-    """Look up the usable resolution where lines for a terminal are drawn."""
+def _counts(database: "Database", run_id: int) -> "Sequence[Figure]":
+    """Look up how far counts are off where lines for a terminal are drawn."""
     from dbanon.base import console
     from dbanon.runs import stored
 
-    return stored.usable_resolution(database.connection, run_id) if console.draws() and not everywhere.json else None
+    return stored.count_figures(database.connection, run_id) if console.draws() and not everywhere.json else ()
 
 
 Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
@@ -81,8 +84,8 @@ def run(method: Method, **asked: Any) -> None:
 
     with open_database() as database:
         result = database.run(method, **asked)
-        usable_m = _usable(database, result.run_id)
-    show(lambda: report.run_text(result, usable_m), lambda: report.run_json(result))
+        counts = _counts(database, result.run_id)
+    show(lambda: report.run_text(result, counts), lambda: report.run_json(result))
     say(result.notices)
     result.require_verified()
 
@@ -177,8 +180,8 @@ def verify(run_id: RunId) -> None:
 
     with open_database() as database:
         result = database.verify(run_id)
-        usable_m = _usable(database, result.run_id)
-    show(lambda: report.run_text(result, usable_m), lambda: report.run_json(result))
+        counts = _counts(database, result.run_id)
+    show(lambda: report.run_text(result, counts), lambda: report.run_json(result))
     say(result.notices)
     result.require_verified()
 

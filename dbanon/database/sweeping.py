@@ -232,7 +232,7 @@ class _Work:
         if not stored.has_rows(connection, run_id):
             return self._unmeasured(status="impossible", reason="No person is published: all people are left out.")
         asked = Evaluating(queries=self.asked.queries, seed=self.asked.seed)
-        measured = evaluating.measure(connection, self.database.target.url, run_id, asked, self.database.progress)
+        measured = evaluating.measure(self.database.target.url, run_id, asked, self.database.progress)
         if measured.questions is not None:
             k = int(one.promise.get("k") or 2)
             self.minute = minute.draw(connection, run_id, k, measured.questions, self.first)

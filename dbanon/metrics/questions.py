@@ -14,6 +14,37 @@ from dbanon.base.trajectory import Float, Int
 _PART = 1_000_000  # positions that a thread counts at a time, and a few more
 
 SIDES_M = (500.0, 1000.0, 2000.0, 4000.0, 8000.0)
+_LADDER_M = (31.25, 62.5, 125.0, 250.0, *SIDES_M)
+_COMPARED_M = 2000.0
+
+
+def fitting_sides(window: tuple[float, float, float, float]) -> tuple[float, ...]:
+    """Choose the sides of squares by the window: at most half of its shorter side, for larger ones hold nearly all.
+
+    Where fewer than three of `SIDES_M` are left, there are five of those and of their halves, quarters and so on; the
+    least two of all are always asked.
+    """
+    reach = min(window[2] - window[0], window[3] - window[1]) / 2
+    fit = tuple(side for side in _LADDER_M if side <= reach)
+    usual = tuple(side for side in fit if side in SIDES_M)
+    return usual if len(usual) >= 3 else max(fit[-5:], _LADDER_M[:2], key=len)
+
+
+def compared_side(questions: Questions) -> float:
+    """Choose the squares by which settings are compared: half as wide as the widest that were asked, at most 2 km."""
+    return min(float(questions.side_m.max()) / 2, _COMPARED_M)
+
+
+def sides_note(questions: Questions) -> tuple[str, ...]:
+    """Say which sides were asked, if not all of `SIDES_M`."""
+    asked = tuple(np.unique(questions.side_m).tolist())
+    if not asked or asked == SIDES_M:
+        return ()
+    said = ", ".join(f"{side:g}" for side in asked[:-1])
+    return (
+        "Squares wider than half of the city hold nearly all people, and say nothing: asked were sides of "
+        f"{said} and {asked[-1]:g} m.",
+    )
 
 
 def draw_questions(
@@ -22,7 +53,7 @@ def draw_questions(
     window: tuple[float, float, float, float],
     moments: Float,
     spans: Float,
-    sides_m: Sequence[float] = SIDES_M,
+    sides_m: Sequence[float] | None = None,
     queries: int = 400,
     about_moments: bool,
 ) -> Questions:
@@ -39,11 +70,13 @@ def draw_questions(
         Unix seconds; all that can be asked about, not a few.
     spans : float64[s, 2]
         Since and until, in unix seconds.
+    sides_m : sequence of float, optional
+        Else those that fit the window.
     about_moments : bool
         Whether the rows hold at moments; otherwise only spans are asked about.
     """
     times = [np.column_stack([moments, moments])] * about_moments + [np.reshape(spans, (-1, 2))]
-    asked = [(side, choice) for side in sides_m for choice in times if len(choice)]
+    asked = [(side, choice) for side in (sides_m or fitting_sides(window)) for choice in times if len(choice)]
     low, high = np.array(window[:2]), np.array(window[2:])
     side = np.repeat([float(side) for side, _ in asked], queries)
     centre = low + (high - low) * rng.random((len(side), 2))

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from dbanon.base.errors import counted
-from dbanon.base.figures import Evaluation, Questions
-from dbanon.base.sweep import SIDES_M, Setting, Sweep, Want
+from dbanon.base.figures import Evaluation
+from dbanon.base.sweep import SIDE_M, Setting, Sweep, Want
+from dbanon.metrics.questions import compared_side
 
 REPLICATES = 400
 _WITHIN = 5, 95
@@ -40,7 +41,7 @@ def replicates(found: Evaluation) -> dict[str, Any]:
     questions, true, answers = found.questions, found.true, found.answers
     if questions is None or true is None or answers is None:
         return {}
-    side = _side(questions)
+    side = compared_side(questions)
     for moment in (True, False):
         asked = (questions.side_m == side) & (questions.moment == moment)
         a, e = true[asked], answers.expected[asked]
@@ -54,13 +55,6 @@ def replicates(found: Evaluation) -> dict[str, Any]:
         values = np.divide(np.abs(e - a)[drawn].sum(axis=1), sums, out=np.zeros(REPLICATES), where=sums > 0)
         return {"side_m": side, "questions": digest.hexdigest()[:16], "values": np.round(values, 5).tolist()}
     return {}
-
-
-def _side(questions: Questions) -> float:
-    """Choose the squares by which settings are compared: in larger ones than a quarter of the city all is told."""
-    x, y = questions.x + questions.side_m / 2, questions.y + questions.side_m / 2
-    extent = max(np.ptp(x), np.ptp(y))
-    return next((side for side in SIDES_M if side <= extent / 4), SIDES_M[-1])
 
 
 def difference(one: Setting, other: Setting) -> tuple[float, float] | None:
@@ -84,7 +78,7 @@ def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, 
     error is least even if questions were unlucky (the upper end of its interval).
     """
     settings = list(settings)
-    side = min((one.run["replicates"]["side_m"] for one in settings if one.run.get("replicates")), default=SIDES_M[0])
+    side = min((one.run["replicates"]["side_m"] for one in settings if one.run.get("replicates")), default=SIDE_M)
     settings = [replace(one, side_m=side) for one in settings]
     marked = [replace(one, meets=_meets(one, wants)) for one in settings]
     front = {id(one) for group in _by_promise(marked).values() for one in _front(group)}

@@ -57,6 +57,8 @@ def axis(high: float, *, unit: str = "", name: str = "", steps: int = 4) -> Axis
 
 def metres(value: float) -> str:
     """Write a length: metres below one kilometre."""
+    if value < 100:
+        return f"{value:.3g} m"
     return f"{value:,.0f} m" if value < 1000 else f"{value / 1000:,.3g} km"
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from dbanon.base.errors import counted
 from dbanon.base.figures import Asked, Figure
 from dbanon.base.sweep import Setting, Sweep
-from dbanon.pages import charts, frame, maps
+from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.charts import Axis, Line, metres, text
 from dbanon.pages.svg import WIDTH, element, figure, number
 
@@ -67,7 +67,7 @@ def _answer(sweep: Sweep) -> Iterator[Markup]:
         (chosen.name, "the setting", False),
         (_percent(chosen.share), "of people and times published", False),
         (_off(chosen.error), f"counts in {sweep.squares} are off", True),
-        (_length(chosen.measured("usable_resolution_m")), "usable resolution", True),
+        (_usable(chosen), "usable resolution", True),
     ]
     which = f"Of the settings that meet what is wanted{_wanted(sweep)}" if sweep.wants else "As no figure was wanted"
     lead = (
@@ -137,7 +137,7 @@ def _minute(place: int, one: Setting, window: maps.Window) -> Markup:
     about = f"{one.name}: {counted(len(paths), 'region')} as they would be published."
     drawn = maps.panel(f"minute-{place}", f"One minute at {one.name}", about, window, maps.regions(paths))
     half, error = one.measured("region_side_m_50"), _off(one.error)
-    sides = f", half of people's time in regions under {_length(half)}" if half is not None else ""
+    sides = f", half of people's time in regions under {metres(half.value)}" if half and half.value else ""
     rows = counted(one.minute.rows if one.minute is not None else 0, "row")
     if one.minute is not None and len(paths) < one.minute.rows:
         rows += f" (drawn: {len(paths):,})"
@@ -366,7 +366,7 @@ def _row(one: Setting, worst: float) -> list[Any]:
         error = one.measured("count_error", side_m=one.side_m, asked=asked)
         value = error.value if error and error.value is not None else None
         cells.append("–" if value is None else _bar(_off(error), value / worst, "private-wash"))
-    cells += [_length(one.measured("usable_resolution_m")), f"{one.run.get('rows', 0):,}", _may(one)]
+    cells += [_usable(one), f"{one.run.get('rows', 0):,}", _may(one)]
     return [*cells, limits or "nothing"]
 
 
@@ -420,7 +420,5 @@ def _off(error: Figure | None) -> str:
     return f"{error.value * 100:.0f} % [{error.low * 100:.0f}–{error.high * 100:.0f}]"
 
 
-def _length(found: Figure | None) -> str:
-    if found is None or found.value is None:
-        return "–"
-    return "over 8 km" if math.isinf(found.value) else metres(found.value)
+def _usable(one: Setting) -> str:
+    return words.usable_resolution(one.evaluation.figures if one.evaluation is not None else ())

@@ -4,7 +4,6 @@ from markupsafe import Markup
 
 from dbanon.base.described import TESTS
 from dbanon.base.errors import counted
-from dbanon.base.figures import Figure
 from dbanon.pages import frame, words
 from dbanon.pages.blocks import Blocks, local
 
@@ -39,10 +38,13 @@ class Told(Blocks):
             found.append((f"fewer than {record.k}", "people, or none, are left out", False))
         if len(shown.sides) == 3:
             found.append((words.length(shown.sides[1]), "half of the regions are narrower than this", False))
-        resolution = self.figure("usable_resolution_m")
-        if self.evaluation is not None and resolution is not None:
+        if self.evaluation is not None and self.figure("usable_resolution_m") is not None:
             found.append(
-                (_resolution(resolution), "usable resolution: counts in wider squares are off by a fifth or less", True)
+                (
+                    words.usable_resolution(self.evaluation.figures),
+                    "usable resolution: counts in wider squares are off by a fifth or less",
+                    True,
+                )
             )
         elif record.window_s is not None:
             found.append(
@@ -268,9 +270,3 @@ def _broken_by(sentence: str) -> str:
     """Take what a clause is broken by out of its sentence: "0 of 2,623 records"."""
     _, _, by = sentence.partition("; broken by ")
     return by.split(". ")[0].rstrip(".")
-
-
-def _resolution(one: Figure) -> str:
-    if one.value is None or one.value == float("inf"):
-        return "not reached"
-    return words.length(one.value)

@@ -1,9 +1,13 @@
 """Says figures in words: numbers, shares, times and lengths as people read them."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+
+from dbanon.base.figures import Figure
+from dbanon.pages.charts import metres as to_metres
 
 _SMALL = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
@@ -36,6 +40,22 @@ def length(metres: float) -> str:
     if metres < 1000:
         return f"{float(f'{metres:.2g}'):,.0f} m"
     return f"{float(f'{metres:.2g}') / 1000:,.3g} km"
+
+
+def usable_resolution(figures: Sequence[Figure], asked: str | None = None) -> str:
+    """Write the usable resolution of an evaluation with its interval; over the widest side, where that is too small."""
+    found = [one for one in figures if one.name == "usable_resolution_m" and asked in (None, one.asked)]
+    if not found or found[0].value is None:
+        return "–"
+    widest = max((one.side_m for one in figures if one.side_m is not None), default=0)
+
+    def side(value: float) -> str:
+        return f"over {to_metres(widest)}" if math.isinf(value) else to_metres(value)
+
+    usable = found[0]
+    if usable.low is None or usable.high is None:
+        return side(found[0].value)
+    return f"{side(found[0].value)} [{side(usable.low)} to {side(usable.high)}]"
 
 
 def duration(seconds: float) -> str:

@@ -5,13 +5,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from dbanon.base.figures import Figure, Movements
-from dbanon.base.trajectory import Float, Int
+from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.metrics import distributions, outside, sequences
 from dbanon.metrics.distributions import Tally
 from dbanon.runs import _told
 from dbanon.runs._told import Box, Counted, Span, Table, Told
 
 CELL_M, ZONE_M = 1000.0, 3000.0
+TRIPS, TRIP_S = 6, 1800.0
+"""Of how many spans trips are compared, and how long these are where nothing else says so."""
+_MAX_PLACES = 5_000_000  # fixes of the people among whom others are unique
 _SQUARE_M, _SQUARES, _CLASSES = 2000.0, 20, 4
 _LINK_S = 600.0
 _SLOT_S = 3600.0  # of the points by which people are unique: an hour, as in the paper
@@ -64,6 +67,14 @@ def ways(told: Movements, true: Movements) -> Iterator[Figure]:
     patterns = sequences.patterns(true, told, CELL_M)
     yield Figure(name="pattern_f1", value=patterns.f1)
     yield Figure(name="pattern_support", value=patterns.support)
+
+
+def some_people(data: Trajectories, rng: np.random.Generator) -> Int:
+    """Choose the people among whom others are unique: all, or of very many some."""
+    people = np.arange(data.subjects)
+    if data.fixes <= _MAX_PLACES:
+        return people
+    return np.sort(rng.choice(people, int(len(people) * _MAX_PLACES / data.fixes), replace=False))
 
 
 def unicity(raw: Movements, rng: np.random.Generator) -> tuple[Figure, ...]:

@@ -20,6 +20,8 @@ Box = tuple[float, float, float, float]
 Counted = tuple[Int, Float]
 """Keys int64[n, 2], and people float64[n]."""
 
+SPAN_S = 600.0
+"""How long the spans last that are asked about."""
 _ROWS = "'pg_temp.asked_rows'"
 _AT_ONCE = 100  # questions a statement, so that progress is shown and Ctrl-C is heard
 _MAX_ZONES = 400  # each pair is compared

@@ -7,37 +7,34 @@ is wrong, and no figure is given.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import shapely
 from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
 from dbanon import methods
 from dbanon.base.dataset import DatasetRow
-from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed, counted
+from dbanon.base.errors import ParameterError, StoreError, VerificationFailed, counted
 from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions, Rectangles
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.parsing import quoted
 from dbanon.metrics.counts import count_figures
-from dbanon.metrics.questions import draw_questions, true_counts
+from dbanon.metrics.questions import draw_questions, sides_note, true_counts
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, errors_translated, one
-from dbanon.runs import _field, queue, reading, stored
-from dbanon.runs._told import Box, Points, Span, Table
+from dbanon.runs import _field, kept, queue, reading, stored
+from dbanon.runs._foreign import Foreign
+from dbanon.runs._told import SPAN_S as _SPAN_S
+from dbanon.runs._told import Box, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
-_SPAN_S = 600.0
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
-_MAX_PLACES = 5_000_000  # fixes of the people among whom others are unique
 _WINDOW_PLACES = 1_000_000  # positions that make the window
 _MAX_CENTRES = 300_000  # rows of whole records
-_TRIPS, _TRIP_S = 6, 1800.0
-_LEAST_M = 0.001  # side of another program's rectangle: shares of it are divided by its area
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,21 +126,17 @@ def evaluate(
     run: int | str,
     asked: Evaluating,
     progress: Progress,
-    *,
-    sample: int | None = None,
 ) -> Evaluation:
     """Measure a run, and keep the figures in ``dbanon.evaluation``.
 
     Parameters
     ----------
     connection : psycopg.Connection
-        Looks the run up, and keeps the figures.
+        Keeps the figures.
     url : str
-        For a session of its own, in which rows and data are read in one state.
+        For a session of its own, in which the run, its rows and the data are read in one state.
     run : int or str
         Its number, or the name of a live release.
-    sample : int, optional
-        How many people the run was computed from, if not from all; kept with the figures.
 
     Raises
     ------
@@ -153,19 +146,18 @@ def evaluate(
         As for `demand_fit`.
     """
     with errors_translated():
-        row, said = _chosen(connection, run)
         with _session(url) as snapshot:
-            revision = int(reading.dataset(snapshot, row.dataset_id)["revision"])
+            row, said = _chosen(snapshot.connection, run)
             measured = _Measurement(snapshot, row, asked, progress).evaluation()
         measured = replace(measured, notes=(*said, *measured.notes))
-        _store(connection, row, revision, measured, sample)
+        kept.keep(connection, kept.of_run(row, measured), measured)
     return measured
 
 
-def measure(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
+def measure(url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
     """Measure a run as `evaluate` does, and keep nothing."""
-    row = demand_fit(connection, run_id)
     with errors_translated(), _session(url) as snapshot:
+        row = demand_fit(snapshot.connection, run_id)
         return _Measurement(snapshot, row, asked, progress).evaluation()
 
 
@@ -201,97 +193,7 @@ def evaluate_file(
         If it cannot be used, or says nothing of the dataset's time.
     """
     with errors_translated(), _session(url) as snapshot:
-        return _Foreign(snapshot, dataset, asked, progress).evaluation(name, read)
-
-
-class _Foreign:
-    """The steps of an evaluation of another program's output: asked over ten minutes, since its times are its own."""
-
-    def __init__(self, snapshot: arrow.Snapshot, dataset: DatasetRow, asked: Evaluating, progress: Progress) -> None:
-        self.snapshot, self.session, self.dataset, self.asked = snapshot, snapshot.connection, dataset, asked
-        self.progress = progress
-        self.rng = np.random.default_rng(asked.seed)
-
-    def evaluation(self, name: str, read: Callable[[Box], Movements | Rectangles]) -> Evaluation:
-        self.progress("reading trajectories", 0, None)
-        data, _ = reading.trajectories(self.snapshot, self.dataset.dataset_id)
-        none = np.empty(0, np.int64)
-        truth = Truth(data, Members(record=none, trajectory=none), {})
-        output = read((float(data.x.min()), float(data.y.min()), float(data.x.max()), float(data.y.max())))
-        spans = self._spans(output, float(data.t.min()), float(data.t.max()))
-        box = window(truth.seen(spans[:24]))
-        questions = draw_questions(
-            self.rng, window=box, moments=np.empty(0), spans=spans, queries=self.asked.queries, about_moments=False
-        )
-        told: Table | Points = Points(movements=output) if isinstance(output, Movements) else self._table(output)
-        true = truth.seen(np.column_stack([questions.since, questions.until]))
-        counts, answers = true_counts(true, questions), told.counts(questions, self.progress)
-        self.progress("measuring", 0, None)
-        people = np.arange(data.subjects)
-        if data.fixes > _MAX_PLACES:
-            people = self.rng.choice(people, int(len(people) * _MAX_PLACES / data.fixes), replace=False)
-        raw = truth.raw(people)
-        trips = [(since, since + _TRIP_S) for since in spans[:_TRIPS, 0].tolist()]
-        hours = [(since, since + _SPAN_S) for since in questions.since[:24].tolist()]
-        figures = [
-            *count_figures(questions, counts, answers, people=data.subjects, rng=self.rng),
-            *_field.maps(told, true, hours),
-            *_field.flows(told, truth.seen(np.array(trips)), box, trips),
-            *_field.ways(output if isinstance(output, Movements) else output.centres, raw),
-            *_field.unicity(raw, self.rng),
-        ]
-        if not isinstance(output, Movements):
-            lasts = output.until - output.since
-            figures += _field.regions(np.sqrt(output.area_m2), lasts, output.subjects.astype(np.float64))
-        return Evaluation(
-            run_id=None,
-            source=name,
-            dataset=self.dataset.name,
-            against="all",
-            queries=self.asked.queries,
-            seed=self.asked.seed,
-            figures=tuple(figures),
-            questions=questions,
-            true=counts,
-            answers=answers,
-            notes=("The truth is all fixes of all people in ten minutes; what the program left out is an error, too.",),
-        )
-
-    def _spans(self, output: Movements | Rectangles, first: float, last: float) -> Float:
-        """Draw spans within the time that the output and the data have in common."""
-        since, until = (output.t, output.t) if isinstance(output, Movements) else (output.since, output.until)
-        low, high = max(first, float(since.min())), min(last, float(until.max()))
-        if low > high:
-            raise DataError("The output must speak of a time of the dataset. Got another time; choose the dataset.")
-        starts = self.rng.uniform(low, max(high - _SPAN_S, low), 10_000)
-        return np.column_stack([starts, starts + _SPAN_S])
-
-    def _table(self, output: Rectangles) -> Table:
-        """Put rectangles into the temporary table, as rows that hold at some time."""
-        self.session.execute("SELECT dbanon_internal.begin_asking()")
-        low, high = output.bounds[:, :2], np.maximum(output.bounds[:, 2:], output.bounds[:, :2] + _LEAST_M)
-        until = np.maximum(output.until, output.since + 1)
-        envelope = f"{self.snapshot.postgis}.ST_MakeEnvelope(r.xmin, r.ymin, r.xmax, r.ymax, %s)"
-        arrays = (output.record, output.since, until, *low.T, *high.T, output.subjects)
-        self.session.execute(
-            "INSERT INTO pg_temp.asked_rows "
-            "SELECT r.record, row_number() OVER (PARTITION BY r.record ORDER BY r.since), "
-            f"tstzrange(to_timestamp(r.since), to_timestamp(r.until)), {envelope}, r.subjects, r.subjects, "
-            "to_timestamp(r.since), to_timestamp(r.until) FROM unnest(%s::bigint[], %s::float8[], %s::float8[], "
-            "%s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::integer[]) "
-            "r (record, since, until, xmin, ymin, xmax, ymax, subjects)",
-            [self.dataset.srid, *(array.tolist() for array in arrays)],
-        )
-        self.session.execute("SELECT dbanon_internal.finish_asked()")
-        box = [*low.min(axis=0).tolist(), *high.max(axis=0).tolist()]
-        said = one(
-            self.session,
-            "SELECT (ROW('the file', NULL, NULL, NULL, t.since, t.until, %s, %s, 'some time', NULL, NULL, NULL, "
-            "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until])::published.releases)::text "
-            "FROM (SELECT to_timestamp(%s) AS since, to_timestamp(%s) AS until) t",
-            [self.dataset.srid, len(until), box, float(output.since.min()), float(until.max())],
-        )
-        return Table(session=self.session, said=str(said), postgis=self.snapshot.postgis)
+        return Foreign(snapshot, dataset, asked, progress).evaluation(name, read)
 
 
 class _Measurement:
@@ -318,6 +220,7 @@ class _Measurement:
             queries=self.asked.queries,
             about_moments=instants is not None,
         )
+        self.notes += sides_note(questions)
         self.progress("copying rows", 0, None)
         self.rows = self._copy(questions)
         self.progress("finding the truth", 0, None)
@@ -333,6 +236,9 @@ class _Measurement:
             *self._of_field(table, box, questions),
             *self._of_sample(),
         ]
+        return self._measured(tuple(figures), questions, true, answers)
+
+    def _measured(self, figures: tuple[Figure, ...], questions: Questions, true: Float, answers: Answers) -> Evaluation:
         return Evaluation(
             run_id=self.row.run_id,
             source=f"run {self.row.run_id} ({self.row.method}, {self.row.algorithm})",
@@ -340,7 +246,7 @@ class _Measurement:
             against=self.asked.against,
             queries=self.asked.queries,
             seed=self.asked.seed,
-            figures=tuple(figures),
+            figures=figures,
             questions=questions,
             true=true,
             answers=answers,
@@ -496,10 +402,10 @@ class _Measurement:
         """Choose spans for trips: whole windows where records end with one, otherwise half an hour."""
         about = self.about
         if about.rows > _MAX_ROWS:
-            return self._some(questions, moment=False, most=_TRIPS)
-        length = float(about.window_s or _TRIP_S)
+            return self._some(questions, moment=False, most=_field.TRIPS)
+        length = float(about.window_s or _field.TRIP_S)
         starts = np.arange(about.since, max(about.until - length, about.since) + 1e-6, length)
-        chosen = np.sort(self.rng.choice(starts, min(_TRIPS, len(starts)), replace=False))
+        chosen = np.sort(self.rng.choice(starts, min(_field.TRIPS, len(starts)), replace=False))
         return [(since, min(since + length, about.until)) for since in chosen.tolist()]
 
     def _of_sample(self) -> Iterator[Figure]:
@@ -512,9 +418,8 @@ class _Measurement:
             true = self.truth.of_rows(rows, instants[_met(instants, rows.since, rows.until)])
         if instants is None or len(instants) > 1:
             yield from _field.ways(told, true)
-        people = np.arange(self.data.subjects)
-        if self.data.fixes > _MAX_PLACES:
-            people = np.sort(self.rng.choice(people, int(len(people) * _MAX_PLACES / self.data.fixes), replace=False))
+        people = _field.some_people(self.data, self.rng)
+        if len(people) < self.data.subjects:
             self.notes.append(
                 f"Unicity is among {counted(len(people), 'person', 'people')}; among all, fewer are unique."
             )
@@ -587,30 +492,3 @@ def _met(instants: Float, since: Float, until: Float) -> Int:
     high = np.maximum(np.searchsorted(instants, until, "left"), low + (since == until))
     change = np.bincount(low, minlength=len(instants) + 1) - np.bincount(high, minlength=len(instants) + 1)
     return np.flatnonzero(np.cumsum(change)[:-1] > 0)
-
-
-def _store(connection: Connection, row: stored.RunRow, revision: int, measured: Evaluation, sample: int | None) -> None:
-    """Keep the figures of a run; never a question, its truth or its answer."""
-    values = {
-        "run_id": row.run_id,
-        "dataset_id": row.dataset_id,
-        "dataset_revision": revision,
-        "method": row.method,
-        "algorithm": row.algorithm,
-        "params": Jsonb(row.params),
-        "sample": sample,
-        "against": measured.against,
-        "queries": measured.queries,
-        "seed": measured.seed,
-        "figures": Jsonb([_as_json(figure) for figure in measured.figures]),
-        "run_figures": Jsonb(measured.run),
-        "notes": list(measured.notes),
-    }
-    columns, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
-    connection.execute(f"INSERT INTO dbanon.evaluation ({columns}) VALUES ({places})", values)
-
-
-def _as_json(figure: Figure) -> dict[str, Any]:
-    return {
-        name: "Infinity" if value == np.inf else value for name, value in asdict(figure).items() if value is not None
-    }

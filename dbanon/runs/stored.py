@@ -20,6 +20,7 @@ from dbanon.base.errors import (
     VerificationFailed,
     choose_one,
 )
+from dbanon.base.figures import Figure
 from dbanon.options.publishing import Planning
 from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
@@ -215,19 +216,25 @@ def latest_verdict(connection: Connection, run_id: int) -> Verdict:
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
 
-def usable_resolution(connection: Connection, run_id: int) -> float | None:
-    """Look up what was measured of this run, or of another of the same settings on the same data; None if nothing.
+def count_figures(connection: Connection, run_id: int) -> tuple[Figure, ...]:
+    """Look up how far counts are off in this run, or in another of the same settings on the same data, and from where.
 
-    Infinite where the greatest side that was tried is not enough.
+    Those of moments come first; none where nothing was measured.
     """
-    row = connection.execute(
-        "SELECT e.value FROM dbanon.evaluations e JOIN dbanon.run r ON (r.method, r.algorithm, r.params) = "
-        "(e.method, e.algorithm, e.params) JOIN dbanon.dataset d ON (d.dataset_id, d.name) = (r.dataset_id, e.dataset) "
-        "WHERE r.run_id = %s AND e.current AND e.sample IS NULL AND e.against = 'published' "
-        "AND e.name = 'usable_resolution_m' ORDER BY e.evaluation_id DESC, e.asked LIMIT 1",
+    found = connection.execute(
+        """
+        SELECT f.name, f.value, f.low, f.high, f.side_m, f.asked FROM dbanon.evaluations f
+        WHERE f.name IN ('usable_resolution_m', 'count_error') AND f.evaluation_id = (
+            SELECT max(e.evaluation_id) FROM dbanon.evaluations e
+            JOIN dbanon.run r ON (r.method, r.algorithm, r.params) = (e.method, e.algorithm, e.params)
+            JOIN dbanon.dataset d ON (d.dataset_id, d.name) = (r.dataset_id, e.dataset)
+            WHERE r.run_id = %s AND e.current AND e.sample IS NULL AND e.against = 'published'
+                AND e.name = 'usable_resolution_m')
+        ORDER BY f.asked""",
         [run_id],
-    ).fetchone()
-    return None if row is None else row[0]
+    ).fetchall()
+    names = ("name", "value", "low", "high", "side_m", "asked")
+    return tuple(Figure(**dict(zip(names, row, strict=True))) for row in found)
 
 
 def drop_run(connection: Connection, run_id: int) -> int:

@@ -21,12 +21,18 @@ A question asks how many people were in a square, at a moment or during ten minu
 true answer, `e` the expected one, `l` and `u` are the least and the most that the release allows, and `n` is how
 many people there are. JSD is the Jensen-Shannon divergence.
 
-- **Sides.** Figures of counts are measured for squares of 500 m, 1, 2, 4 and 8 km. A square has its centre
-  anywhere in the window, so many squares are empty; sums are taken before they are divided.
+- **Sides.** Figures of counts are measured for squares of 500 m, 1, 2, 4 and 8 km, but for none wider than half of
+  the window's shorter side: such a square holds nearly all people, whatever is published. Where fewer than three of
+  these are left, smaller ones are asked too, halved from 500 m down to 31 m until there are five; a note names the
+  sides. `dbanon sweep` compares settings by squares half as wide as the widest that were asked, 2 km at most. A
+  square has its centre anywhere in the window, so many squares are empty; sums are taken before they are divided.
 - **Intervals.** `low` and `high` are the ends of a 90 % interval. Ask fewer than 400 questions a side, and the
   interval is too wide to choose a setting by: on a day of taxis 80 questions said 19 % where 27 % was true.
 - **Moments.** A question draws its moment from all moments that rows have, not from a few. The interval is
   therefore right when questions are resampled one by one.
+- **Windows.** Where groups are formed anew each window, as in `tp-aware`, nothing joins the records of one window
+  to those of the next. Of a span that crosses windows, `expected` is that of the window with the most people, since
+  the same people may be in the others: it is too low, and `bias` over ten minutes is below 0.
 - **The truth** is that of the people and times which are published, or with `--against all` that of all the data.
 """
 

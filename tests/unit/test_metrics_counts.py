@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dbanon.base.figures import Answers, Figure, Movements, Questions
 from dbanon.metrics import METRICS
 from dbanon.metrics.counts import count_figures, exact_interval, usable_resolution
-from dbanon.metrics.questions import draw_questions, true_counts
+from dbanon.metrics.questions import compared_side, draw_questions, sides_note, true_counts
 
 
 def movements(rows: list[tuple[int, int, float, float, float]]) -> Movements:
@@ -129,15 +129,15 @@ def test_an_edge_and_the_start_of_a_span_count_and_its_end_does_not() -> None:
 def test_questions_are_drawn_as_many_of_each_side_and_kind() -> None:
     spans = np.array([[0.0, 600.0]])
     rng = np.random.default_rng(0)
-    put = draw_questions(rng, window=(0, 0, 10, 20), moments=np.array([5.0]), spans=spans, about_moments=True)
+    put = draw_questions(rng, window=(0, 0, 16000, 20000), moments=np.array([5.0]), spans=spans, about_moments=True)
     assert len(put.side_m) == 5 * 2 * 400
     assert put.moment.sum() == 5 * 400
     centre = put.x + put.side_m / 2
     assert centre.min() >= 0
-    assert centre.max() <= 10
-    assert abs(centre.mean() - 5) < 0.5
+    assert centre.max() <= 16000
+    assert abs(centre.mean() - 8000) < 500
     only = draw_questions(
-        rng, window=(0, 0, 10, 20), moments=np.array([5.0]), spans=spans, queries=7, about_moments=False
+        rng, window=(0, 0, 16000, 20000), moments=np.array([5.0]), spans=spans, queries=7, about_moments=False
     )
     assert len(only.side_m) == 35
     assert not only.moment.any()
@@ -145,6 +145,30 @@ def test_questions_are_drawn_as_many_of_each_side_and_kind() -> None:
         rng, window=(0, 0, 1, 1), moments=np.empty(0), spans=np.empty((0, 2)), queries=7, about_moments=True
     )
     assert len(none.side_m) == 0
+
+
+@pytest.mark.parametrize(
+    ("width", "asked", "compared"),
+    [
+        (16000, [500, 1000, 2000, 4000, 8000], 2000),
+        (15999, [500, 1000, 2000, 4000], 2000),
+        (4000, [500, 1000, 2000], 1000),
+        (3999, [62.5, 125, 250, 500, 1000], 500),
+        (999, [31.25, 62.5, 125, 250], 125),
+        (0, [31.25, 62.5], 31.25),
+    ],
+)
+def test_squares_are_at_most_half_as_wide_as_the_city_and_settings_are_compared_by_a_quarter(
+    width: float, asked: list[float], compared: float
+) -> None:
+    spans, rng = np.array([[0.0, 600.0]]), np.random.default_rng(0)
+    for window in ((5, 5, 5 + width, 50_000), (5, 5, 50_000, 5 + width)):
+        put = draw_questions(rng, window=window, moments=np.empty(0), spans=spans, queries=1, about_moments=False)
+        assert np.unique(put.side_m).tolist() == asked
+        assert compared_side(put) == compared
+        [*note] = sides_note(put)
+        assert bool(note) == (width < 16000)
+        assert all(f"{side:g}" in said for side in asked for said in note)
 
 
 def test_the_same_seed_asks_the_same() -> None:

@@ -11,6 +11,7 @@ import pytest
 from dbanon.attacks import Clause, Verdict
 from dbanon.base import console
 from dbanon.base.cloaks import sides
+from dbanon.base.figures import Figure
 from dbanon.cli import report
 from dbanon.pages import notebook, svg
 from dbanon.releases import Card
@@ -121,7 +122,11 @@ def test_a_terminal_shows_a_run_in_three_lines() -> None:
     assert second == "left out     20 % of 300 subjects: absent_at_some_instant 60"
     assert third == "left out by hour  ▃█▅ 10 to 40 %"
     assert report.spark([0, 0]) == "▁▁"
-    assert report.picture(result(), 1916.0).splitlines()[3].startswith("usable    1,916 m: in squares")
+    assert (
+        report.picture(result(), [Figure(name="usable_resolution_m", value=1916.0, low=1810.0, high=2000.0)])
+        .splitlines()[3]
+        .startswith("usable    1.92 km [1.81 km to 2 km]: in squares")
+    )
 
 
 class Terminal(io.StringIO):

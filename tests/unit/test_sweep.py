@@ -132,7 +132,7 @@ def test_differences_are_of_the_same_questions() -> None:
 def test_replicates_are_the_error_drawn_again_and_keep_no_truth() -> None:
     rng = np.random.default_rng(3)
     n = 400
-    sides = np.repeat([500.0, 2000.0], n)
+    sides = np.repeat([2000.0, 4000.0], n)
     x = rng.uniform(0, 9000, 2 * n) - sides / 2
     asked = Questions(side_m=sides, x=x, y=x, since=np.zeros(2 * n), until=np.zeros(2 * n))
     true = rng.integers(0, 9, 2 * n).astype(float)
