@@ -65,7 +65,7 @@ def shown_of(connection: Connection, rows: Rows, zone: ZoneInfo, backdrop: str |
         moment=reader.moment(window),
         hours=reader.hours(window, cell_m, zone, few=not exact),
         cell_m=cell_m,
-        sizes=[(since, min(until, since * 2), weight / whole) for since, until, weight in ends],
+        sizes=[(since, min(until, since * shown.STEP**2), weight / whole) for since, until, weight in ends],
         sides=shown.quantiles(bins) if hidden else (),
         crowds=shown.crowd_bars(crowds, rows.k),
         exact=exact,

@@ -21,7 +21,7 @@ from psycopg.rows import dict_row
 
 from dbanon.attacks import attacker, once
 from dbanon.base.described import ClauseFound, Described, LeftOut, Part
-from dbanon.base.errors import DbanonError, ParameterError
+from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.figures import Evaluation
 from dbanon.methods import METHODS
 from dbanon.options.reporting import Reporting, Showing
@@ -63,7 +63,7 @@ def report(
     measured, unmeasured = None, ""
     try:
         measured = evaluate(record.run_id)
-    except ParameterError as error:  # its data are no longer there: all else is
+    except (ParameterError, StoreError) as error:  # its data are gone, or this login may not read the run's rows
         unmeasured = str(error)
     return pages.page(record, shown, "operators", zone, truth=truth, evaluation=measured, unmeasured=unmeasured)
 

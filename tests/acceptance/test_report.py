@@ -249,3 +249,11 @@ def test_a_backdrop_is_clipped_to_the_map(own_city: str) -> None:
 def test_a_login_that_may_not_read_a_release_gets_no_page(city: str) -> None:
     with logins(city) as make, open_database(make("pg_monitor")) as database, pytest.raises(ParameterError, match="k5"):
         database.report("city_k5", audience="analysts")
+
+
+def test_an_operator_makes_the_page_for_the_file_and_the_private_one(own_city: str) -> None:
+    with logins(own_city) as make, open_database(make("operator")) as database:
+        assert "assessed by" in str(database.report("city_k5"))
+        html = str(database.report("city_k5", with_truth=True))
+        assert 'class="dots private"' in html
+        assert "Not measured" in words(html)

@@ -46,6 +46,19 @@ def database(dbanon_server: Target, town_template: str) -> Iterator[str]:
         yield url
 
 
+# ---- its page --------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_has_a_map_of_the_atoms_which_are_public(database: str, tmp_path: Path) -> None:
+    done(call(database, "publish", "1", "town_hour"))
+    for audience in ("analysts", "file"):
+        done(call(database, "report", "town_hour", "--for", audience, "-o", str(tmp_path / "page.html")))
+        html = (tmp_path / "page.html").read_text()
+        [path] = re.findall(r'<path d="([^"]*)" class="line-published"/>', html)
+        assert path.count("M") >= 5
+        assert len(html) < 300_000
+
+
 # ---- published and read ----------------------------------------------------------------------------------------------
 
 
