@@ -137,7 +137,7 @@ def _place(setting: Setting) -> tuple[float, float]:
 
 
 def _strength(setting: Setting) -> tuple[float, ...]:
-    """Order promises by `_STRONGER`; a value that was not given is that of another parameter, the strictest there is."""
+    """Order promises by `_STRONGER`; a value not given is that of another parameter, the strictest there is."""
     promise = setting.promise
     return tuple(
         math.inf if promise.get(name) is None else sign * float(promise[name]) for name, sign in _STRONGER.items()
