@@ -82,6 +82,10 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
             "A sweep must be made by a login that may compute and read what runs wrote. This one may not; have "
             "dbanon_worker granted."
         )
+    if asked.keep and asked.sample is not None:
+        raise ParameterError(
+            "Runs on a sample must go with it. Got keep and sample; leave one out, or run the chosen setting on all."
+        )
     combinations = _combinations(connection, family, algorithm, dataset, asked)
     found: dict[int, Setting] = {}
     for place, one in enumerate(combinations):
@@ -186,7 +190,6 @@ class _Work:
         self.asked, self.lock_key, self.dataset = asked, lock_key, asked.dataset
         self.minute: Minute | None = None  # of the setting that was measured last
         self.first: Minute | None = None
-        self.keeps = asked.keep and asked.sample is None
         if asked.sample is not None:
             database.progress(f"drawing {counted(asked.sample, 'person', 'people')}", 0, None)
             self.dataset = tied.sample_people(database.connection, asked.dataset, asked.sample, lock_key)
@@ -197,6 +200,8 @@ class _Work:
         try:
             result = self._compute(one, ids)
         except _IMPOSSIBLE as error:
+            if ids:  # a run that is gone was dropped by another login, which says nothing of the setting
+                stored.run_row(self.database.connection, ids[-1])
             measured = self._unmeasured(status="impossible", reason=str(error))
         else:
             measured = self._asked(one, result)
@@ -206,10 +211,10 @@ class _Work:
             "releases": kept.releases(self.database.connection, one.key.dataset_id),
             "seconds": round(time.perf_counter() - began, 3),
         }
-        run_id = ids[-1] if self.keeps and ids else None
+        run_id = ids[-1] if self.asked.keep and ids else None
         measured = replace(measured, run_id=run_id, dataset=self.asked.dataset, run={**measured.run, **about})
         kept.keep(self.database.connection, one.key, measured)
-        for dropped in () if self.keeps else ids:
+        for dropped in () if self.asked.keep else ids:
             stored.drop_run(self.database.connection, dropped)
         return measured
 
@@ -228,7 +233,7 @@ class _Work:
         def submit(connection: Connection) -> int:
             run_id = queue.submit_run(connection, self.family.name, asked)
             ids.append(run_id)
-            if not self.keeps:
+            if not self.asked.keep:
                 tied.tie_run(connection, run_id, self.lock_key)
             return run_id
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon.base.errors import DataError
+from dbanon.base.errors import DataError, ParameterError
 from dbanon.database import Database, open_database
 from dbanon.pages.sweep import page
 from dbanon.postgres.server import Target
@@ -133,7 +133,9 @@ def test_what_was_measured_with_another_method_stands_under_its_own_promise(data
 def test_a_sample_is_measured_under_its_own_number_and_nothing_of_it_stays(swept: str, database: Database) -> None:
     before = counts(swept)
     asked = {"dataset": "city", "params": {"k": 5, "instants": 10}, "queries": 100, "sample": 100}
-    found = database.sweep("tp-aware", **asked, keep=True)
+    with pytest.raises(ParameterError, match="sample"):
+        database.sweep("tp-aware", **asked, keep=True)
+    found = database.sweep("tp-aware", **asked)
     one = found.settings[0]
     assert (one.outcome, one.publishable, found.people) == ("verified", None, 100)
     assert "100 people drawn at random" in found.notes[0]

@@ -213,7 +213,7 @@ def test_a_page_is_made_of_whatever_was_found(found: list[Setting]) -> None:
 
 
 def test_values_are_listed_by_commas_or_as_lists() -> None:
-    asked = Sweeping(dataset="d", params={"k": "2, 5", "instants": [10, 30], "align": "last"})
+    asked = Sweeping(dataset="d", params={"k": "2, 5, 2", "instants": [10, 30], "align": "last"})
     assert asked.values == {"k": ["2", "5"], "instants": [10, 30], "align": ["last"]}
     assert len(asked.combinations()) == 4
     for params in ({"k": "2,,5"}, {"k": ""}, {"k": []}):
