@@ -220,8 +220,13 @@ class Told(Blocks):
             "All parts, the newest first",
             frame.table(["part", "k", "rows", "left out", "state"], rows[:_MOST_PARTS], numbers=[1, 2, 3]),
             note=note,
-            lead="Each was computed, attacked and published for itself. The pictures on this page are of the newest.",
+            lead="Each was computed, attacked and published for itself. "
+            + ("" if self.chosen else "The pictures on this page are of the newest."),
         )
+
+    def chosen_part(self) -> Markup:
+        """Say which part of a release that grows a private page is about."""
+        return frame.card("One of the parts", *self.chosen) if self.chosen else Markup("")
 
     def may_ask(self) -> Markup:
         """Say which questions the rows answer."""
