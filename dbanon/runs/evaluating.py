@@ -122,13 +122,13 @@ def chosen_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
     if not live:
         fault = "was withdrawn" if found else "is not there"
         raise ParameterError(
-            f"A release must be live to be evaluated by its name. {quoted(name)} {fault}; list them: `dbanon releases`."
+            f"A release must be live to be measured by its name. {quoted(name)} {fault}; list them: `dbanon releases`."
         )
     fit = [run_id for run_id, there in live if there]
     run_id = (fit or [live[0][0]])[0]
     if len(live) == 1:
         return run_id, ()
-    said = [f"Release {name} has {counted(len(live), 'part')}; measured is that of run {run_id}."]
+    said = [f"Release {name} has {counted(len(live), 'part')}; this is that of run {run_id}."]
     gone = [str(run_id) for run_id, there in live if not there]
     if gone:
         said.append(f"The data of these runs changed since, or were forgotten: {', '.join(gone)}.")
