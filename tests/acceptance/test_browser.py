@@ -1,7 +1,7 @@
 """Pages in a real browser: they load nothing, fit every width, can be read aloud and printed; where Chromium is."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
@@ -68,7 +68,7 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-def open_page(browser: Browser, file: Path, *, printed: bool = True) -> Opened:
+def open_page(browser: Browser, file: Path, *, schemes: Sequence[str] = SCHEMES, printed: bool = True) -> Opened:
     requests: list[str] = []
     said: list[str] = []
     measured = {}
@@ -79,7 +79,7 @@ def open_page(browser: Browser, file: Path, *, printed: bool = True) -> Opened:
     page.on("pageerror", lambda error: said.append(str(error)))
     page.goto(file.as_uri())
     title = page.title()
-    for width, scheme in product(WIDTHS, SCHEMES):
+    for width, scheme in product(WIDTHS, schemes):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         measured[width, scheme] = page.evaluate(MEASURE)
@@ -90,11 +90,11 @@ def open_page(browser: Browser, file: Path, *, printed: bool = True) -> Opened:
     context = browser.new_context(bypass_csp=True)  # axe is a script, which the page forbids
     page = context.new_page()
     page.goto(file.as_uri())
-    for scheme in SCHEMES:
+    for scheme in schemes:
         page.emulate_media(color_scheme=scheme)
         # Schemes differ in colours alone.
         rules = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
-        found = Axe().run(page, options=rules).response["violations"]
+        found = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response["violations"]
         violations += [f"{scheme}: {one['id']}" for one in found]
     context.close()
     private, html = "PRIVATE" in file.name, file.read_text()
@@ -178,7 +178,7 @@ def test_names_and_texts_of_users_are_text(browser: Browser, city: str, tmp_path
     for audience in ("file", "operators"):
         file = tmp_path / f"{audience}{'-PRIVATE' * (audience == 'operators')}.html"
         file.write_text(release.page(record, shown, audience, ZoneInfo("UTC")))
-        page = open_page(browser, file, printed=False)
+        page = open_page(browser, file, schemes=["light"], printed=False)
         assert (page.said, len(page.requests), page.violations) == ([], 1, [])
         assert "taken" not in page.title.split()[:1]
         assert HOSTILE[:40] in page.title
