@@ -140,7 +140,7 @@ def _combinations(
 ) -> list[_Combination]:
     """Check all combinations before anything is computed."""
     several = {name for name, values in asked.values.items() if len(values) > 1}
-    named = settings.promised(family.guarantee, [one["name"] for one in methods.describe(family)])
+    named = settings.promised(family.guarantee, methods.describe(family))
     made = []
     for given in asked.combinations():
         checked = stored.checked_params(connection, family.name, algorithm, given)
@@ -200,6 +200,7 @@ class _Work:
             measured = self._unmeasured(status="impossible", reason=str(error))
         else:
             measured = self._asked(one, result)
+        self._demand_unchanged(one.key.revision)
         about = {
             "version": importlib.metadata.version("dbanon"),
             "releases": kept.releases(self.database.connection, one.key.dataset_id),
@@ -211,6 +212,15 @@ class _Work:
         for dropped in () if self.keeps else ids:
             stored.drop_run(self.database.connection, dropped)
         return measured
+
+    def _demand_unchanged(self, revision: int) -> None:
+        """Raise `DataError` if data came or went since: settings of other data must not stand beside those before."""
+        rows = [stored.dataset_row(self.database.connection, name) for name in (self.asked.dataset, self.dataset)]
+        if rows[0].revision != revision:
+            raise DataError(
+                "The data of a dataset must stay as they are while it is swept. Some were loaded or deleted meanwhile; "
+                "begin the sweep again."
+            )
 
     def _compute(self, one: _Combination, ids: list[int]) -> RunResult:
         asked = Submitting(dataset=self.dataset, algorithm=self.algorithm, params=one.params)

@@ -7,13 +7,12 @@ is wrong, and no figure is given.
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import shapely
 from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
 from dbanon import methods
 from dbanon.base.dataset import DatasetRow
@@ -27,7 +26,7 @@ from dbanon.metrics.questions import draw_questions, true_counts
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, errors_translated, one
-from dbanon.runs import _field, queue, reading, stored
+from dbanon.runs import _field, kept, queue, reading, stored
 from dbanon.runs._told import Box, Points, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
@@ -168,8 +167,6 @@ def evaluate(
     run: int | str,
     asked: Evaluating,
     progress: Progress,
-    *,
-    sample: int | None = None,
 ) -> Evaluation:
     """Measure a run, and keep the figures in ``dbanon.evaluation``.
 
@@ -181,8 +178,6 @@ def evaluate(
         For a session of its own, in which rows and data are read in one state.
     run : int or str
         Its number, or the name of a live release.
-    sample : int, optional
-        How many people the run was computed from, if not from all; kept with the figures.
 
     Raises
     ------
@@ -193,18 +188,22 @@ def evaluate(
     """
     with errors_translated():
         row, said = _chosen(connection, run)
-        with _session(url) as snapshot:
-            revision = int(reading.dataset(snapshot, row.dataset_id)["revision"])
-            measured = _Measurement(snapshot, row, asked, progress).evaluation()
+        measured = _measured(url, row, asked, progress)
         measured = replace(measured, notes=(*said, *measured.notes))
-        _store(connection, row, revision, measured, sample)
+        kept.keep(connection, kept.of_run(row, measured), measured)
     return measured
 
 
 def measure(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
     """Measure a run as `evaluate` does, and keep nothing."""
     row = demand_fit(connection, run_id)
-    with errors_translated(), _session(url) as snapshot:
+    with errors_translated():
+        return _measured(url, row, asked, progress)
+
+
+def _measured(url: str, row: stored.RunRow, asked: Evaluating, progress: Progress) -> Evaluation:
+    with _session(url) as snapshot:
+        demand_fit(snapshot.connection, row.run_id)  # again: data may have come or gone before this state was taken
         return _Measurement(snapshot, row, asked, progress).evaluation()
 
 
@@ -626,30 +625,3 @@ def _met(instants: Float, since: Float, until: Float) -> Int:
     high = np.maximum(np.searchsorted(instants, until, "left"), low + (since == until))
     change = np.bincount(low, minlength=len(instants) + 1) - np.bincount(high, minlength=len(instants) + 1)
     return np.flatnonzero(np.cumsum(change)[:-1] > 0)
-
-
-def _store(connection: Connection, row: stored.RunRow, revision: int, measured: Evaluation, sample: int | None) -> None:
-    """Keep the figures of a run; never a question, its truth or its answer."""
-    values = {
-        "run_id": row.run_id,
-        "dataset_id": row.dataset_id,
-        "dataset_revision": revision,
-        "method": row.method,
-        "algorithm": row.algorithm,
-        "params": Jsonb(row.params),
-        "sample": sample,
-        "against": measured.against,
-        "queries": measured.queries,
-        "seed": measured.seed,
-        "figures": Jsonb([_as_json(figure) for figure in measured.figures]),
-        "run_figures": Jsonb(measured.run),
-        "notes": list(measured.notes),
-    }
-    columns, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
-    connection.execute(f"INSERT INTO dbanon.evaluation ({columns}) VALUES ({places})", values)
-
-
-def _as_json(figure: Figure) -> dict[str, Any]:
-    return {
-        name: "Infinity" if value == np.inf else value for name, value in asdict(figure).items() if value is not None
-    }

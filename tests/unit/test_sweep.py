@@ -43,6 +43,25 @@ def test_the_chosen_setting_has_the_strongest_promise_of_those_that_meet_what_is
     assert chosen("published_share>=0.95") is None
 
 
+@pytest.mark.parametrize(
+    ("weaker", "stronger"),
+    [
+        ({"k": 2, "tau_s": 600, "leak_s": 600}, {"k": 2, "tau_s": 3600, "leak_s": 600}),
+        ({"k": 2, "tau_s": 3600, "leak_s": 3600}, {"k": 2, "tau_s": 3600, "leak_s": 600}),
+        ({"k": 2, "l": 3, "t": math.inf, "atom_t": None}, {"k": 2, "l": 3, "t": 0.1, "atom_t": None}),
+        ({"k": 2, "l": 3, "t": 0.1, "atom_t": 5.0}, {"k": 2, "l": 3, "t": 0.1, "atom_t": None}),
+    ],
+)
+def test_a_stronger_promise_of_the_same_k_is_chosen_although_it_errs_more(
+    weaker: dict[str, Any], stronger: dict[str, Any]
+) -> None:
+    found = swept(
+        replace(setting(2, 10, 0.9, 0.1), promise=weaker), replace(setting(2, 30, 0.8, 0.3), promise=stronger)
+    )
+    assert found.chosen is not None
+    assert found.chosen.promise == stronger
+
+
 def test_what_earlier_releases_forbid_is_never_chosen() -> None:
     taken = {"below": 3, "smallest_crowd": 1, "k": 5, "relation": "overlapping", "releases": ["cabs_k5"]}
     found = swept(setting(5, 10, 0.88, 0.18, overlap=taken), setting(2, 10, 0.88, 0.12))
@@ -103,9 +122,9 @@ def test_replicates_are_the_error_drawn_again_and_keep_no_truth() -> None:
 @pytest.mark.parametrize("name", methods.METHODS)
 def test_settings_of_a_family_are_compared_within_what_its_promise_names(name: str) -> None:
     family = methods.METHODS[name]
-    promised = judging.promised(family.guarantee, [one["name"] for one in methods.describe(family)])
+    promised = judging.promised(family.guarantee, methods.describe(family))
     assert "k" in promised
-    assert not {"instants", "max_gap_s", "align"} & set(promised)
+    assert not {"instants", "max_gap_s", "align", "at"} & set(promised)
 
 
 def test_a_table_has_a_row_a_setting_with_figures_intervals_and_reasons() -> None:
