@@ -21,6 +21,8 @@ DECLARE
     j_low CONSTANT bigint := coalesce(floor(@postgis@.ST_YMin(box) / cell_m), -9e18);
     i_high CONSTANT bigint := coalesce(ceil(@postgis@.ST_XMax(box) / cell_m) - 1, 9e18);
     j_high CONSTANT bigint := coalesce(ceil(@postgis@.ST_YMax(box) / cell_m) - 1, 9e18);
+    squares CONSTANT @postgis@.geometry := CASE WHEN box IS NOT NULL THEN
+        @postgis@.ST_MakeEnvelope(i_low * cell_m, j_low * cell_m, (i_high + 1) * cell_m, (j_high + 1) * cell_m, about.srid) END;
     pieces double precision;
     -- Over instants all is summed; of records that hold at some time each counts once in a square, and surely those of one phase.
     person CONSTANT text := CASE about.holds
@@ -101,7 +103,7 @@ BEGIN
             coalesce(sum(p.surely), 0), sum(p.expectedly), sum(p.possibly)
         FROM person p GROUP BY p.hour, p.i, p.j ORDER BY p.hour, p.i, p.j
         $query$, relation, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about, published.first_from(about, span),
-        i_low, j_low, i_high, j_high, box;
+        i_low, j_low, i_high, j_high, squares;
 END
 $$;
 COMMENT ON FUNCTION published.density_of(published.releases, regclass, double precision, tstzrange, boolean, @postgis@.geometry) IS
