@@ -7,6 +7,7 @@ with a page on which the truth is shown: its people are generated.
 import tempfile
 import textwrap
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from dbanon.options.reporting import Reporting
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import errors_translated
 from dbanon.releases import reporting
-from dbanon.runs import stored
+from dbanon.runs import evaluating, stored
 
 if TYPE_CHECKING:
     from dbanon.database import Database, RunResult
@@ -81,7 +82,12 @@ def _write(database: "Database", page: Path) -> Path:
     """Write the page as ``dbanon report --with-truth`` does, but without its questions, which take seconds."""
     connection, asked = database.connection, Reporting(with_truth=True)
     with errors_translated():
-        html = reporting.report(connection, RELEASE, asked)
+        private = reporting.Private(
+            part=partial(evaluating.chosen_part, connection),
+            positions=partial(evaluating.positions, connection),
+            evaluate=lambda run_id: None,
+        )
+        html = reporting.report(connection, RELEASE, asked, private)
         reporting.note(connection, reporting.described(connection, RELEASE), html)
     return reporting.write(page, html, private=True, pdf=False)
 

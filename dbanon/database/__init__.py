@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -504,7 +505,12 @@ class Database(Datasets):
             If the file cannot be written: then nothing is left of it.
         """
         self.progress("reading rows", 0, None)
-        html = pages.report(self.connection, what, asked, self._measured)
+        private = pages.Private(
+            part=partial(evaluation.chosen_part, self.connection),
+            positions=partial(evaluation.positions, self.connection),
+            evaluate=self._measured,
+        )
+        html = pages.report(self.connection, what, asked, private)
         if asked.with_truth:
             pages.note(self.connection, pages.described(self.connection, what), html)
         if asked.output is None:

@@ -82,6 +82,10 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
             "A sweep must be made by a login that may compute and read what runs wrote. This one may not; have "
             "dbanon_worker granted."
         )
+    if asked.keep and asked.sample is not None:
+        raise ParameterError(
+            "Runs on a sample must go with it. Got keep and sample; leave one out, or run the chosen setting on all."
+        )
     combinations = _combinations(connection, family, algorithm, dataset, asked)
     found: dict[int, Setting] = {}
     for place, one in enumerate(combinations):
@@ -140,7 +144,7 @@ def _combinations(
 ) -> list[_Combination]:
     """Check all combinations before anything is computed."""
     several = {name for name, values in asked.values.items() if len(values) > 1}
-    named = settings.promised(family.guarantee, [one["name"] for one in methods.describe(family)])
+    named = settings.promised(family.guarantee, methods.describe(family))
     made = []
     for given in asked.combinations():
         checked = stored.checked_params(connection, family.name, algorithm, given)
@@ -186,7 +190,6 @@ class _Work:
         self.asked, self.lock_key, self.dataset = asked, lock_key, asked.dataset
         self.minute: Minute | None = None  # of the setting that was measured last
         self.first: Minute | None = None
-        self.keeps = asked.keep and asked.sample is None
         if asked.sample is not None:
             database.progress(f"drawing {counted(asked.sample, 'person', 'people')}", 0, None)
             self.dataset = tied.sample_people(database.connection, asked.dataset, asked.sample, lock_key)
@@ -197,20 +200,32 @@ class _Work:
         try:
             result = self._compute(one, ids)
         except _IMPOSSIBLE as error:
+            if ids:  # a run that is gone was dropped by another login, which says nothing of the setting
+                stored.run_row(self.database.connection, ids[-1])
             measured = self._unmeasured(status="impossible", reason=str(error))
         else:
             measured = self._asked(one, result)
+        self._demand_unchanged(one.key.revision)
         about = {
             "version": importlib.metadata.version("dbanon"),
             "releases": kept.releases(self.database.connection, one.key.dataset_id),
             "seconds": round(time.perf_counter() - began, 3),
         }
-        run_id = ids[-1] if self.keeps and ids else None
+        run_id = ids[-1] if self.asked.keep and ids else None
         measured = replace(measured, run_id=run_id, dataset=self.asked.dataset, run={**measured.run, **about})
         kept.keep(self.database.connection, one.key, measured)
-        for dropped in () if self.keeps else ids:
+        for dropped in () if self.asked.keep else ids:
             stored.drop_run(self.database.connection, dropped)
         return measured
+
+    def _demand_unchanged(self, revision: int) -> None:
+        """Raise `DataError` if data came or went since: settings of other data must not stand beside those before."""
+        rows = [stored.dataset_row(self.database.connection, name) for name in (self.asked.dataset, self.dataset)]
+        if rows[0].revision != revision:
+            raise DataError(
+                "The data of a dataset must stay as they are while it is swept. Some were loaded or deleted meanwhile; "
+                "begin the sweep again."
+            )
 
     def _compute(self, one: _Combination, ids: list[int]) -> RunResult:
         asked = Submitting(dataset=self.dataset, algorithm=self.algorithm, params=one.params)
@@ -218,7 +233,7 @@ class _Work:
         def submit(connection: Connection) -> int:
             run_id = queue.submit_run(connection, self.family.name, asked)
             ids.append(run_id)
-            if not self.keeps:
+            if not self.asked.keep:
                 tied.tie_run(connection, run_id, self.lock_key)
             return run_id
 
@@ -232,7 +247,7 @@ class _Work:
         if not stored.has_rows(connection, run_id):
             return self._unmeasured(status="impossible", reason="No person is published: all people are left out.")
         asked = Evaluating(queries=self.asked.queries, seed=self.asked.seed)
-        measured = evaluating.measure(self.database.target.url, run_id, asked, self.database.progress)
+        measured = evaluating.measure(connection, self.database.target.url, run_id, asked, self.database.progress)
         if measured.questions is not None:
             k = int(one.promise.get("k") or 2)
             self.minute = minute.draw(connection, run_id, k, measured.questions, self.first)

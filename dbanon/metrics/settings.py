@@ -6,8 +6,9 @@ ones of these (`replicates`), so that what a question has of its own falls out o
 """
 
 import hashlib
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +23,16 @@ REPLICATES = 400
 _WITHIN = 5, 95
 """Ends of a 90 % interval."""
 _SAME_SHARE = 0.005
+_STRONGER = {"k": 1, "l": 1, "t": -1, "atom_l": 1, "atom_t": -1, "tau_s": 1, "leak_s": -1}
+"""Parameters that promises name, the weightiest first: 1 where more of it promises more, -1 where less does."""
 
 
-def promised(guarantee: str, names: Iterable[str]) -> list[str]:
-    """List the parameters that a promise names: settings that differ in one of them promise different things."""
+def promised(guarantee: str, parameters: Iterable[Mapping[str, Any]]) -> list[str]:
+    """List the parameters that a promise names: settings that differ in one of them promise different things.
+
+    Instants are none of them: that of sensitive-sites is called as the word "at" is.
+    """
+    names = (about["name"] for about in parameters if about["type"] != "instant")
     return [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", guarantee)]
 
 
@@ -123,10 +130,12 @@ def _place(setting: Setting) -> tuple[float, float]:
     return round(share, 4), error.value
 
 
-def _strength(setting: Setting) -> tuple[float, float, float]:
-    """Order promises: more people first, then more kinds of places, then shares nearer to the city's."""
-    k, ell, t = (setting.promise.get(name) for name in ("k", "l", "t"))
-    return float(k or 0), float(ell or 0), -float(t or 0)
+def _strength(setting: Setting) -> tuple[float, ...]:
+    """Order promises by `_STRONGER`; a value not given is that of another parameter, the strictest there is."""
+    promise = setting.promise
+    return tuple(
+        math.inf if promise.get(name) is None else sign * float(promise[name]) for name, sign in _STRONGER.items()
+    )
 
 
 def _uncertainty(setting: Setting) -> float:

@@ -84,7 +84,7 @@ class Sweeping(Questioning):
                     f"The values of '{name[:60]}' must be separated by single commas. Got an empty one; for example "
                     "k=2,5,10."
                 )
-            found[name] = values
+            found[name] = list(dict.fromkeys(values))
         return found
 
     def combinations(self) -> list[dict[str, Any]]:

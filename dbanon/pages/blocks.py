@@ -1,5 +1,6 @@
 """What all blocks of a page about a release are made of."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -20,9 +21,10 @@ class Blocks:
         truth: Truth | None,
         evaluation: Evaluation | None,
         unmeasured: str = "",
+        chosen: Sequence[str] = (),
     ) -> None:
         self.record, self.shown, self.zone = record, shown, zone
-        self.truth, self.evaluation, self.unmeasured = truth, evaluation, unmeasured
+        self.truth, self.evaluation, self.unmeasured, self.chosen = truth, evaluation, unmeasured, chosen
 
     def figure(self, name: str, side_m: float | None = None) -> Figure | None:
         """Look up a measured figure: of this page's evaluation, or the latest on record."""

@@ -9,6 +9,13 @@ from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.blocks import Blocks, local
 from dbanon.pages.shown import Moment, levels
 
+_FOUND = {
+    "last": "the last known position",
+    "linear": "the place between the fix before and the one after",
+    "exact": "the place of a fix at that time",
+}
+"""How positions were found."""
+
 
 class Drawn(Blocks):
     """Maps and charts, each with its heading and caption."""
@@ -49,14 +56,14 @@ class Drawn(Blocks):
         left = maps.panel(
             "private-map",
             f"Private at {at}",
-            f"Where {counted(truth.people, 'person', 'people')} last were at {at}: one dot each.",
+            f"Where {counted(truth.people, 'person', 'people')} were at {at}, {_FOUND[truth.align]}: one dot each.",
             window,
             maps.backdrop(self.shown.lines, self.shown.areas),
             maps.dots(truth.places),
             maps.dots(truth.marked, size=7, marked=True),
             private=True,
         )
-        inside = f"{len(truth.places)} of {truth.people} are in the map."
+        inside = f"{len(truth.places)} of {truth.people} are in the map. Each is {_FOUND[truth.align]}."
         caption = Markup('<b class="is-private">Private: where {:,} people were at {}.</b> One dot each; {}').format(
             truth.people, at, inside
         )

@@ -57,6 +57,7 @@ border:1px solid var(--line)}
 .lines div{border-top:1px solid var(--ink);font-size:13px;padding-top:3px;color:var(--soft)}
 footer{margin-top:36px;padding:12px 15px 24px;border-top:1px solid var(--line);font-size:13px;color:var(--soft)}
 @media (min-width:900px){.wide{grid-template-columns:5fr 4fr}.wide figure svg{max-width:660px}}
+@media screen and (max-width:900px){td.number,th.number{white-space:normal;overflow-wrap:normal}}
 @media (max-width:640px){h1{font-size:24px}table.stacked thead{position:absolute;left:-9999px}
 table.stacked tr{display:block;border-bottom:1px solid var(--line);padding:5px 0}
 table.stacked td,table.stacked th{display:block;border:0;padding:2px 0;text-align:left;white-space:normal}

@@ -5,7 +5,7 @@ The record says what is known, `Shown` what is drawn of the rows; a private page
 other thing goes in, and nothing is computed from what a page of the audience may not show.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -32,16 +32,19 @@ def page(
     truth: Truth | None = None,
     evaluation: Evaluation | None = None,
     unmeasured: str = "",
+    parts: Sequence[str] = (),
 ) -> str:
     """Make the page; `truth` and `evaluation`, or why there is none, are for operators alone.
+
+    `parts` says of a release that grows which part is shown, and which others there are.
 
     Raises `ValueError` if the page of another audience is given them: a defect of the caller.
     """
     private = audience == "operators"
-    if not private and (truth is not None or evaluation is not None):
+    if not private and (truth is not None or evaluation is not None or parts):
         raise ValueError("A page that is not private must not be given the truth.")
     made = {"file": _file, "analysts": _analysts, "operators": _operators}[audience]
-    body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured))
+    body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured, chosen=parts))
     band = {
         "file": "To file with the impact assessment. Shows shares of what was left out, no true position.",
         "analysts": f"For readers of {record.name}. Made from the view alone: no true position went into it.",
@@ -129,7 +132,7 @@ def _analysts(page: _Page) -> Iterable[Markup]:
 def _operators(page: _Page) -> Iterable[Markup]:
     return [
         page.facts(),
-        frame.section("What is private, and what is published", page.pair()),
+        frame.section("What is private, and what is published", page.pair(), page.chosen_part()),
         page.utility(),
         page.tests(),
         frame.section("On record", frame.columns(page.intruder(), page.out(), page.readers(), page.beside())),

@@ -107,16 +107,19 @@ class Truth:
     Attributes
     ----------
     places : sequence of (float, float)
-        Where people last were at the moment that is shown, in units of the window.
+        Where people were at the moment that is shown, in units of the window, as the run found it.
     marked : sequence of (float, float)
         Those of the marked group.
     people : int
         How many had a position then, in the window or not.
+    align : str
+        How a position was found: "last", "linear" or "exact".
     """
 
     places: Sequence[tuple[float, float]]
     marked: Sequence[tuple[float, float]] = field(default_factory=tuple)
     people: int = 0
+    align: str = "last"
 
 
 def levels(k: int) -> list[str]:

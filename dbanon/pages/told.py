@@ -8,7 +8,7 @@ from dbanon.pages import frame, words
 from dbanon.pages.blocks import Blocks, local
 
 _ASKED = {
-    "count_inside": "how many people in an area, at a moment or over a time",
+    "count_inside": "how many people in an area, over a time",
     "density": "how many people in each square of a grid, hour by hour",
     "flows": "how many go from which zone to which",
     "crossings": "how many cross a line, in each direction",
@@ -222,19 +222,29 @@ class Told(Blocks):
             "All parts, the newest first",
             frame.table(["part", "k", "rows", "left out", "state"], rows[:_MOST_PARTS], numbers=[1, 2, 3]),
             note=note,
-            lead="Each was computed, attacked and published for itself. The pictures on this page are of the newest.",
+            lead="Each was computed, attacked and published for itself. "
+            + ("" if self.chosen else "The pictures on this page are of the newest."),
         )
+
+    def chosen_part(self) -> Markup:
+        """Say which part of a release that grows a private page is about."""
+        return frame.card("One of the parts", *self.chosen) if self.chosen else Markup("")
 
     def may_ask(self) -> Markup:
         """Say which questions the rows answer."""
         offered = {column for column, _ in self.record.columns}
         names = [name for name in _ASKED if name != "requests_inside" or "requests" in offered]
+        instant = self.record.holds == "instant"  # the others have no moments
+        asked = (
+            {**_ASKED, "count_inside": "how many people in an area, at a moment or over a time"} if instant else _ASKED
+        )
+        when = "at => '...'" if instant else "during => '[...]'"
         return frame.section(
             "What you may ask",
-            frame.table(["function of published", "answers"], [(frame.mono(name), _ASKED[name]) for name in names]),
+            frame.table(["function of published", "answers"], [(frame.mono(name), asked[name]) for name in names]),
             frame.code(
                 f"SELECT * FROM published.count_inside('{self.record.name}',\n"
-                "  ST_MakeEnvelope(..., 4326), at => '...');\n-- at_least, expected, at_most"
+                f"  ST_MakeEnvelope(..., 4326), {when});\n-- at_least, expected, at_most"
             ),
             Markup("<p>{}</p><p>{}</p>").format(
                 "Add up subjects over the rows of one period to count people; never add up crowd, and never count "

@@ -47,8 +47,16 @@ class Rows:
     reach_m: float
 
 
-def shown_of(connection: Connection, rows: Rows, zone: ZoneInfo, backdrop: str | None = None) -> shown.Shown:
-    """Read what pages for readers show of rows; an empty one where there are none."""
+def shown_of(
+    connection: Connection,
+    rows: Rows,
+    zone: ZoneInfo,
+    backdrop: str | None = None,
+    *,
+    hours: bool = False,
+    questions: bool = False,
+) -> shown.Shown:
+    """Read what pages for readers show of rows, hours and questions if asked for; an empty one where there are none."""
     reader = _Reader(connection, rows)
     window = reader.window()
     if window is None:
@@ -63,13 +71,13 @@ def shown_of(connection: Connection, rows: Rows, zone: ZoneInfo, backdrop: str |
         k=rows.k,
         window=window,
         moment=reader.moment(window),
-        hours=reader.hours(window, cell_m, zone, few=not exact),
+        hours=reader.hours(window, cell_m, zone, few=not exact) if hours else (),
         cell_m=cell_m,
         sizes=[(since, min(until, since * shown.STEP**2), weight / whole) for since, until, weight in ends],
         sides=shown.quantiles(bins) if hidden else (),
         crowds=shown.crowd_bars(crowds, rows.k),
         exact=exact,
-        questions=reader.questions(window, zone),
+        questions=reader.questions(window, zone) if questions else (),
         atoms=reader.atoms(window),
         lines=lines,
         areas=areas,
@@ -96,30 +104,36 @@ class _Reader:
     def window(self) -> Window | None:
         """Find the least box with 95 % of the people and time."""
         cell_m = _round(max(self._rows.reach_m / 60, 1))
-        return least_window(self._cells(cell_m, self._rows.since, self._rows.until), cell_m)
+        return least_window((cell for _, *cell in self._cells(cell_m, self._rows.since)), cell_m)
 
-    def _cells(self, cell_m: float, since: datetime, until: datetime) -> list[Any]:
+    def _cells(self, cell_m: float, since: datetime, within: Window | None = None) -> list[Any]:
+        """Ask how many people are in all squares, or in those of a window hour by hour."""
         return self.ask(
             """
-            SELECT {p}.ST_XMin(d.cell), {p}.ST_YMin(d.cell), d.expected
-            FROM published.density_of({about}, {named}::regclass, %(cell)s, tstzrange(%(low)s, %(high)s), false) d
+            SELECT d.hour, {p}.ST_XMin(d.cell), {p}.ST_YMin(d.cell), d.expected
+            FROM published.density_of({about}, {named}::regclass, %(cell)s, tstzrange(%(low)s, %(until)s), %(within)s,
+                CASE WHEN %(within)s THEN {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) END) d
             """,
             cell=cell_m,
             low=since,
-            high=until,
+            within=within is not None,
+            **placed(within or Window(x0=0, y0=0, x1=1, y1=1)),
         )
 
     def hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, few: bool) -> list[Any]:
-        """Draw the last day of the rows hour by hour; each is asked for itself, which finds rows by their times."""
+        """Draw the last day of the rows hour by hour."""
         since = max(self._rows.since, self._rows.until - timedelta(days=1))
-        drawn = []
         hour = since.replace(minute=0, second=0, microsecond=0)
+        cells: dict[datetime, list[Any]] = {}
         while hour < self._rows.until:
-            low, high = max(hour, since), min(hour + timedelta(hours=1), self._rows.until)
-            cells = shown.squares(self._cells(cell_m, low, high), cell_m, window, self._rows.k, few=few)
-            drawn.append((hour.astimezone(zone), cells))
+            cells[hour] = []
             hour += timedelta(hours=1)
-        return drawn
+        for at, *cell in self._cells(cell_m, since, window):
+            cells[at].append(cell)
+        return [
+            (at.astimezone(zone), shown.squares(found, cell_m, window, self._rows.k, few=few))
+            for at, found in cells.items()
+        ]
 
     def moment(self, window: Window) -> shown.Moment | None:
         """Choose a time by a fixed rule, the median number of rows, and draw the regions that hide people then."""

@@ -9,9 +9,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -27,7 +28,9 @@ from dbanon.methods import METHODS
 from dbanon.options.reporting import Reporting, Showing
 from dbanon.pages import compare as comparing
 from dbanon.pages import release as pages
+from dbanon.pages.maps import UNITS
 from dbanon.pages.shown import Shown, Truth
+from dbanon.pages.svg import WIDTH
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, errors_translated, one
 from dbanon.releases import export, pictured, published
@@ -35,15 +38,28 @@ from dbanon.releases import export, pictured, published
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def report(
-    connection: Connection,
-    what: str | int,
-    asked: Reporting,
-    evaluate: Callable[[int], Evaluation | None] = lambda run_id: None,
-) -> str:
-    """Make the page of a live release or of a run with rows.
+@dataclass(frozen=True, kw_only=True)
+class Private:
+    """Reads what only a page with truth shows.
 
-    `evaluate` measures a run, for the page with truth.
+    Attributes
+    ----------
+    part : callable
+        Chooses the part of a live release whose data are there: its run, and sentences that name the others.
+    positions : callable
+        Finds where people were at a time, given the run, the time and some trajectories: x, y, and whether one of
+        these is the person's.
+    evaluate : callable
+        Measures a run.
+    """
+
+    part: Callable[[str], tuple[int, Sequence[str]]]
+    positions: Callable[[int, float, Collection[int]], Iterable[tuple[float, float, bool]]]
+    evaluate: Callable[[int], Evaluation | None]
+
+
+def report(connection: Connection, what: str | int, asked: Reporting, private: Private | None = None) -> str:
+    """Make the page of a live release or of a run with rows; `private` is for the page with truth.
 
     Raises `ParameterError` if there is no such thing that this login may read.
     """
@@ -54,18 +70,22 @@ def report(
             raise ParameterError(f"A page for analysts must be of a release. Got run {what}; publish it first.")
         with _reading(connection, what):
             record, rows = described_by_view(connection, what)
-            return pages.page(record, _shown(connection, rows, zone, asked), "analysts", zone)
-    record, shown = _known(connection, what, zone, asked)
-    if not asked.with_truth:
+            shown = _shown(connection, rows, zone, asked, hours=True, questions=True)
+            return pages.page(record, shown, "analysts", zone)
+    if not asked.with_truth or private is None:
+        record, shown = _known(connection, what, zone, asked)
         return pages.page(record, shown, "file", zone)
-    assert record.run_id is not None  # noqa: S101 - the record of SQL has one
-    truth, shown = _truth(connection, record, shown)
+    run_id, parts = private.part(what) if isinstance(what, str) else (what, ())
+    record, shown = _known(connection, what, zone, asked, of_run=run_id, hours=True)
+    truth, shown = _truth(connection, record, shown, private)
     measured, unmeasured = None, ""
     try:
-        measured = evaluate(record.run_id)
+        measured = private.evaluate(run_id)
     except (ParameterError, StoreError) as error:  # its data are gone, or this login may not read the run's rows
         unmeasured = str(error)
-    return pages.page(record, shown, "operators", zone, truth=truth, evaluation=measured, unmeasured=unmeasured)
+    return pages.page(
+        record, shown, "operators", zone, truth=truth, evaluation=measured, unmeasured=unmeasured, parts=parts
+    )
 
 
 def compare(connection: Connection, one: str | int, other: str | int, asked: Showing) -> str:
@@ -78,26 +98,47 @@ def compare(connection: Connection, one: str | int, other: str | int, asked: Sho
     return comparing.page(sides[0], sides[1], zone)
 
 
-def _known(connection: Connection, what: str | int, zone: ZoneInfo, asked: Showing) -> tuple[Described, Shown]:
-    """Read all that is known of a release or run, and what is drawn of its rows with the rights of their readers."""
+def _known(
+    connection: Connection,
+    what: str | int,
+    zone: ZoneInfo,
+    asked: Showing,
+    *,
+    of_run: int | None = None,
+    hours: bool = False,
+) -> tuple[Described, Shown]:
+    """Read all that is known of a release or run, and what is drawn of its rows with the rights of their readers.
+
+    Of a release that grows it is the newest part, or that `of_run`.
+    """
+    known = described(connection, what, of_run)
     with _reading(connection, what) if isinstance(what, str) else _own_rows(connection):
-        seen, rows = described_by_view(connection, what) if isinstance(what, str) else _run_rows(connection, what)
-        shown = _shown(connection, rows, zone, asked)
+        seen, rows = (
+            described_by_view(connection, what, known.since) if isinstance(what, str) else _run_rows(connection, what)
+        )
+        shown = _shown(connection, rows, zone, asked, hours=hours)
     # A card speaks of the newest part of a release that grows, its view of all.
     names = ("columns", "window_s", "rows", "since", "until")
-    return replace(described(connection, what), **{name: getattr(seen, name) for name in names}), shown
+    return replace(known, **{name: getattr(seen, name) for name in names}), shown
 
 
-def described(connection: Connection, what: str | int) -> Described:
-    """Look up all that is known of a release, live or withdrawn, or of a run."""
-    query = "SELECT dbanon.release_card(%s)" if isinstance(what, str) else "SELECT dbanon.run_card(%s)"
+def described(connection: Connection, what: str | int, of_run: int | None = None) -> Described:
+    """Look up all that is known of a release, live or withdrawn, or of a run; of the part `of_run` where it grows."""
+    release = """SELECT dbanon.release_card(%(what)s, (SELECT l.release_id FROM dbanon.release l
+        WHERE l.name = %(what)s AND l.run_id = %(run)s AND l.withdrawn_at IS NULL))"""
+    query = release if isinstance(what, str) else "SELECT dbanon.run_card(%(what)s)"
     with errors_translated():
-        row = connection.execute(sql.SQL(cast("Any", query)), [what]).fetchone()
+        row = connection.execute(sql.SQL(cast("Any", query)), {"what": what, "run": of_run}).fetchone()
     return Described.of_card(cast("tuple[dict[str, Any]]", row)[0])
 
 
-def described_by_view(connection: Connection, name: str) -> tuple[Described, pictured.Rows | None]:
-    """Look up what a view says of itself, as its readers see it, and its rows; within `_reading`."""
+def described_by_view(
+    connection: Connection, name: str, part: datetime | None = None
+) -> tuple[Described, pictured.Rows | None]:
+    """Look up what a view says of itself, as its readers see it, and its rows; within `_reading`.
+
+    `part` is when the part begins that is drawn, instead of the newest.
+    """
     with connection.cursor(row_factory=dict_row) as cursor:
         view = cursor.execute("SELECT * FROM published.releases WHERE name = %s", [name]).fetchone()
         parts = cursor.execute("SELECT * FROM published.parts WHERE name = %s ORDER BY since", [name]).fetchall()
@@ -139,7 +180,7 @@ def described_by_view(connection: Connection, name: str) -> tuple[Described, pic
     if not view["rows"]:
         return record, None
     extent = view["extent"]
-    newest = view["starts"].index(max(view["starts"]))
+    newest = view["starts"].index(part if part in view["starts"] else max(view["starts"]))
     relation = sql.Identifier("published", name)
     return record, pictured.Rows(
         about=sql.SQL("(SELECT a FROM published.about({}) a)").format(sql.Literal(relation.as_string(connection))),
@@ -179,8 +220,8 @@ def _run_rows(connection: Connection, run_id: int) -> tuple[Described, pictured.
     )
 
 
-def _shown(connection: Connection, rows: pictured.Rows | None, zone: ZoneInfo, asked: Showing) -> Shown:
-    return Shown(k=2) if rows is None else pictured.shown_of(connection, rows, zone, asked.backdrop)
+def _shown(connection: Connection, rows: pictured.Rows | None, zone: ZoneInfo, asked: Showing, **more: bool) -> Shown:
+    return Shown(k=2) if rows is None else pictured.shown_of(connection, rows, zone, asked.backdrop, **more)
 
 
 @contextmanager
@@ -203,32 +244,25 @@ def _own_rows(connection: Connection) -> Iterator[None]:
         yield
 
 
-def _truth(connection: Connection, record: Described, shown: Shown) -> tuple[Truth | None, Shown]:
-    """Read where people last were at the moment that is shown, and which are of one group where this login may."""
+def _truth(connection: Connection, record: Described, shown: Shown, private: Private) -> tuple[Truth | None, Shown]:
+    """Read where people were at the moment that is shown, and which are of one group where this login may."""
     window, moment = shown.window, shown.moment
     if window is None or moment is None:
         return None, shown
-    names = {"p": sql.Identifier(arrow.postgis(connection))}
-    gap = record.parameters.get("max_gap_s", 300)
-    query = sql.SQL("""
-        SELECT t.trajectory_id, ({p}.ST_X(l.position) - %(x0)s) / %(unit)s, (%(y1)s - {p}.ST_Y(l.position)) / %(unit)s
-        FROM dbanon.trajectory t JOIN dbanon.dataset d ON d.dataset_id = t.dataset_id AND d.name = %(dataset)s
-        CROSS JOIN LATERAL (
-            SELECT {p}.ST_Force2D(f.geom) AS position FROM {p}.ST_DumpPoints(t.path) f
-            WHERE {p}.ST_M(f.geom) BETWEEN %(at)s - %(gap)s AND %(at)s ORDER BY {p}.ST_M(f.geom) DESC LIMIT 1) l
-        WHERE t.first_s <= %(at)s AND t.last_s >= %(at)s - %(gap)s
-        """).format(**names)
-    box = {"x0": window.x0, "y1": window.y1, "unit": window.unit_m}
-    given = {**box, "at": moment.at.timestamp(), "gap": gap, "dataset": record.dataset}
+    assert record.run_id is not None  # noqa: S101 - the record of SQL has one
     with errors_translated():
-        found = connection.execute(query, given).fetchall()
         marked, group = _group(connection, record, shown)
-    high = window.height * 10
-    inside = [(who, (round(x), round(y))) for who, x, y in found if 0 <= x <= 3600 and 0 <= y <= high]
+    found = [
+        ((x - window.x0) / window.unit_m, (window.y1 - y) / window.unit_m, of_group)
+        for x, y, of_group in private.positions(record.run_id, moment.at.timestamp(), group)
+    ]
+    high = window.height * UNITS / WIDTH
+    inside = [(round(x), round(y), of_group) for x, y, of_group in found if 0 <= x <= UNITS and 0 <= y <= high]
     truth = Truth(
-        places=[place for _, place in inside],
-        marked=[place for who, place in inside if who in group],
+        places=[(x, y) for x, y, _ in inside],
+        marked=[(x, y) for x, y, of_group in inside if of_group],
         people=len(found),
+        align=record.parameters.get("align", "last"),
     )
     return truth, replace(shown, moment=replace(moment, marked=marked))
 

@@ -64,7 +64,7 @@ class Table:
         """Ask ``published.density``."""
         corner = "floor((st_xmin(d.cell) + %s / 2) / %s)::bigint, floor((st_ymin(d.cell) + %s / 2) / %s)::bigint"
         return self._counted(
-            f"{corner}, d.expected", "density_of", "%s, {}, false", span, first=[side_m] * 4, given=[side_m]
+            f"{corner}, d.expected", "density_of", "%s, {}, false, NULL", span, first=[side_m] * 4, given=[side_m]
         )
 
     def trips(self, side_m: float, box: Box, span: Span) -> Counted:

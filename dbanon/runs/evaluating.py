@@ -5,7 +5,7 @@ a release. Nothing is published. Coverage is a gate: where bounds do not hold th
 is wrong, and no figure is given.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,35 +89,74 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
 
 
 def _chosen(connection: Connection, run: int | str) -> tuple[stored.RunRow, tuple[str, ...]]:
-    """Look up the run that is meant, by its number or by a live release's name; and say which parts of that it is not.
+    """Look up the run that is meant, by its number or by a live release's name; and name the parts that it is not."""
+    run_id, said = chosen_part(connection, run) if isinstance(run, str) else (run, ())
+    return demand_fit(connection, run_id), said
 
-    Of a release that grows it is the newest part whose dataset is as it was.
+
+def chosen_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]]:
+    """Choose the newest part of a live release whose dataset is as it was, or the newest of all; and name the others.
+
+    Returns
+    -------
+    int
+        Its run.
+    tuple of str
+        Sentences; none where it is the only part.
+
+    Raises
+    ------
+    ParameterError
+        If there is no live release of that name.
     """
-    if not isinstance(run, str):
-        return demand_fit(connection, run), ()
     query = (
         "SELECT l.run_id, l.withdrawn_at IS NULL, r.dataset_revision = d.revision FROM dbanon.release l "
         "JOIN dbanon.run r USING (run_id) JOIN dbanon.dataset d USING (dataset_id) WHERE l.name = %s "
         "ORDER BY upper(l.bounds) DESC NULLS LAST, l.release_id DESC"
     )
-    found = connection.execute(query, [run]).fetchall()
+    found = connection.execute(query, [name]).fetchall()
     live = [(run_id, fit) for run_id, shown, fit in found if shown]
     if not live:
         fault = "was withdrawn" if found else "is not there"
         raise ParameterError(
-            f"A release must be live to be evaluated by its name. {quoted(run)} {fault}; list them: `dbanon releases`."
+            f"A release must be live to be measured by its name. {quoted(name)} {fault}; list them: `dbanon releases`."
         )
     fit = [run_id for run_id, there in live if there]
-    row = demand_fit(connection, (fit or [live[0][0]])[0])
+    run_id = (fit or [live[0][0]])[0]
     if len(live) == 1:
-        return row, ()
-    said = [f"Release {run} has {counted(len(live), 'part')}; measured is that of run {row.run_id}."]
+        return run_id, ()
+    said = [f"Release {name} has {counted(len(live), 'part')}; this is that of run {run_id}."]
     gone = [str(run_id) for run_id, there in live if not there]
     if gone:
         said.append(f"The data of these runs changed since, or were forgotten: {', '.join(gone)}.")
     if len(fit) > 1:
         said.append(f"Evaluate these by their numbers: {', '.join(map(str, fit[1:]))}.")
-    return row, tuple(said)
+    return run_id, tuple(said)
+
+
+def positions(
+    connection: Connection, run_id: int, at: float, group: Collection[int]
+) -> list[tuple[float, float, bool]]:
+    """Find where the people of a run's dataset were at a time, as the run found it.
+
+    Parameters
+    ----------
+    group : collection of int
+        Trajectories.
+
+    Returns
+    -------
+    list of (x, y, bool)
+        Of each person with a position, and whether one of the trajectories is the person's.
+    """
+    row = stored.run_row(connection, run_id)
+    with errors_translated(), connection.transaction():
+        data, _ = reading.trajectories(arrow.Snapshot(connection, arrow.postgis(connection)), row.dataset_id)
+    none = np.empty(0, np.int64)
+    truth = Truth(data, Members(record=none, trajectory=none), row.params)
+    found = truth.everybody(np.array([at // data.grid_s * data.grid_s]))
+    inside = np.isin(found.person, data.subject[np.isin(data.trajectory_id, list(group))])
+    return list(zip(found.x.tolist(), found.y.tolist(), inside.tolist(), strict=True))
 
 
 def evaluate(
@@ -132,9 +171,9 @@ def evaluate(
     Parameters
     ----------
     connection : psycopg.Connection
-        Keeps the figures.
+        Looks the run up, and keeps the figures.
     url : str
-        For a session of its own, in which the run, its rows and the data are read in one state.
+        For a session of its own, in which rows and data are read in one state.
     run : int or str
         Its number, or the name of a live release.
 
@@ -146,18 +185,23 @@ def evaluate(
         As for `demand_fit`.
     """
     with errors_translated():
-        with _session(url) as snapshot:
-            row, said = _chosen(snapshot.connection, run)
-            measured = _Measurement(snapshot, row, asked, progress).evaluation()
+        row, said = _chosen(connection, run)
+        measured = _measured(url, row, asked, progress)
         measured = replace(measured, notes=(*said, *measured.notes))
         kept.keep(connection, kept.of_run(row, measured), measured)
     return measured
 
 
-def measure(url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
+def measure(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
     """Measure a run as `evaluate` does, and keep nothing."""
-    with errors_translated(), _session(url) as snapshot:
-        row = demand_fit(snapshot.connection, run_id)
+    row = demand_fit(connection, run_id)
+    with errors_translated():
+        return _measured(url, row, asked, progress)
+
+
+def _measured(url: str, row: stored.RunRow, asked: Evaluating, progress: Progress) -> Evaluation:
+    with _session(url) as snapshot:
+        demand_fit(snapshot.connection, row.run_id)  # again: data may have come or gone before this state was taken
         return _Measurement(snapshot, row, asked, progress).evaluation()
 
 

@@ -1,7 +1,7 @@
 -- How many people there are where, on average over a span.
 
 CREATE OR REPLACE FUNCTION published.density_of(
-    about published.releases, relation regclass, cell_m double precision, during tstzrange, by_hour boolean)
+    about published.releases, relation regclass, cell_m double precision, during tstzrange, by_hour boolean, box @postgis@.geometry)
 RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -16,6 +16,13 @@ AS $$
 DECLARE
     most CONSTANT integer := 20000000;
     span CONSTANT tstzrange := published.fitted_span(about, during);
+    -- The cells that are asked about: all, or those that have a part of the box.
+    i_low CONSTANT bigint := coalesce(floor(@postgis@.ST_XMin(box) / cell_m), -9e18);
+    j_low CONSTANT bigint := coalesce(floor(@postgis@.ST_YMin(box) / cell_m), -9e18);
+    i_high CONSTANT bigint := coalesce(ceil(@postgis@.ST_XMax(box) / cell_m) - 1, 9e18);
+    j_high CONSTANT bigint := coalesce(ceil(@postgis@.ST_YMax(box) / cell_m) - 1, 9e18);
+    squares CONSTANT @postgis@.geometry := CASE WHEN box IS NOT NULL THEN
+        @postgis@.ST_MakeEnvelope(i_low * cell_m, j_low * cell_m, (i_high + 1) * cell_m, (j_high + 1) * cell_m, about.srid) END;
     pieces double precision;
     -- Over instants all is summed; of records that hold at some time each counts once in a square, and surely those of one phase.
     person CONSTANT text := CASE about.holds
@@ -38,10 +45,10 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Cells are squares.', HINT = 'Try 500.';
     END IF;
     EXECUTE format($query$
-        SELECT sum((1 + floor(@postgis@.ST_XMax(c.region) / $2) - floor(@postgis@.ST_XMin(c.region) / $2))
-                   * (1 + floor(@postgis@.ST_YMax(c.region) / $2) - floor(@postgis@.ST_YMin(c.region) / $2)))
+        SELECT sum(greatest(1 + least(floor(@postgis@.ST_XMax(c.region) / $2), $6) - greatest(floor(@postgis@.ST_XMin(c.region) / $2), $4), 0)
+                   * greatest(1 + least(floor(@postgis@.ST_YMax(c.region) / $2), $7) - greatest(floor(@postgis@.ST_YMin(c.region) / $2), $5), 0))
         FROM %s c WHERE c.valid_from BETWEEN $3 AND upper($1) AND c.period && $1
-        $query$, relation) INTO pieces USING span, cell_m, published.first_from(about, span);
+        $query$, relation) INTO pieces USING span, cell_m, published.first_from(about, span), i_low, j_low, i_high, j_high;
     IF pieces > most THEN
         RAISE EXCEPTION 'The side of a cell must be so large that the regions of the span have at most % cells in all. Got % m, which makes %.',
                 most, cell_m, pieces
@@ -73,15 +80,17 @@ BEGIN
             FROM (SELECT b.*, @postgis@.GeometryType(b.region) = 'POLYGON' AND b.area = (b.x1 - b.x0) * (b.y1 - b.y0) AS plain
                   FROM (SELECT r.region, @postgis@.ST_XMin(r.region) AS x0, @postgis@.ST_YMin(r.region) AS y0, @postgis@.ST_XMax(r.region) AS x1,
                             @postgis@.ST_YMax(r.region) AS y1, @postgis@.ST_Area(r.region) AS area
-                        FROM (SELECT DISTINCT h.region FROM hit h) r) b) k
+                        FROM (SELECT DISTINCT h.region FROM hit h WHERE $12 IS NULL OR h.region OPERATOR(@postgis@.&&) $12) r) b) k
         ), piece AS (
             SELECT s.shape, i, j, s.i0 = s.i1 AND s.j0 = s.j1 AS covered,
                 (least(s.x1, (i + 1) * $2) - greatest(s.x0, i * $2)) * (least(s.y1, (j + 1) * $2) - greatest(s.y0, j * $2)) / s.area AS share
-            FROM shape s CROSS JOIN LATERAL generate_series(s.i0, s.i1) i CROSS JOIN LATERAL generate_series(s.j0, s.j1) j
+            FROM shape s CROSS JOIN LATERAL generate_series(greatest(s.i0, $8), least(s.i1, $10)) i
+            CROSS JOIN LATERAL generate_series(greatest(s.j0, $9), least(s.j1, $11)) j
             WHERE s.plain
             UNION ALL
             SELECT s.shape, i, j, s.i0 = s.i1 AND s.j0 = s.j1, @postgis@.ST_Area(@postgis@.ST_Intersection(s.region, e.square)) / s.area
-            FROM shape s CROSS JOIN LATERAL generate_series(s.i0, s.i1) i CROSS JOIN LATERAL generate_series(s.j0, s.j1) j
+            FROM shape s CROSS JOIN LATERAL generate_series(greatest(s.i0, $8), least(s.i1, $10)) i
+            CROSS JOIN LATERAL generate_series(greatest(s.j0, $9), least(s.j1, $11)) j
             CROSS JOIN LATERAL (SELECT @postgis@.ST_MakeEnvelope(i * $2, j * $2, (i + 1) * $2, (j + 1) * $2, $4) AS square) e
             WHERE NOT s.plain AND @postgis@.ST_Intersects(s.region, e.square)
         ), load AS (
@@ -93,11 +102,13 @@ BEGIN
         SELECT p.hour, @postgis@.ST_MakeEnvelope(p.i * $2, p.j * $2, (p.i + 1) * $2, (p.j + 1) * $2, $4),
             coalesce(sum(p.surely), 0), sum(p.expectedly), sum(p.possibly)
         FROM person p GROUP BY p.hour, p.i, p.j ORDER BY p.hour, p.i, p.j
-        $query$, relation, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about, published.first_from(about, span);
+        $query$, relation, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about, published.first_from(about, span),
+        i_low, j_low, i_high, j_high, squares;
 END
 $$;
-COMMENT ON FUNCTION published.density_of(published.releases, regclass, double precision, tstzrange, boolean) IS
-'The answer of published.density from a relation with rows, given what is said of them as in published.releases.';
+COMMENT ON FUNCTION published.density_of(published.releases, regclass, double precision, tstzrange, boolean, @postgis@.geometry) IS
+'The answer of published.density from a relation with rows, given what is said of them as in published.releases; with a box, only for the squares that
+have a part of it.';
 
 CREATE OR REPLACE FUNCTION published.density(
     release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
@@ -108,7 +119,7 @@ AS $$
 DECLARE
     about CONSTANT published.releases := published.about(release);
 BEGIN
-    RETURN QUERY SELECT * FROM published.density_of(about, release, cell_m, during, by_hour);
+    RETURN QUERY SELECT * FROM published.density_of(about, release, cell_m, during, by_hour, NULL);
 END
 $$;
 COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS

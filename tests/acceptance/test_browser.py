@@ -1,8 +1,9 @@
 """Pages in a real browser: they load nothing, fit every width, can be read aloud and printed; where Chromium is."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from itertools import pairwise, product
 from pathlib import Path
@@ -16,12 +17,14 @@ from playwright.sync_api import Browser, sync_playwright
 from dbanon.base.described import Described
 from dbanon.base.figures import Evaluation
 from dbanon.database import open_database
-from dbanon.pages import release
+from dbanon.options.reporting import Reporting
+from dbanon.pages import release, sweep
 from dbanon.pages.maps import Window
 from dbanon.pages.shown import Moment, Shown
-from dbanon.postgres.server import Target
-from dbanon.testing import cloned_database
+from dbanon.releases import reporting
+from dbanon.runs import evaluating
 from tests.acceptance.conftest import CHROMIUM
+from tests.sweeps import GRID, swept
 
 pytestmark = pytest.mark.db
 
@@ -53,7 +56,8 @@ class Opened:
     requests: list[str]
     said: list[str]
     violations: list[str]
-    pdf: pypdf.PdfReader
+    pdf: pypdf.PdfReader | None
+    html: str
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,7 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-def open_page(browser: Browser, file: Path) -> Opened:
+def open_page(browser: Browser, file: Path, *, schemes: Sequence[str] = SCHEMES, printed: bool = True) -> Opened:
     requests: list[str] = []
     said: list[str] = []
     measured = {}
@@ -75,44 +79,44 @@ def open_page(browser: Browser, file: Path) -> Opened:
     page.on("pageerror", lambda error: said.append(str(error)))
     page.goto(file.as_uri())
     title = page.title()
-    for width, scheme in product(WIDTHS, SCHEMES):
+    for width, scheme in product(WIDTHS, schemes):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         measured[width, scheme] = page.evaluate(MEASURE)
     page.emulate_media(color_scheme="light")
-    pdf = page.pdf(prefer_css_page_size=True, print_background=True)
+    pdf = pypdf.PdfReader(BytesIO(page.pdf(prefer_css_page_size=True, print_background=True))) if printed else None
     context.close()
     violations = []
     context = browser.new_context(bypass_csp=True)  # axe is a script, which the page forbids
-    for scheme in SCHEMES:
-        page = context.new_page()
+    page = context.new_page()
+    page.goto(file.as_uri())
+    for scheme in schemes:
         page.emulate_media(color_scheme=scheme)
-        page.goto(file.as_uri())
-        violations += [f"{scheme}: {one['id']}" for one in Axe().run(page).response["violations"]]
+        # Schemes differ in colours alone.
+        rules = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
+        found = Axe().run(page, options={"resultTypes": ["violations"], **rules}).response["violations"]
+        violations += [f"{scheme}: {one['id']}" for one in found]
     context.close()
-    reader = pypdf.PdfReader(BytesIO(pdf))
-    return Opened(file.stem, "PRIVATE" in file.name, title, measured, requests, said, violations, reader)
+    private, html = "PRIVATE" in file.name, file.read_text()
+    return Opened(file.stem, private, title, measured, requests, said, violations, pdf, html)
 
 
 @pytest.fixture(scope="module")
-def opened(  # noqa: PLR0917
-    browser: Browser,
-    city: str,
-    dbanon_server: Target,
-    city_template: tuple[str, int],
-    measured: Evaluation,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> list[Opened]:
+def opened(browser: Browser, city: str, measured: Evaluation, tmp_path_factory: pytest.TempPathFactory) -> list[Opened]:
     folder = tmp_path_factory.mktemp("pages")
     with open_database(city) as database:
         database.report("city_k5", output=folder / "file.html")
         database.report("city_k5", audience="analysts", output=folder / "analysts.html")
-        database.report("city_sites", output=folder / "sites.html")
         database.compare("city_k5", "city_sites", output=folder / "compare.html")
-    with cloned_database(dbanon_server, city_template[0]) as url, open_database(url) as database:
-        database.publish(city_template[1], "city_k5")
-        database._measured = lambda run_id: measured
-        database.report("city_k5", with_truth=True, output=folder / "truth.html")
+        connection = database.connection
+        private = reporting.Private(
+            part=partial(evaluating.chosen_part, connection),
+            positions=partial(evaluating.positions, connection),
+            evaluate=lambda run_id: measured,
+        )
+        html = reporting.report(connection, "city_k5", Reporting(with_truth=True), private)
+    (folder / "truth-PRIVATE.html").write_text(html)
+    (folder / "sweep-PRIVATE.html").write_text(sweep.page(swept(*GRID)))
     return [open_page(browser, file) for file in sorted(folder.iterdir())]
 
 
@@ -121,6 +125,8 @@ def test_pages_load_nothing_and_say_nothing(opened: list[Opened]) -> None:
         assert len(page.requests) == 1, page.name
         assert page.said == [], page.name
         assert page.title.startswith("[PRIVATE] ") == page.private
+        assert len(page.html.encode()) < 300_000
+        assert not re.search(r"(?:src|href)=", page.html)
 
 
 def test_pages_fit_every_width_in_light_and_dark_with_texts_that_can_be_read(opened: list[Opened]) -> None:
@@ -144,6 +150,7 @@ def test_every_picture_is_told_in_words_and_headings_are_in_order(opened: list[O
 
 def test_printed_pages_are_a4_and_none_is_empty_and_private_ones_say_so(opened: list[Opened]) -> None:
     for page in opened:
+        assert page.pdf is not None
         assert 1 <= len(page.pdf.pages) <= 8, page.name
         for number, sheet in enumerate(page.pdf.pages, 1):
             assert [round(float(side)) for side in (sheet.mediabox.width, sheet.mediabox.height)] == [595, 842]
@@ -171,16 +178,9 @@ def test_names_and_texts_of_users_are_text(browser: Browser, city: str, tmp_path
     for audience in ("file", "operators"):
         file = tmp_path / f"{audience}{'-PRIVATE' * (audience == 'operators')}.html"
         file.write_text(release.page(record, shown, audience, ZoneInfo("UTC")))
-        page = open_page(browser, file)
+        page = open_page(browser, file, schemes=["light"], printed=False)
         assert (page.said, len(page.requests), page.violations) == ([], 1, [])
         assert "taken" not in page.title.split()[:1]
         assert HOSTILE[:40] in page.title
         for at, found in page.measured.items():
             assert (found["over"] <= 0, found["scripts"]) == (True, 0), (audience, at)
-
-
-def test_pages_are_small(city: str) -> None:
-    with open_database(city) as database:
-        html = str(database.report("city_k5", audience="analysts"))
-    assert len(html.encode()) < 300_000
-    assert not re.search(r"(?:src|href)=", html)

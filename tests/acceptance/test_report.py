@@ -14,11 +14,13 @@ import pytest
 
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.figures import Evaluation
+from dbanon.cli import sweep_file
 from dbanon.database import Database, open_database
 from dbanon.postgres.server import Target, parse
 from dbanon.releases import reporting
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, json_of
+from tests.sweeps import GRID, swept
 
 pytestmark = pytest.mark.db
 
@@ -207,7 +209,7 @@ def test_what_no_page_can_be_made_of_is_refused_in_a_sentence(own_city: str, ann
 
 def test_no_half_page_is_left_where_the_disk_is_full(city: str, tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    html = "x" * 100_000
+    html, found = "x" * 100_000, swept(*GRID)
     file = tmp_path / "page.html"
     file.write_text("old")
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -215,6 +217,8 @@ def test_no_half_page_is_left_where_the_disk_is_full(city: str, tmp_path: Path) 
     try:
         with pytest.raises(DataError, match="room"):
             reporting.write(file, html, private=False, pdf=False)
+        with pytest.raises(DataError, match="room"):
+            sweep_file.write(file, found)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)

@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dbanon.base.errors import DataError, ParameterError
 from dbanon.database import Database, open_database
 from dbanon.pages.sweep import page
 from dbanon.postgres.server import Target
@@ -132,12 +133,33 @@ def test_what_was_measured_with_another_method_stands_under_its_own_promise(data
 def test_a_sample_is_measured_under_its_own_number_and_nothing_of_it_stays(swept: str, database: Database) -> None:
     before = counts(swept)
     asked = {"dataset": "city", "params": {"k": 5, "instants": 10}, "queries": 100, "sample": 100}
-    found = database.sweep("tp-aware", **asked, keep=True)
+    with pytest.raises(ParameterError, match="sample"):
+        database.sweep("tp-aware", **asked, keep=True)
+    found = database.sweep("tp-aware", **asked)
     one = found.settings[0]
     assert (one.outcome, one.publishable, found.people) == ("verified", None, 100)
     assert "100 people drawn at random" in found.notes[0]
     assert counts(swept) == before
     assert database.sweep("tp-aware", **asked).settings[0].earlier
+
+
+def test_a_sweep_ends_where_its_data_change_and_keeps_no_figures_of_both(
+    dbanon_server: Target, city_template: tuple[str, int], tmp_path: Path
+) -> None:
+    file = tmp_path / "late.csv"
+    file.write_text("id,t,lon,lat\nlate,2026-01-05T08:00:00Z,8.2,53.1\n", encoding="utf-8")
+    columns = {"subject": "id", "time": "t", "x": "lon", "y": "lat"}
+    with cloned_database(dbanon_server, city_template[0]) as url, open_database(url) as database:
+
+        def load(stage: str, done: int, total: int | None) -> None:
+            if "asking questions" in stage and done == 0:
+                with open_database(url) as another:
+                    another.load_trajectories([file], dataset="city", mode="append", **columns)
+
+        database.progress = load
+        with pytest.raises(DataError, match="swept"):
+            database.sweep("tp-aware", dataset="city", params={"k": [5, 301], "instants": 10}, queries=100)
+        assert database.connection.execute("SELECT count(*) FROM dbanon.evaluation").fetchone() == (0,)
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,20 @@ def test_a_density_splits_each_record_over_its_rows(two: psycopg.Connection) -> 
     assert bounds(two, query, span("08:05", "08:10")) == {"0": (0, 2, 2)}
 
 
+@pytest.mark.parametrize("cell_m", [7, 50, 500])
+def test_a_density_in_a_box_is_that_of_everywhere_in_the_squares_of_the_box(
+    two: psycopg.Connection, cell_m: float
+) -> None:
+    query = """SELECT d.hour, ST_XMin(d.cell), ST_YMin(d.cell), d.at_least, d.expected, d.at_most
+        FROM published.density_of(published.about('published.two'), 'published.two', %s, %s, true, {}) d"""
+    box = "ST_MakeEnvelope(28, 10, 130, 42, 32610)"
+    during = span("08:00", "08:20")
+    met = f"{query.format('NULL')} WHERE ST_Area(ST_Intersection(d.cell, {box})) > 0"
+    found = two.execute(query.format(box), [cell_m, during]).fetchall()
+    assert found == two.execute(met, [cell_m, during]).fetchall()
+    assert found
+
+
 def test_an_area_may_be_empty_or_measured_and_a_region_null(two: psycopg.Connection) -> None:
     share = "SELECT DISTINCT published.expected_inside({}, {}) FROM published.two WHERE seq = 1"
     half = "ST_MakeEnvelope(5, -9, 50, 50, 32610)"

@@ -3,10 +3,11 @@
 import itertools
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -17,6 +18,7 @@ from dbanon.base.background import in_background
 from dbanon.base.cloaks import Cloaks
 from dbanon.options.reporting import Reporting
 from dbanon.releases import reporting
+from dbanon.runs import evaluating
 from tests.db.parts import day, grow, run_of
 from tests.db.written import CONTRACTS, VERIFIED, write
 from tests.facts import refusal
@@ -728,3 +730,30 @@ def test_a_release_that_grows_has_one_page_of_its_newest_part_and_a_line_for_eac
     grown.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(3)])
     assert "8 rows" in reporting.report(grown, "ten", Reporting(audience="analysts"))
     assert "withdrawn" in reporting.report(grown, "ten", Reporting())
+
+
+def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_the_others(
+    grown: psycopg.Connection,
+) -> None:
+    asked: list[float] = []
+
+    def positions(run_id: int, at: float, group: Collection[int]) -> list[tuple[float, float, bool]]:
+        asked.append(at)
+        return evaluating.positions(grown, run_id, at, group)
+
+    private = reporting.Private(
+        part=partial(evaluating.chosen_part, grown), positions=positions, evaluate=lambda run_id: None
+    )
+    first, second, newest = column(grown, "SELECT run_id FROM dbanon.release ORDER BY lower(bounds)")
+    grown.execute("ALTER TABLE dbanon.run DISABLE TRIGGER USER")
+    for gone, run_id, others in (
+        ([], newest, f"Evaluate these by their numbers: {second}, {first}."),
+        ([newest, first], second, f"changed since, or were forgotten: {newest}, {first}."),
+    ):
+        grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id = ANY (%s)", [gone])
+        html = reporting.report(grown, "ten", Reporting(with_truth=True), private)
+        assert f"Release ten has 3 parts; this is that of run {run_id}." in html
+        assert others in html
+        assert f", run {run_id}" in html
+        span = "SELECT span @> to_timestamp(%s) FROM dbanon.release WHERE run_id = %s"
+        assert value(grown, span, asked.pop(), run_id)

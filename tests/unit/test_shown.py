@@ -1,12 +1,17 @@
 """What pages for others show is about k people or more, and never the least, the greatest or the fullest."""
 
 import math
+from datetime import UTC, datetime
+from html import unescape
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.pages import shown, words
+from dbanon.base.described import Described, LeftOut
+from dbanon.methods import METHODS, Method
+from dbanon.pages import compare, release, shown, words
 from dbanon.pages.maps import Window
 
 K = 5
@@ -90,3 +95,31 @@ def test_figures_are_said_as_people_read_them() -> None:
     ]
     assert [words.length(m) for m in (0.9, 183, 1_834, 74_000)] == ["1 m", "180 m", "1.8 km", "74 km"]
     assert [words.duration(s) for s in (5, 600, 7_200, 172_800)] == ["5 s", "10 min", "2 h", "2 d"]
+
+
+@pytest.mark.parametrize("family", METHODS.values(), ids=list(METHODS))
+def test_every_family_has_a_page_for_each_audience_that_asks_only_what_its_rows_answer(family: Method) -> None:
+    since, until = datetime(2026, 1, 5, 8, tzinfo=UTC), datetime(2026, 1, 5, 9, tzinfo=UTC)
+    record = Described(
+        name="published.x", release="x", run_id=1, dataset="d", method=family.name, promise="", adversary="",
+        rows_are="", k=K, holds=family.holds, rows=9, since=since, until=until, srid=32610, clauses=(), left_open={},
+        left_out=LeftOut(meaning=""),
+    )  # fmt: skip
+    drawn = shown.Shown(
+        k=K,
+        window=Window(x0=0, y0=0, x1=3600, y1=3600),
+        moment=shown.Moment(at=since, regions=["M0 0h9v9h-9z"], rows=9),
+    )
+    zone = ZoneInfo("UTC")
+    assert release.page(record, drawn, "file", zone).endswith("</html>\n")
+    analysts = unescape(release.page(record, drawn, "analysts", zone))
+    assert ("at => '" in analysts) == ("at a moment" in analysts) == (family.holds == "instant")
+    for align, said in (("last", "last known"), ("linear", "between the fix"), ("exact", "a fix at that time")):
+        truth = shown.Truth(places=[(1, 1)], people=1, align=align)
+        private = release.page(record, drawn, "operators", zone, truth=truth, parts=["One of two."])
+        assert said in private
+        assert "One of two." in private
+    with pytest.raises(ValueError, match="private"):
+        release.page(record, drawn, "file", zone, parts=["One of two."])
+    side = compare.Side(record=record, shown=drawn)
+    assert "Both keep the same promise" in compare.page(side, side, zone)

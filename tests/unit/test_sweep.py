@@ -13,58 +13,11 @@ import pytest
 from dbanon import methods
 from dbanon.base.errors import ParameterError
 from dbanon.base.figures import Answers, Evaluation, Figure, Questions
-from dbanon.base.sweep import Family, Minute, Setting, Sweep, Want
+from dbanon.base.sweep import Family, Minute, Setting, Want
 from dbanon.metrics import settings as judging
 from dbanon.options.sweeping import Sweeping, parse_wants
 from dbanon.pages.sweep import page
-
-
-def replicates(error: float, *, noise: float = 0.001, questions: str = "q") -> dict[str, Any]:
-    """Errors that are drawn from the same questions differ in the same direction."""
-    luck = np.random.default_rng(1).normal(0, 0.05, judging.REPLICATES)
-    own = np.random.default_rng(int(error * 1e4)).normal(0, noise, judging.REPLICATES)
-    return {"side_m": 2000.0, "questions": questions, "values": (error + luck + own).tolist()}
-
-
-def setting(k: int, instants: int, share: float, error: float, **more: Any) -> Setting:
-    figures = (
-        Figure(name="published_share", value=share),
-        Figure(name="count_error", value=error, low=error - 0.05, high=error + 0.05, side_m=2000.0, asked="moment"),
-        Figure(name="count_error", value=error / 2, side_m=4000.0, asked="moment"),
-        Figure(name="usable_resolution_m", value=math.inf if error > 0.4 else 1000 * (1 + error), low=1, high=math.inf),
-    )
-    found = Evaluation(
-        run_id=None, source="tp-aware", dataset="cabs", against="published", queries=400, seed=1, figures=figures
-    )
-    suppressed = {"subjects": {"absent_at_some_instant": round(1000 * (1 - share)), "window_below_k": 0}}
-    run = {"status": "verified", "rows": 10, "metrics": {"windows": 3}, "seen": 1000, "suppressed": suppressed}
-    run |= {"overlap": {"below": 0, "relation": "disjoint"}, "replicates": replicates(error), **more}
-    varied = {"k": k, "instants": instants}
-    return Setting(params=varied, varied=varied, promise={"k": k}, outcome="verified", evaluation=found, run=run)
-
-
-IMPOSSIBLE = Setting(
-    params={"k": 600, "instants": 10}, varied={"k": 600, "instants": 10}, promise={"k": 600}, outcome="impossible",
-    reason="Too few people for k = 600.", run={"status": "impossible"},
-)  # fmt: skip
-
-
-def swept(*found: Setting, **more: Any) -> Sweep:
-    given: dict[str, Any] = {"dataset": "cabs", "wants": (), "sample": None, **more}
-    made = Sweep(
-        method="tp-aware", algorithm="traj-anon", people=500, queries=400, seed=1,
-        settings=judging.judge(found, given["wants"]), **given,
-    )  # fmt: skip
-    return replace(made, sentences=judging.sentences(made))
-
-
-GRID = [
-    setting(2, 10, 0.88, 0.12),
-    setting(2, 30, 0.72, 0.16),
-    setting(5, 10, 0.88, 0.18),
-    setting(5, 30, 0.72, 0.27),
-    IMPOSSIBLE,
-]
+from tests.sweeps import GRID, IMPOSSIBLE, replicates, setting, swept
 
 
 def names(found: list[Setting]) -> list[str]:
@@ -89,6 +42,25 @@ def test_the_chosen_setting_has_the_strongest_promise_of_those_that_meet_what_is
     assert chosen("published_share<=0.8") == "k 5, instants 30"
     assert chosen("windows>=3", "published_share >= 0.85") == "k 5, instants 10"
     assert chosen("published_share>=0.95") is None
+
+
+@pytest.mark.parametrize(
+    ("weaker", "stronger"),
+    [
+        ({"k": 2, "tau_s": 600, "leak_s": 600}, {"k": 2, "tau_s": 3600, "leak_s": 600}),
+        ({"k": 2, "tau_s": 3600, "leak_s": 3600}, {"k": 2, "tau_s": 3600, "leak_s": 600}),
+        ({"k": 2, "l": 3, "t": math.inf, "atom_t": None}, {"k": 2, "l": 3, "t": 0.1, "atom_t": None}),
+        ({"k": 2, "l": 3, "t": 0.1, "atom_t": 5.0}, {"k": 2, "l": 3, "t": 0.1, "atom_t": None}),
+    ],
+)
+def test_a_stronger_promise_of_the_same_k_is_chosen_although_it_errs_more(
+    weaker: dict[str, Any], stronger: dict[str, Any]
+) -> None:
+    found = swept(
+        replace(setting(2, 10, 0.9, 0.1), promise=weaker), replace(setting(2, 30, 0.8, 0.3), promise=stronger)
+    )
+    assert found.chosen is not None
+    assert found.chosen.promise == stronger
 
 
 def test_what_earlier_releases_forbid_is_never_chosen() -> None:
@@ -151,9 +123,9 @@ def test_replicates_are_the_error_drawn_again_and_keep_no_truth() -> None:
 @pytest.mark.parametrize("name", methods.METHODS)
 def test_settings_of_a_family_are_compared_within_what_its_promise_names(name: str) -> None:
     family = methods.METHODS[name]
-    promised = judging.promised(family.guarantee, [one["name"] for one in methods.describe(family)])
+    promised = judging.promised(family.guarantee, methods.describe(family))
     assert "k" in promised
-    assert not {"instants", "max_gap_s", "align"} & set(promised)
+    assert not {"instants", "max_gap_s", "align", "at"} & set(promised)
 
 
 def test_a_table_has_a_row_a_setting_with_figures_intervals_and_reasons() -> None:
@@ -194,7 +166,7 @@ def test_a_page_is_made_of_whatever_was_found(found: list[Setting]) -> None:
 
 
 def test_values_are_listed_by_commas_or_as_lists() -> None:
-    asked = Sweeping(dataset="d", params={"k": "2, 5", "instants": [10, 30], "align": "last"})
+    asked = Sweeping(dataset="d", params={"k": "2, 5, 2", "instants": [10, 30], "align": "last"})
     assert asked.values == {"k": ["2", "5"], "instants": [10, 30], "align": ["last"]}
     assert len(asked.combinations()) == 4
     for params in ({"k": "2,,5"}, {"k": ""}, {"k": []}):
