@@ -174,7 +174,7 @@ def _net(sweep: Sweep, compared: Sequence[Setting], names: Sequence[str]) -> Mar
             way = "M" + "L".join(f"{number(a)} {number(b)}" for a, b in map(at, line))
             dash = None if place == 0 else "3 3"
             drawn.append(element("path", d=way, class_="line-published", stroke_opacity=0.5, stroke_dasharray=dash))
-    labelled = _ends(compared, names)
+    above, beside = _named(compared, names)
     for one in compared:
         across, up = at(one)
         if one.chosen:
@@ -183,10 +183,19 @@ def _net(sweep: Sweep, compared: Sequence[Setting], names: Sequence[str]) -> Mar
         drawn.append(
             element("circle", cx=across, cy=up, r=4.5, class_=colour, stroke="var(--published)", stroke_width=1.6)
         )
-        if said := labelled.get(id(one)):
-            end = across > WIDTH - 90
+        if said := above.get(id(one)):
+            end = across > WIDTH - 40
+            drawn.append(text(across, up - 11, said, anchor="end" if end else "middle", class_="halo"))
+        if said := beside.get(id(one)):
+            end = across > WIDTH - 90  # no room to the right of it
             drawn.append(
-                text(across + (-8 if end else 0), up - 9, said, anchor="end" if end else "middle", class_="halo")
+                text(
+                    across + (0 if end else 13),
+                    up + (20 if end else 4),
+                    said,
+                    anchor="end" if end else "start",
+                    class_="halo",
+                )
             )
     about = "; ".join(f"{one.name}: {_percent(one.share)} published, {_off(one.error)} off" for one in compared)
     return figure("net", "Share published against error", about, *drawn, height=_BOTTOM + 38)
@@ -196,20 +205,18 @@ def _level(y: Axis, value: float) -> float:
     return _BOTTOM - y.share(value) * (_BOTTOM - _TOP - 14)
 
 
-def _ends(compared: Sequence[Setting], names: Sequence[str]) -> dict[int, str]:
-    """Name few settings: those of the first value of each parameter, by the value of the other."""
-    if len(names) != 2 or len(compared) <= 6:
-        return {id(one): one.name for one in compared} if len(compared) <= 6 else {}
+def _named(compared: Sequence[Setting], names: Sequence[str]) -> tuple[dict[int, str], dict[int, str]]:
+    """Name settings above their dots and beside them: of two parameters, the columns by one and the rows by the other.
+
+    Of one parameter or more than two, each setting has its name while they are few.
+    """
+    if len(names) != 2:
+        return ({id(one): one.name for one in compared} if len(compared) <= 6 else {}), {}
     first, second = names
-    found: dict[int, str] = {}
     top = max(compared, key=lambda one: one.share or 0).varied[second]
-    for one in compared:
-        if one.varied[second] == top:
-            found[id(one)] = f"{first} {one.varied[first]}"
-    for line in _lines(compared, first):
-        last = max(line, key=_error)
-        found.setdefault(id(last), f"{second} {last.varied[second]}")
-    return found
+    above = {id(one): f"{first} {one.varied[first]}" for one in compared if one.varied[second] == top}
+    ends = [max(line, key=_error) for line in _lines(compared, first)]
+    return above, {id(one): f"{second} {one.varied[second]}" for one in ends}
 
 
 def _lines(settings: Sequence[Setting], name: str) -> list[list[Setting]]:
