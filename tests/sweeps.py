@@ -32,12 +32,14 @@ def setting(k: int, instants: int, share: float, error: float, **more: Any) -> S
     run = {"status": "verified", "rows": 10, "metrics": {"windows": 3}, "seen": 1000, "suppressed": suppressed}
     run |= {"overlap": {"below": 0, "relation": "disjoint"}, "replicates": replicates(error), **more}
     varied = {"k": k, "instants": instants}
-    return Setting(params=varied, varied=varied, promise={"k": k}, outcome="verified", evaluation=found, run=run)
+    return Setting(
+        params=varied, varied=varied, promise={"k": k}, strength=(k,), outcome="verified", evaluation=found, run=run
+    )
 
 
 IMPOSSIBLE = Setting(
-    params={"k": 600, "instants": 10}, varied={"k": 600, "instants": 10}, promise={"k": 600}, outcome="impossible",
-    reason="Too few people for k = 600.", run={"status": "impossible"},
+    params={"k": 600, "instants": 10}, varied={"k": 600, "instants": 10}, promise={"k": 600}, strength=(600,),
+    outcome="impossible", reason="Too few people for k = 600.", run={"status": "impossible"},
 )  # fmt: skip
 
 

@@ -60,7 +60,10 @@ class Setting:
     varied : mapping
         Of these, the values of parameters with several.
     promise : mapping
-        All values of parameters that the method's promise names, defaults too.
+        All values of parameters on which the promise depends, defaults too: settings that differ in one promise
+        different things.
+    strength : tuple of float
+        Orders promises: the greater is the stronger. See `dbanon.metrics.settings.strength`.
     outcome : {"verified", "refused", "impossible"}
         Refused by the attack; or impossible, as with fewer than k people.
     reason : str or None
@@ -86,6 +89,7 @@ class Setting:
     varied: Mapping[str, Any]
     promise: Mapping[str, Any]
     outcome: Outcome
+    strength: tuple[float, ...] = ()
     reason: str | None = None
     evaluation: Evaluation | None = None
     run: Mapping[str, Any] = field(default_factory=dict)

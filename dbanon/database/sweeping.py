@@ -40,6 +40,7 @@ class _Combination:
     params: Mapping[str, Any]
     varied: Mapping[str, Any]
     promise: Mapping[str, Any]
+    strength: tuple[float, ...]
     key: kept.Key
 
     @property
@@ -144,7 +145,7 @@ def _combinations(
 ) -> list[_Combination]:
     """Check all combinations before anything is computed."""
     several = {name for name, values in asked.values.items() if len(values) > 1}
-    named = settings.promised(family.guarantee, methods.describe(family))
+    described = methods.describe(family)
     made = []
     for given in asked.combinations():
         checked = stored.checked_params(connection, family.name, algorithm, given)
@@ -161,9 +162,10 @@ def _combinations(
             queries=asked.queries,
             seed=asked.seed,
         )
-        promise = {name: getattr(parsed, name) for name in named}
+        promise = {about["name"]: getattr(parsed, about["name"]) for about in described if about["promises"]}
+        strength = settings.strength(promise, described)
         varied = {name: value for name, value in params.items() if name in several}
-        made.append(_Combination(params=params, varied=varied, promise=promise, key=key))
+        made.append(_Combination(params=params, varied=varied, promise=promise, strength=strength, key=key))
     return made
 
 
@@ -290,6 +292,7 @@ def _setting(one: _Combination, measured: Evaluation, *, earlier: bool) -> Setti
         params=one.params,
         varied=one.varied,
         promise=one.promise,
+        strength=one.strength,
         outcome="verified" if status == "verified" else "refused" if status == "refused" else "impossible",
         reason=measured.run.get("reason"),
         evaluation=measured if measured.figures else None,

@@ -40,6 +40,7 @@ def parameter(
     algorithms: tuple[str, ...] = (),
     multiple_of: str | None = None,
     infinite: bool = False,
+    promises: Literal["more", "less", "other"] | None = None,
 ) -> Any:
     """Describe one parameter of a method, once.
 
@@ -64,11 +65,20 @@ def parameter(
         The integer parameter of which this one must be a multiple, with the algorithms that use it.
     infinite : bool
         Whether a number may be infinite: the text ``inf``, as which it is stored.
+    promises : {"more", "less", "other"} or None
+        What people in the data are promised with a greater value; "other" where values are not ordered, None where it
+        changes nothing. The weightiest parameters come first.
     """
     described = {"help": help, "type": type, "unit": unit, "minimum": minimum, "maximum": maximum, "choices": choices}
     return dataclasses.field(
         default=default,
-        metadata={**described, "algorithms": algorithms, "multiple_of": multiple_of, "infinite": infinite},
+        metadata={
+            **described,
+            "algorithms": algorithms,
+            "multiple_of": multiple_of,
+            "infinite": infinite,
+            "promises": promises,
+        },
     )
 
 
@@ -438,7 +448,7 @@ def describe(family: Method) -> list[dict[str, Any]]:
     -------
     list of dict
         ``name, type, unit, default, default_text, minimum, maximum, choices, requirement, help, algorithms,
-        multiple_of, infinite`` of each, in order.
+        multiple_of, infinite, promises`` of each, in order.
     """
     return [
         {
@@ -455,6 +465,7 @@ def describe(family: Method) -> list[dict[str, Any]]:
             "algorithms": list(item.metadata["algorithms"]),
             "multiple_of": item.metadata["multiple_of"],
             "infinite": item.metadata["infinite"],
+            "promises": item.metadata["promises"],
         }
         for item in dataclasses.fields(family.parameters)
     ]

@@ -7,7 +7,6 @@ ones of these (`replicates`), so that what a question has of its own falls out o
 
 import hashlib
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,17 +22,21 @@ REPLICATES = 400
 _WITHIN = 5, 95
 """Ends of a 90 % interval."""
 _SAME_SHARE = 0.005
-_STRONGER = {"k": 1, "l": 1, "t": -1, "atom_l": 1, "atom_t": -1, "tau_s": 1, "leak_s": -1}
-"""Parameters that promises name, the weightiest first: 1 where more of it promises more, -1 where less does."""
 
 
-def promised(guarantee: str, parameters: Iterable[Mapping[str, Any]]) -> list[str]:
-    """List the parameters that a promise names: settings that differ in one of them promise different things.
+def strength(promise: Mapping[str, Any], described: Iterable[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Order promises: the greater is the stronger, by the weightiest parameter first.
 
-    Instants are none of them: that of sensitive-sites is called as the word "at" is.
+    Parameters
+    ----------
+    promise : mapping
+        Values by parameter. None is the value of another parameter, the strictest there is.
+    described : iterable of mapping
+        The method's parameters, as `dbanon.methods.describe` gives them.
     """
-    names = (about["name"] for about in parameters if about["type"] != "instant")
-    return [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", guarantee)]
+    sign = {"more": 1, "less": -1}
+    ordered = [(one["name"], sign[one["promises"]]) for one in described if one["promises"] in sign]
+    return tuple(math.inf if promise[name] is None else by * float(promise[name]) for name, by in ordered)
 
 
 def replicates(found: Evaluation) -> dict[str, Any]:
@@ -93,8 +96,8 @@ def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, 
     eligible = [one for one in marked if one.meets and _comparable(one) and one.publishable is not False]
     if not eligible:
         return tuple(marked)
-    strongest = max(_strength(one) for one in eligible)
-    best = min(_front([one for one in eligible if _strength(one) == strongest]), key=_uncertainty)
+    strongest = max(one.strength for one in eligible)
+    best = min(_front([one for one in eligible if one.strength == strongest]), key=_uncertainty)
     return tuple(replace(one, chosen=one is best) for one in marked)
 
 
@@ -128,14 +131,6 @@ def _place(setting: Setting) -> tuple[float, float]:
     share, error = setting.share, setting.error
     assert share is not None and error is not None and error.value is not None  # noqa: S101, PT018 - _comparable
     return round(share, 4), error.value
-
-
-def _strength(setting: Setting) -> tuple[float, ...]:
-    """Order promises by `_STRONGER`; a value not given is that of another parameter, the strictest there is."""
-    promise = setting.promise
-    return tuple(
-        math.inf if promise.get(name) is None else sign * float(promise[name]) for name, sign in _STRONGER.items()
-    )
 
 
 def _uncertainty(setting: Setting) -> float:

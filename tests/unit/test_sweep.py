@@ -45,22 +45,31 @@ def test_the_chosen_setting_has_the_strongest_promise_of_those_that_meet_what_is
 
 
 @pytest.mark.parametrize(
-    ("weaker", "stronger"),
+    ("method", "weaker", "stronger"),
     [
-        ({"k": 2, "tau_s": 600, "leak_s": 600}, {"k": 2, "tau_s": 3600, "leak_s": 600}),
-        ({"k": 2, "tau_s": 3600, "leak_s": 3600}, {"k": 2, "tau_s": 3600, "leak_s": 600}),
-        ({"k": 2, "l": 3, "t": math.inf, "atom_t": None}, {"k": 2, "l": 3, "t": 0.1, "atom_t": None}),
-        ({"k": 2, "l": 3, "t": 0.1, "atom_t": 5.0}, {"k": 2, "l": 3, "t": 0.1, "atom_t": None}),
+        ("kte", {"tau_s": 1800}, {"tau_s": 3600}),
+        ("kte", {"leak_s": 1800}, {"leak_s": 600}),
+        ("semantic", {"t": math.inf}, {"t": 0.1}),
+        ("semantic", {"atom_t": 5.0}, {"atom_t": None}),
+        ("mob", {"qid_only": False}, {"qid_only": True}),
+        ("sensitive-sites", {"guard_m": 0.0}, {"guard_m": 50.0}),
+        ("tp-aware", {"min_contents": 1}, {"min_contents": 2}),
     ],
 )
 def test_a_stronger_promise_of_the_same_k_is_chosen_although_it_errs_more(
-    weaker: dict[str, Any], stronger: dict[str, Any]
+    method: str, weaker: dict[str, Any], stronger: dict[str, Any]
 ) -> None:
-    found = swept(
-        replace(setting(2, 10, 0.9, 0.1), promise=weaker), replace(setting(2, 30, 0.8, 0.3), promise=stronger)
-    )
+    described = methods.describe(methods.METHODS[method])
+    usual = {one["name"]: one["default"] for one in described if one["promises"]}
+
+    def promising(made: Setting, values: dict[str, Any]) -> Setting:
+        promise = {**usual, **values}
+        return replace(made, promise=promise, strength=judging.strength(promise, described))
+
+    found = swept(promising(setting(2, 10, 0.9, 0.1), weaker), promising(setting(2, 30, 0.8, 0.3), stronger))
     assert found.chosen is not None
-    assert found.chosen.promise == stronger
+    assert found.chosen.promise == {**usual, **stronger}
+    assert all(one.front for one in found.settings)
 
 
 def test_what_earlier_releases_forbid_is_never_chosen() -> None:
@@ -121,11 +130,12 @@ def test_replicates_are_the_error_drawn_again_and_keep_no_truth() -> None:
 
 
 @pytest.mark.parametrize("name", methods.METHODS)
-def test_settings_of_a_family_are_compared_within_what_its_promise_names(name: str) -> None:
+def test_every_parameter_that_a_promise_names_is_one_on_which_it_depends(name: str) -> None:
     family = methods.METHODS[name]
-    promised = judging.promised(family.guarantee, methods.describe(family))
-    assert "k" in promised
-    assert not {"instants", "max_gap_s", "align", "at"} & set(promised)
+    described = methods.describe(family)
+    words = set(re.findall(r"[a-z][a-z0-9_]*", family.guarantee))
+    named = {one["name"] for one in described if one["name"] in words and one["type"] != "instant"}
+    assert {"k"} <= named <= {one["name"] for one in described if one["promises"]}
 
 
 def test_a_table_has_a_row_a_setting_with_figures_intervals_and_reasons() -> None:

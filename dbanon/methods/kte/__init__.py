@@ -23,7 +23,9 @@ _HIDE = ("kte-hide",)
 class Parameters:
     """What a run of kte can be asked for."""
 
-    k: int = parameter(2, "Least number of records that fit what an adversary knows.", type="integer", minimum=2)
+    k: int = parameter(
+        2, "Least number of records that fit what an adversary knows.", type="integer", minimum=2, promises="more"
+    )
     tau_s: int = parameter(
         1800,
         "For how long an adversary may have followed a person; a multiple of leak_s.",
@@ -33,6 +35,7 @@ class Parameters:
         maximum=604_800,
         algorithms=_HIDE,
         multiple_of="leak_s",
+        promises="more",
     )
     leak_s: int = parameter(
         1800,
@@ -43,6 +46,7 @@ class Parameters:
         maximum=604_800,
         algorithms=_HIDE,
         multiple_of="grid_s",
+        promises="less",
     )
     grid_s: int = parameter(
         60, "Slots of time; a multiple of the dataset's grid_s.", type="integer", unit="s", minimum=1, maximum=86_400
@@ -57,6 +61,7 @@ class Parameters:
         type="choice",
         choices=("never", "apart"),
         algorithms=_HIDE,
+        promises="other",
     )
     improve: bool = parameter(
         True,

@@ -32,14 +32,20 @@ from dbanon.methods import (
 class Parameters:
     """What a run of mob can be asked for."""
 
-    k: int = parameter(5, "Least number of objects that any known person may be.", type="integer", minimum=2)
+    k: int = parameter(
+        5, "Least number of objects that any known person may be.", type="integer", minimum=2, promises="more"
+    )
     qid_set: str = parameter(
-        "default", "The set of quasi-identifiers: what an adversary may know of whom.", type="name"
+        "default",
+        "The set of quasi-identifiers: what an adversary may know of whom.",
+        type="name",
+        promises="other",
     )
     qid_only: bool = parameter(
         True,
         "Whether only the generalised instants are published; off publishes exact rows of all others too.",
         type="switch",
+        promises="more",
     )
     step_s: int = step_s()
     start: int | None = start()

@@ -20,9 +20,16 @@ from dbanon.methods import Algorithm, Column, Method, parameter, since, until
 class Parameters:
     """What a run of semantic can be asked for."""
 
-    k: int = parameter(2, "Least number of people who have the same record.", type="integer", minimum=1)
+    k: int = parameter(
+        2, "Least number of people who have the same record.", type="integer", minimum=1, promises="more"
+    )
     l: int = parameter(  # noqa: E741 - the paper's name
-        3, "Least number of categories of points of interest in a region.", type="integer", minimum=0, maximum=10_000
+        3,
+        "Least number of categories of points of interest in a region.",
+        type="integer",
+        minimum=0,
+        maximum=10_000,
+        promises="more",
     )
     t: float = parameter(
         0.1,
@@ -32,6 +39,7 @@ class Parameters:
         minimum=0,
         maximum=1000,
         infinite=True,
+        promises="less",
     )
     full_loss_span_s: int = parameter(
         28_800, "Loss in time that counts as a full one.", type="integer", unit="s", minimum=1, maximum=31_536_000
@@ -74,6 +82,7 @@ class Parameters:
         type="integer",
         minimum=0,
         maximum=10_000,
+        promises="more",
     )
     atom_t: float | None = parameter(
         None,
@@ -83,12 +92,14 @@ class Parameters:
         minimum=0,
         maximum=1000,
         infinite=True,
+        promises="less",
     )
     new_atoms: bool = parameter(
         False,
         "Whether to cut the city into atoms again instead of taking those of earlier releases of the same people. "
         "Old and new atoms together may reveal where people were, and then publication needs a reason.",
         type="switch",
+        promises="other",
     )
     since: int | None = since()
     until: int | None = until()

@@ -21,7 +21,7 @@ from dbanon.methods import Algorithm, Column, Method, parameter, since, until
 class Parameters:
     """What a run of sensitive-sites can be asked for."""
 
-    k: int = parameter(5, "Least number of users hidden with each site.", type="integer", minimum=2)
+    k: int = parameter(5, "Least number of users hidden with each site.", type="integer", minimum=2, promises="more")
     at: int | None = parameter(
         None,
         "Instant of the snapshot, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
@@ -43,11 +43,13 @@ class Parameters:
         unit="m",
         minimum=0,
         maximum=100_000,
+        promises="more",
     )
     guard_inside: bool = parameter(
         False,
         "Whether every user inside a site's rectangle is hidden with it too.",
         type="switch",
+        promises="more",
     )
     improve: bool = parameter(
         True,

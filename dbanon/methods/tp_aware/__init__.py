@@ -32,7 +32,7 @@ from dbanon.methods import (
 class Parameters:
     """What a run of tp-aware can be asked for."""
 
-    k: int = parameter(5, "Least number of subjects in a bundle.", type="integer", minimum=2)
+    k: int = parameter(5, "Least number of subjects in a bundle.", type="integer", minimum=2, promises="more")
     step_s: int = step_s()
     instants: int = parameter(
         30, "Instants in a window: the length of a published trajectory.", type="integer", minimum=1, maximum=10_000
@@ -61,6 +61,7 @@ class Parameters:
         type="integer",
         minimum=1,
         maximum=1000,
+        promises="more",
     )
     improve: bool = parameter(
         True,
