@@ -43,12 +43,13 @@ def count_figures(
     """
     figures: list[Figure] = []
     errors: dict[Asked, dict[float, tuple[float, Float]]] = {"moment": {}, "span": {}}
+    inside = within(true, answers)
     for side, asked, chosen in _groups(questions):
         own = _Sums(true[chosen], answers.expected[chosen], answers.at_least[chosen], answers.at_most[chosen], people)
         resampled = own.resampled(rng)
         for name, of in _RATIOS.items():
             figures.append(_figure(name, of(own.total), of(resampled), side, asked))
-        figures.append(_coverage(own.covered, side, asked))
+        figures.append(_coverage(inside[chosen], side, asked))
         errors[asked][side] = (float(_RATIOS["count_error"](own.total)), _RATIOS["count_error"](resampled))
     return *figures, *(usable_resolution(of, asked) for asked, of in errors.items() if of)
 
@@ -75,6 +76,12 @@ def usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) ->
     return Figure(name="usable_resolution_m", value=value, low=low, high=high, asked=asked)
 
 
+def within(true: Float, answers: Answers) -> Bool:
+    """Tell which true counts lie within their bounds; an answer that is no number bounds nothing."""
+    inside: Bool = (answers.at_least <= true + TOLERANCE) & (true <= answers.at_most + TOLERANCE)
+    return inside
+
+
 def exact_interval(successes: float, n: int) -> tuple[float, float]:
     """Bound a share by its exact binomial 90 % interval (Clopper and Pearson, Biometrika 26(4), 1934)."""
     low = stats.beta.ppf(INTERVAL[0], successes, n - successes + 1) if successes > 0 else 0.0
@@ -97,7 +104,6 @@ class _Sums:
         relative = np.divide(off, bounded, out=np.full(len(off), np.nan), where=bounded > 0)
         self._terms = np.stack([np.ones(len(true)), true, off, expected - true, high - low, relative])
         self.total = self._terms.sum(axis=1)
-        self.covered: Bool = (low <= true + TOLERANCE) & (true <= high + TOLERANCE)
 
     def resampled(self, rng: np.random.Generator) -> Float:
         """Sum over questions drawn again, with replacement."""

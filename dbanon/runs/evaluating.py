@@ -21,15 +21,14 @@ from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Question
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.parsing import quoted
-from dbanon.metrics.counts import count_figures
+from dbanon.metrics.counts import count_figures, within
 from dbanon.metrics.questions import draw_questions, sides_note, true_counts
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, errors_translated, one
 from dbanon.runs import _field, kept, queue, reading, stored
 from dbanon.runs._foreign import Foreign
-from dbanon.runs._told import SPAN_S as _SPAN_S
-from dbanon.runs._told import Box, Span, Table
+from dbanon.runs._told import SPAN_S, Box, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
@@ -325,7 +324,7 @@ class _Measurement:
         """
         about, instants = self.about, self.about.instants
         step = float(about.step_s or self.data.grid_s)
-        last = max(about.until - _SPAN_S, about.since)
+        last = max(about.until - SPAN_S, about.since)
         starts = np.arange(about.since, last + 1e-6, step)
         slots = max((about.until - about.since) / step, 1)
         if self.asked.queries < ENOUGH_QUERIES:
@@ -333,7 +332,7 @@ class _Measurement:
             self.notes.append(f"Each size was asked {asked}, which makes wide intervals.")
         if (share := _MAX_ROWS / max(about.rows, 1)) < 1:
             moments = max(int(slots * share / 2), 1) if instants is not None else 0
-            windows = max(int((slots * share - moments) * step / _SPAN_S), 1)
+            windows = max(int((slots * share - moments) * step / SPAN_S), 1)
             starts = np.sort(self.rng.choice(starts, min(windows, len(starts)), replace=False))
             if instants is not None:
                 instants = np.sort(self.rng.choice(instants, min(moments, len(instants)), replace=False))
@@ -342,7 +341,7 @@ class _Measurement:
                 f"{counted(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not say how "
                 "much other times differ."
             )
-        return instants, np.column_stack([starts, starts + _SPAN_S])
+        return instants, np.column_stack([starts, starts + SPAN_S])
 
     def _window(self, instants: Float | None, spans: Float) -> Box:
         """Find where questions are asked: a box with 95 % of all people's positions."""
@@ -393,7 +392,7 @@ class _Measurement:
         return self.truth.everybody(instants) if everybody else self.truth.of_rows(self.rows, instants)
 
     def _demand_coverage(self, true: Float, answers: Answers) -> None:
-        outside = int(((true < answers.at_least) | (true > answers.at_most)).sum())
+        outside = int((~within(true, answers)).sum())
         if outside:
             raise VerificationFailed(
                 f"Every true count must lie within its bounds. For run {self.row.run_id} "
