@@ -18,9 +18,17 @@ TOLERANCE = 1e-6
 
 
 def count_figures(
-    questions: Questions, true: Float, answers: Answers, *, people: int, rng: np.random.Generator
+    questions: Questions,
+    true: Float,
+    answers: Answers,
+    *,
+    people: int,
+    rng: np.random.Generator,
+    covered: Bool | None = None,
 ) -> tuple[Figure, ...]:
     """Measure answers by side, at moments and in spans; then the usable resolution of both.
+
+    `covered` tells whether bounds hold, where answers are estimates from a sample and their bounds too.
 
     With a the true answer, e what is expected, l and u the bounds, all of one side::
 
@@ -43,7 +51,7 @@ def count_figures(
     """
     figures: list[Figure] = []
     errors: dict[Asked, dict[float, tuple[float, Float]]] = {"moment": {}, "span": {}}
-    inside = within(true, answers)
+    inside = within(true, answers) if covered is None else covered
     for side, asked, chosen in _groups(questions):
         own = _Sums(true[chosen], answers.expected[chosen], answers.at_least[chosen], answers.at_most[chosen], people)
         resampled = own.resampled(rng)

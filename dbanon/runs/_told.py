@@ -23,6 +23,7 @@ Counted = tuple[Int, Float]
 SPAN_S = 600.0
 """How long the spans last that are asked about."""
 _ROWS = "'pg_temp.asked_rows'"
+_HALF = "'pg_temp.asked_half'"
 _AT_ONCE = 100  # questions a statement, so that progress is shown and Ctrl-C is heard
 _MAX_ZONES = 400  # each pair is compared
 
@@ -50,7 +51,18 @@ class Table:
 
     def counts(self, questions: Questions, progress: Progress) -> Answers:
         """Ask ``published.count_inside`` one question after the other."""
-        query = f"SELECT q.* FROM dbanon_internal.ask_rows(%s::published.releases, {_ROWS}, %s, %s, %s, %s, %s) q"
+        return self._asked(_ROWS, questions, progress)
+
+    def counts_of_half(self, questions: Questions, one_in: int, progress: Progress) -> Answers:
+        """Ask every other one of the records, which are one in so many."""
+        self.session.execute(
+            "CREATE TEMPORARY VIEW asked_half AS "
+            f"SELECT * FROM pg_temp.asked_rows r WHERE r.record_id / {int(one_in)} % 2 = 0"
+        )
+        return self._asked(_HALF, questions, progress)
+
+    def _asked(self, relation: str, questions: Questions, progress: Progress) -> Answers:
+        query = f"SELECT q.* FROM dbanon_internal.ask_rows(%s::published.releases, {relation}, %s, %s, %s, %s, %s) q"
         arrays = (questions.x, questions.y, questions.side_m, questions.since, questions.until)
         told: list[Any] = []
         for first in range(0, len(questions.x), _AT_ONCE):

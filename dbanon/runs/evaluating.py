@@ -31,6 +31,9 @@ from dbanon.runs._foreign import Foreign
 from dbanon.runs._told import SPAN_S, Box, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
+_MAX_ASKED = 100_000  # rows in that table, which 4,000 questions then ask for half a minute
+_LEAST_RECORDS = 1_000  # of a sample of them
+_HALVED = 200  # questions by which a sample is judged
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
 _WINDOW_PLACES = 1_000_000  # positions that make the window
 _MAX_CENTRES = 300_000  # rows of whole records
@@ -265,6 +268,7 @@ class _Measurement:
         )
         self.notes += sides_note(questions)
         self.progress("copying rows", 0, None)
+        self.one_in = self._sampling()
         self.rows = self._copy(questions)
         self.progress("finding the truth", 0, None)
         true = true_counts(self._positions(questions.since, questions.until), questions)
@@ -272,10 +276,13 @@ class _Measurement:
         answers = table.counts(questions, self.progress)
         if self.asked.against == "published":
             self._demand_coverage(true, answers)
+        covered = within(true, answers)
+        if self.one_in > 1:
+            true, answers = self._of_all(table, questions, true, answers)
         self.progress("measuring", 0, None)
         figures = [
             *self._of_run(),
-            *count_figures(questions, true, answers, people=self.data.subjects, rng=self.rng),
+            *count_figures(questions, true, answers, people=self.data.subjects, rng=self.rng, covered=covered),
             *self._of_field(table, box, questions),
             *self._of_sample(),
         ]
@@ -353,16 +360,50 @@ class _Measurement:
 
     def _copy(self, questions: Questions) -> Rows:
         """Copy the rows that questions are about into a temporary table, and read when they hold."""
+        self.session.execute("SELECT dbanon_internal.begin_asking()")
+        given = [self.row.run_id, self._asked_times(questions), self.one_in]
+        self.session.execute("SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange, %s)", given)
+        self.session.execute("SELECT dbanon_internal.finish_asked()")
+        return self._rows("pg_temp.asked_rows")
+
+    def _asked_times(self, questions: Questions) -> str:
+        """Write the times of all questions as the server reads them; all there are, where all rows can be copied."""
         times = np.unique(np.column_stack([questions.since, questions.until]), axis=0)
         if self.about.rows <= _MAX_ROWS:
             times = np.array([[self.about.since, self.about.until]])
         some = [f"[{low},{high}{']' if low == high else ')'}" for low, high in _as_times(times)]
-        self.session.execute("SELECT dbanon_internal.begin_asking()")
-        self.session.execute(
-            "SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange)", [self.row.run_id, f"{{{','.join(some)}}}"]
+        return f"{{{','.join(some)}}}"
+
+    def _sampling(self) -> int:
+        """Choose one in how many records is asked: all, unless they have so many rows that questions take minutes."""
+        rows = min(self.about.rows, _MAX_ROWS)
+        if rows <= _MAX_ASKED:
+            return 1
+        records = one(self.session, "SELECT count(*) FROM dbanon.record WHERE run_id = %s", [self.row.run_id])
+        records = records * rows // self.about.rows
+        return int(max(min(rows // (_MAX_ASKED // 2), records // _LEAST_RECORDS), 1))
+
+    def _of_all(self, table: Table, questions: Questions, true: Float, answers: Answers) -> tuple[Float, Answers]:
+        """Make the truth and the answers of all records of those of a sample, and say how far off the sample is.
+
+        The answers of half of the records, doubled, differ from those of all in the sample as far as these do from
+        those of all records.
+        """
+        part = Questions(**{name: value[:: len(value) // _HALVED + 1] for name, value in vars(questions).items()})
+        half = table.counts_of_half(part, self.one_in, self.progress)
+        apart = 2 * half.expected - answers.expected[:: len(answers.expected) // _HALVED + 1]
+        if self.asked.against == "published":
+            times = self._asked_times(questions)
+            everything = self._rows(
+                f"dbanon.cloak WHERE run_id = {self.row.run_id} AND period && '{times}'::tstzmultirange"
+            )
+            true = true_counts(self._positions(questions.since, questions.until, everything), questions)
+        off = self.one_in * np.sqrt((apart**2).mean()) / max(true.mean(), 1.0)
+        self.notes.append(
+            f"Of the run's records, one in {self.one_in} was asked, and its answers multiplied. That alone puts counts "
+            f"off by about {off:.1%}, which is part of their error. Bounds are those of these records and their people."
         )
-        self.session.execute("SELECT dbanon_internal.finish_asked()")
-        return self._rows("pg_temp.asked_rows")
+        return true, Answers(**{name: self.one_in * value for name, value in vars(answers).items()})
 
     def _rows(self, source: str) -> Rows:
         region = f"{self.snapshot.postgis}.ST_AsBinary(region)" if self.about.holds != "instant" else "NULL::bytea"
@@ -382,14 +423,15 @@ class _Measurement:
             shape=wkb.indices.to_numpy(zero_copy_only=False),
         )
 
-    def _positions(self, since: Float, until: Float) -> Movements:
-        """Find the true positions at some times, each a moment or a span."""
+    def _positions(self, since: Float, until: Float, rows: Rows | None = None) -> Movements:
+        """Find the true positions at some times, each a moment or a span: of some rows, by default those asked."""
+        rows = self.rows if rows is None else rows
         instants, everybody = self.about.instants, self.asked.against == "all"
         if instants is None:
             spans = np.unique(np.column_stack([since, until]), axis=0)
-            return self.truth.seen(spans) if everybody else self.truth.covered(self.rows)
+            return self.truth.seen(spans) if everybody else self.truth.covered(rows)
         instants = instants[_met(instants, since, until)]
-        return self.truth.everybody(instants) if everybody else self.truth.of_rows(self.rows, instants)
+        return self.truth.everybody(instants) if everybody else self.truth.of_rows(rows, instants)
 
     def _demand_coverage(self, true: Float, answers: Answers) -> None:
         outside = int((~within(true, answers)).sum())

@@ -32,7 +32,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.begin_asking() IS
 'Makes a temporary table for rows in the form of a release, which goes with the transaction.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copy_run_rows(run_id bigint, times tstzmultirange) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.copy_run_rows(run_id bigint, times tstzmultirange, one_in integer DEFAULT 1) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
@@ -48,13 +48,13 @@ BEGIN
     INSERT INTO pg_temp.asked_rows
         SELECT c.record_id, c.seq, c.period, CASE WHEN many THEN @postgis@.ST_Multi(c.region) ELSE c.region END, c.crowd, c.subjects,
             lower(c.period), upper(c.period)
-        FROM dbanon.cloak c WHERE c.run_id = copy_run_rows.run_id AND c.period && times;
+        FROM dbanon.cloak c WHERE c.run_id = copy_run_rows.run_id AND c.period && times AND c.record_id % one_in = 0;
     GET DIAGNOSTICS copied = ROW_COUNT;
     RETURN copied;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.copy_run_rows(bigint, tstzmultirange) IS
-'Copies the rows of a run that meet some times into the temporary table, with the numbers of its records.';
+COMMENT ON FUNCTION dbanon_internal.copy_run_rows(bigint, tstzmultirange, integer) IS
+'Copies the rows of a run that meet some times, or those of one in so many of its records, into the temporary table, with the numbers of its records.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.finish_asked() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

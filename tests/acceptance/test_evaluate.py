@@ -1,0 +1,28 @@
+"""The figures of a run of very many rows: some of its records are asked."""
+
+import pytest
+
+from dbanon.database import Database
+from dbanon.runs import evaluating
+from tests.facts import names
+
+pytestmark = pytest.mark.db
+
+
+def test_of_very_many_rows_a_sample_of_records_is_asked_and_says_how_far_off_that_is(
+    verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, run_id = verified_city
+    whole = database.evaluate(run_id, queries=100)
+    monkeypatch.setattr(evaluating, "_MAX_ASKED", 200)
+    monkeypatch.setattr(evaluating, "_LEAST_RECORDS", 10)
+    some = database.evaluate(run_id, queries=100)
+    [note] = [note for note in some.notes if "one in" in note]
+    names(note, "one in 4")
+    assert whole.true is not None
+    assert some.answers is not None
+    assert whole.answers is not None
+    assert (some.true == whole.true).all()  # of all people who are published
+    assert not (some.answers.expected == whole.answers.expected).all()
+    assert abs(some.answers.expected.sum() / whole.answers.expected.sum() - 1) < 0.15
+    assert {one.value for one in some.figures if one.name == "coverage"} == {1.0}
