@@ -51,6 +51,7 @@ def run(
     clauses: int,
     metrics: Mapping[str, Any],
     left_out: Sequence[tuple[str, int, int | None]],
+    *,
     k: int | None,
 ) -> str:
     """Make the view of a run.

@@ -288,7 +288,7 @@ class RunResult:
             len(clauses),
             self.metrics,
             [(reason, n, total) for _, reasons, total in self.left_out() for reason, n in reasons.items()],
-            self.k,
+            k=self.k,
         )
 
     def require_verified(self) -> None:
