@@ -64,7 +64,8 @@ class Moment:
     def said(self) -> str:
         """Words for how many regions are drawn."""
         drawn = len(self.regions)
-        return f"{drawn:,} of {drawn + self.undrawn:,} regions" if self.undrawn else counted(drawn, "region")
+        regions = counted(drawn + self.undrawn, "region")
+        return f"{drawn:,} of {regions}" if self.undrawn else regions
 
 
 @dataclass(frozen=True, kw_only=True)

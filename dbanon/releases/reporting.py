@@ -370,7 +370,7 @@ def _print(file: Path, *, private: bool) -> None:
         try:
             done = subprocess.run([chromium(), *options, *own], capture_output=True, check=False, timeout=_PRINT_S)
         except subprocess.TimeoutExpired as error:
-            raise OSError(0, f"Chromium did not print the page in {_PRINT_S:g} seconds") from error
+            raise OSError(0, "Chromium did not print the page in time") from error
     if done.returncode or not made.is_file():
         raise OSError(0, "Chromium did not print the page")
     if private:

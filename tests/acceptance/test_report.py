@@ -133,7 +133,7 @@ def test_a_page_with_truth_is_private_in_every_way(
     [ring, *_] = re.findall(r'd="([^"]*)" class="dots marked"', html)
     assert ring.count("M") >= 5
     assert "usable resolution" in html
-    assert "1.2 km" in words(html)
+    assert "1.23 km" in words(html)
     lines = database.connection.execute(
         "SELECT action, dataset, release, detail FROM dbanon.audit WHERE action = 'page'"
     ).fetchall()
