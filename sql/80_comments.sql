@@ -621,7 +621,7 @@ COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no s
 COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';
 COMMENT ON COLUMN dbanon.audit.at IS 'When.';
 COMMENT ON COLUMN dbanon.audit.login IS 'Who.';
-COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), settle (population or settle time), load, change (of rows of a table), drop_load, forget, forget_before, drop, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers, lose; to a job: add_job, change_job, pause_job, resume_job, remove_job, drop_rows (of runs whose parts it withdrew); to a period of one: hold_period, retry_period, skip_period; to the database: confirm_history.';
+COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), settle (population or settle time), load, change (of rows of a table), drop_load, forget, forget_before, drop, delete; to a run: submit, cancel, reverify, verify, drop, page (a private page of it was made); to a release: publish, publish_refused, unpublish, end_readers, lose; to a job: add_job, change_job, pause_job, resume_job, remove_job, drop_rows (of runs whose parts it withdrew); to a period of one: hold_period, retry_period, skip_period; to the database: confirm_history.';
 COMMENT ON COLUMN dbanon.audit.dataset IS 'The dataset it was about; null for rows of a dataset that is being deleted.';
 COMMENT ON COLUMN dbanon.audit.run_id IS 'The run it was about.';
 COMMENT ON COLUMN dbanon.audit.release IS 'The release it was about.';

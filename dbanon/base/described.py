@@ -7,10 +7,7 @@ What only administrators may know is not in that one, and what is not in the rec
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import inf
 from typing import Any, Self
-
-from dbanon.base.figures import Figure
 
 TESTS = {
     "singling out": "Can one person be picked out of the rows?",
@@ -80,10 +77,6 @@ class Described:
         Of the view, each with its meaning.
     readers : sequence of str or None
         Roles; None: all analysts.
-    evaluation : sequence of Figure
-        The latest, with how many questions of a size were asked; empty where there is none.
-    card : mapping
-        The record as SQL gave it; empty for analysts.
     """
 
     name: str
@@ -120,9 +113,15 @@ class Described:
     overlap: Mapping[str, Any] | None = None
     overlap_reason: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    evaluation: Sequence[Figure] = ()
-    evaluated: Mapping[str, Any] = field(default_factory=dict)
-    card: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def said_left_out(self) -> str:
+        """How much is left out of the people and times seen, in words."""
+        if self.percent_left_out is not None:
+            return f"{self.percent_left_out} %"
+        if self.left_out.shares:
+            return self.left_out.shares.get("subjects", {}).get("share") or "not known"
+        return f"fewer than {self.k}, or none, or not counted" if self.k is not None else "not known"
 
     @property
     def held(self) -> int:
@@ -158,7 +157,6 @@ class Described:
             for one in card.get("parts") or ()
         )
         versions = {"dbanon": card["program_version"], **(card.get("versions") or {})}
-        evaluated = card.get("evaluation") or {}
         return cls(
             name=f"published.{card['release']}" if card["release"] else f"run {card['run_id']}",
             method=card["method"],
@@ -197,18 +195,9 @@ class Described:
             overlap=card["overlap"],
             overlap_reason=card["overlap_reason"],
             versions={name: version for name, version in versions.items() if version},
-            evaluation=tuple(_figure(one) for one in evaluated.get("figures") or ()),
-            evaluated={key: value for key, value in evaluated.items() if key != "figures"},
-            card=card,
         )
 
 
 def moment(text: str | None) -> Any:
     """Read a time of JSON; None stays None."""
     return None if text is None else datetime.fromisoformat(text)
-
-
-def _figure(stored: Mapping[str, Any]) -> Figure:
-    """Read a stored figure; JSON has no infinity."""
-    known: dict[str, Any] = {key: inf if one == "Infinity" else one for key, one in stored.items()}
-    return Figure(**{"value": None, **known})

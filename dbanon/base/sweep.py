@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from dbanon.base.command import run_command, typed
 from dbanon.base.errors import DbanonError
 from dbanon.base.figures import Asked, Evaluation, Figure
 
@@ -234,18 +235,15 @@ class Sweep:
 
     def command(self, setting: Setting, name: str = "NAME") -> str:
         """Write the command that computes a setting again and publishes it: the same groups, and the same figures."""
-        given = " ".join("-p " + shlex.quote(f"{key}={_typed(value)}") for key, value in setting.params.items())
-        algorithm = f" --algorithm {self.algorithm}"
-        start = f"dbanon run {self.method} --dataset {shlex.quote(self.dataset)}{algorithm}"
-        return f"{start} {given} --publish {name}"
+        return run_command(self.method, self.dataset, self.algorithm, setting.params, name)
 
     def again(self, file: str = "sweep.html") -> str:
         """Write the command that makes the sweep again."""
         values: dict[str, list[str]] = {}
         for setting in self.settings:
             for key, value in setting.params.items():
-                if _typed(value) not in values.setdefault(key, []):
-                    values[key].append(_typed(value))
+                if typed(value) not in values.setdefault(key, []):
+                    values[key].append(typed(value))
         words = [f"dbanon sweep {self.method} --dataset {shlex.quote(self.dataset)} --algorithm {self.algorithm}"]
         words += ["-p " + shlex.quote(f"{key}={','.join(several)}") for key, several in values.items()]
         words += [f"--sample {self.sample}"] * (self.sample is not None)
@@ -282,10 +280,6 @@ class Sweep:
         writer.writeheader()
         writer.writerows(rows)
         return text.getvalue()
-
-
-def _typed(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _row(setting: Setting, columns: Mapping[str, bool]) -> Iterator[tuple[str, Any]]:

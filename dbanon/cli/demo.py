@@ -163,9 +163,10 @@ def text(shown: Demo) -> str:
 def _gate_text(gate: Gate) -> str:
     """Say what the gate did, as it happened before the publication."""
     said = [f"verify: {gate.verify}", f"publish: {gate.publish}"]
+    broke = f"the clause {gate.clauses[0]} broke" if gate.clauses else "no clause broke"
     return "\n".join(
         [
-            f"Tried before that: one stored row was moved by {MOVED_M:,} m, and the clause {gate.clauses[0]} broke.",
+            f"Tried before that: one stored row was moved by {MOVED_M:,} m, and {broke}.",
             *(textwrap.fill(one, report.WIDTH, initial_indent="  ", subsequent_indent="    ") for one in said),
             "The row was put back, and the run verified again.",
         ]

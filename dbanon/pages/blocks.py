@@ -5,7 +5,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from dbanon.base.described import Described
-from dbanon.base.figures import Evaluation, Figure
+from dbanon.base.figures import Evaluation
 from dbanon.pages.shown import Shown, Truth
 
 
@@ -25,12 +25,6 @@ class Blocks:
     ) -> None:
         self.record, self.shown, self.zone = record, shown, zone
         self.truth, self.evaluation, self.unmeasured, self.chosen = truth, evaluation, unmeasured, chosen
-
-    def figure(self, name: str, side_m: float | None = None) -> Figure | None:
-        """Look up a measured figure: of this page's evaluation, or the latest on record."""
-        if self.evaluation is not None:
-            return self.evaluation.figure(name, side_m=side_m)
-        return next((one for one in self.record.evaluation if one.name == name and side_m in (None, one.side_m)), None)
 
 
 def local(time: datetime | None, zone: ZoneInfo) -> datetime | None:

@@ -177,8 +177,8 @@ class Range:
     kind: Kind = "published-wash"
 
 
-def ranges(name: str, title: str, description: str, rows: Sequence[Range], x: Axis) -> Markup:
-    """Draw rows with bounds, such as answers, or a figure with its interval."""
+def ranges(name: str, title: str, description: str, rows: Sequence[Range], x: Axis, *, private: bool = False) -> Markup:
+    """Draw rows with bounds, such as answers, or a figure with its interval; a `private` chart says so itself."""
     start = 8 + _LETTER * min(max((len(row.label) for row in rows), default=0), 24)
     right = WIDTH - 14 - _LETTER * max((len(row.text) for row in rows), default=0)
     bottom = len(rows) * _ROW + 4
@@ -207,6 +207,7 @@ def ranges(name: str, title: str, description: str, rows: Sequence[Range], x: Ax
     drawn += [text(at(value), bottom + 13, said, anchor="middle", class_="soft") for value, said in x.ticks]
     if x.name:
         drawn.append(text((start + right) / 2, bottom + 28, x.name, anchor="middle", class_="soft"))
+    drawn += [_mark(bottom + 28)] if private else []
     return figure(name, title, description, *drawn, height=bottom + (34 if x.name else 19))
 
 
@@ -229,8 +230,12 @@ def lines(
     x: Axis,
     y: Axis,
     level: tuple[float, str] | None = None,
+    private: bool = False,
 ) -> Markup:
-    """Draw lines with intervals, each named at its end; `level` is a vertical value that has a line and words."""
+    """Draw lines with intervals, each named at its end; `level` is a vertical value that has a line and words.
+
+    A `private` chart says so itself.
+    """
     right = WIDTH - 12 - _LETTER * max((len(one.name) for one in drawn_lines), default=0)
     bottom = _TOP + _PLOT
     drawn: list[Markup] = _frame(x, y, right, bottom)
@@ -272,6 +277,7 @@ def lines(
         ending = max(float(at(value, height).split()[1]) + 4, last + 13)  # names of lines that end together
         last = ending
         drawn.append(text(float(at(value, height).split()[0]) + 8, ending, one.name))
+    drawn += [_mark(bottom + 30)] if private else []
     return figure(name, title, description, *drawn, height=_height(x, bottom))
 
 
@@ -287,6 +293,11 @@ def _frame(x: Axis, y: Axis, right: float, bottom: float) -> list[Markup]:
     if x.name:
         drawn.append(text((_LEFT + right) / 2, bottom + 30, x.name, anchor="middle", class_="soft"))
     return drawn
+
+
+def _mark(y: float) -> Markup:
+    """Mark a private chart, beside the name of its axis."""
+    return text(WIDTH - 8, y, "PRIVATE", anchor="end", class_="private halo")
 
 
 def _anchor(at: float) -> str:

@@ -1,7 +1,8 @@
 """Makes the page of two releases or runs side by side; those of different promises are not ranked."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -14,17 +15,24 @@ from dbanon.pages.shown import Shown
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two."""
+    """One of the two; `promise` has the parameters on which it depends what is promised."""
 
     record: Described
     shown: Shown
+    promise: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def promised(self) -> tuple[Any, ...]:
+        """What is equal for two that keep the same promise: also the clauses, which are those of the algorithm."""
+        record = self.record
+        return record.method, record.k, dict(self.promise), {clause.name for clause in record.clauses}
 
 
 def page(one: Side, other: Side, zone: ZoneInfo) -> str:
     """Make the page, from nothing but what the pages for files of the two show."""
     sides = {"A": one, "B": other}
     names = [side.record.name for side in sides.values()]
-    same = one.record.method == other.record.method
+    same = one.promised == other.promised
     around = frame.Frame(
         title=f"{names[0]} beside {names[1]}",
         band="To choose between two. Shows no true position.",
@@ -46,7 +54,7 @@ def page(one: Side, other: Side, zone: ZoneInfo) -> str:
             "Rows at one moment", frame.columns(*(_map(letter, side, zone) for letter, side in sides.items()))
         ),
         frame.section("Regions", frame.columns(*(_sizes(letter, side) for letter, side in sides.items()))),
-        frame.section("Before you choose", frame.columns(*_advice(one, other))),
+        frame.section("What to weigh", frame.columns(*_advice(one, other))),
     )
 
 
@@ -79,7 +87,7 @@ def _rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
 
 def _published(record: Described) -> str:
     if record.percent_left_out is None:
-        return f"all but fewer than {record.k}, or none"
+        return f"left out of the people and times seen: {record.said_left_out}"
     return f"{100 - record.percent_left_out} % of all people and times seen"
 
 
@@ -91,12 +99,16 @@ def _map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
     drawn = maps.panel(
         f"map-{letter.lower()}",
         f"{letter} at {at}",
-        f"Regions of rows that hold at {at}: {len(moment.regions):,}.",
+        f"Drawn of rows that hold at {at} and hide people: {moment.said}.",
         window,
         maps.backdrop(side.shown.lines, side.shown.areas),
         maps.regions(moment.regions),
     )
-    return frame.picture(drawn, f"{letter}: {side.record.name} at {at}, {counted(moment.rows, 'row')}.", class_="map")
+    return frame.picture(
+        drawn,
+        f"{letter}: {side.record.name} at {at}, {moment.said} of {counted(moment.rows, 'row')} that hide people.",
+        class_="map",
+    )
 
 
 def _sizes(letter: str, side: Side) -> Markup:
@@ -120,7 +132,7 @@ def _advice(one: Side, other: Side) -> list[Markup]:
     if both:
         cards.append(
             frame.card(
-                "One of them, as a rule",
+                "Publish one of the two",
                 "Both are of the same people. Where they speak of the same time, a reader of both may find fewer "
                 "than k: "
                 "dbanon measures that before it publishes the second, and refuses.",

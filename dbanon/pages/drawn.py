@@ -7,7 +7,7 @@ from markupsafe import Markup
 from dbanon.base.errors import counted
 from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.blocks import Blocks, local
-from dbanon.pages.shown import Moment, levels
+from dbanon.pages.shown import levels
 
 _FOUND = {
     "last": "the last known position",
@@ -30,14 +30,14 @@ class Drawn(Blocks):
         drawn = maps.panel(
             "published-map",
             f"Published at {words_of}",
-            f"Regions that hide {self.shown.k} or more people at {words_of}: {len(moment.regions):,}.",
+            f"Drawn of those that hide {self.shown.k} or more people at {words_of}: {moment.said}.",
             window,
             maps.backdrop(self.shown.lines, self.shown.areas),
             maps.regions(moment.regions, marked=moment.marked),
         )
-        caption = Markup('<b class="is-published">Published: {} of the {:,} rows that hold at {}.</b> {}').format(
-            _regions(moment), moment.rows, words_of, self._around()
-        )
+        caption = Markup(
+            '<b class="is-published">Published: {} of the {} that hold at {} and hide people.</b> {}'
+        ).format(moment.said, counted(moment.rows, "row"), words_of, self._around())
         return frame.picture(drawn, caption, class_="map")
 
     def _around(self) -> str:
@@ -250,7 +250,3 @@ class Drawn(Blocks):
 def _counted(cells: Mapping[int, str], names: Sequence[str]) -> str:
     """Say how many cells there are of each class; each is a closed path."""
     return "; ".join(f"cells with {names[n]}: {path.count('M')}" for n, path in sorted(cells.items())) or "none"
-
-
-def _regions(moment: Moment) -> str:
-    return f"{len(moment.regions):,} regions"

@@ -46,7 +46,13 @@ def sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, float, flo
 
 
 def run(
-    title: str, held: int, clauses: int, metrics: Mapping[str, Any], left_out: Sequence[tuple[str, int, int | None]]
+    title: str,
+    held: int,
+    clauses: int,
+    metrics: Mapping[str, Any],
+    left_out: Sequence[tuple[str, int, int | None]],
+    *,
+    k: int | None,
 ) -> str:
     """Make the view of a run.
 
@@ -58,7 +64,8 @@ def run(
     metrics : mapping
         Its figures.
     left_out : sequence of (str, int, int or None)
-        What was left out: what it is, how many, of how many in all.
+        What was left out: what it is, how many, of how many in all. It is said as readers of a release see it: in
+        whole percent, or that these are fewer than `k`.
     """
     name = _name()
     facts = [(_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
@@ -76,14 +83,13 @@ def run(
             )
         )  # fmt: skip
     if bars := [
-        Bar(label=what.replace("_", " "), value=n / total if total else n, text=_of(n, total), kind="gone")
+        Bar(label=what.replace("_", " "), value=percent / 100, text=said, kind="gone")
         for what, n, total in left_out
-        if n
+        for percent, said in [_left_out(n, total, k or 2)]
     ]:
         words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
-        most = 1.0 if all(total for _, n, total in left_out if n) else None
         facts.append(("", "grey: left out, by reason"))
-        figures.append(charts.bars(f"{name}-left-out", "Left out, by reason", words, bars, most=most))
+        figures.append(charts.bars(f"{name}-left-out", "Left out, by reason", words, bars, most=1.0))
     return view(title, facts, *figures, verdict=_verdict(held, clauses))
 
 
@@ -160,8 +166,12 @@ def _verdict(held: int, clauses: int) -> tuple[str, bool]:
     return (f"✓ verified, {said}", True) if held == clauses else (f"✗ refused, {said}", False)
 
 
-def _of(n: int, total: int | None) -> str:
-    return f"{_percent(n / total)} ({n:,})" if total else f"{n:,}"
+def _left_out(n: int, total: int | None, k: int) -> tuple[int, str]:
+    """Say how much was left out as ``describe_share`` of SQL does: its percent, and words."""
+    if n < k or not total:
+        return 0, f"fewer than {k}, or none" if n < k else "not known"
+    percent = -(-100 * n // total)
+    return percent, f"{percent} %"
 
 
 def _percent(share: float) -> str:

@@ -98,7 +98,7 @@ def _file(page: _Page) -> Iterable[Markup]:
         frame.signatures("assessed by", "approved by (data protection officer)", "date", "next review"),
         page.clauses(),
         page.pictures(),
-        frame.section("Around it", frame.columns(page.beside(), page.source())),
+        frame.section("Other releases, and the source", frame.columns(page.beside(), page.source())),
         page.parts(),
         page.again(),
     ]
@@ -115,7 +115,7 @@ def _analysts(page: _Page) -> Iterable[Markup]:
         page.parts(),
         page.tests(),
         frame.section(
-            "Around it",
+            "Withdrawal, and the source",
             frame.columns(
                 frame.card(
                     "If a query says that the view does not exist",

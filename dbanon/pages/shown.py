@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from dbanon.base.errors import counted
 from dbanon.pages.maps import Window
 
 STEP = 1.25
@@ -46,7 +47,9 @@ class Moment:
     regions : sequence of str
         Paths of those that are drawn: of k people and more, and in the window.
     rows : int
-        How many rows hold then.
+        How many rows that hide people hold then.
+    undrawn : int
+        How many regions more there are in the window: of too many, every n-th by area is drawn.
     marked : int or None
         The place of the region of one group, on private pages alone.
     """
@@ -54,7 +57,15 @@ class Moment:
     at: datetime
     regions: Sequence[str]
     rows: int
+    undrawn: int = 0
     marked: int | None = None
+
+    @property
+    def said(self) -> str:
+        """Words for how many regions are drawn."""
+        drawn = len(self.regions)
+        regions = counted(drawn + self.undrawn, "region")
+        return f"{drawn:,} of {regions}" if self.undrawn else regions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +131,16 @@ class Truth:
     marked: Sequence[tuple[float, float]] = field(default_factory=tuple)
     people: int = 0
     align: str = "last"
+
+
+def sampled(paths: Sequence[str], most: int, most_bytes: int) -> list[str]:
+    """Take evenly from paths in the order of their areas, until they are few and short enough: small and large ones."""
+    number = min(len(paths), most)
+    while True:
+        drawn = [paths[n * len(paths) // number] for n in range(number)]
+        if sum(map(len, drawn)) <= most_bytes:
+            return drawn
+        number //= 2
 
 
 def levels(k: int) -> list[str]:

@@ -1,7 +1,11 @@
 """Says what is known of a release: tests and clauses, cards for the file, what may be asked, how it was made."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from markupsafe import Markup
 
+from dbanon.base.command import run_command
 from dbanon.base.described import TESTS
 from dbanon.base.errors import counted
 from dbanon.pages import frame, words
@@ -35,10 +39,10 @@ class Told(Blocks):
         if record.percent_left_out is not None:
             found.append((f"{100 - record.percent_left_out} %", "of the people and times seen are published", False))
         else:
-            found.append((f"fewer than {record.k}", "people, or none, are left out", False))
+            found.append((record.said_left_out, "left out of the people and times seen", False))
         if len(shown.sides) == 3:
             found.append((words.length(shown.sides[1]), "half of the regions are narrower than this", False))
-        if self.evaluation is not None and self.figure("usable_resolution_m") is not None:
+        if self.evaluation is not None and self.evaluation.figure("usable_resolution_m") is not None:
             found.append(
                 (
                     words.usable_resolution(self.evaluation.figures),
@@ -48,7 +52,7 @@ class Told(Blocks):
             )
         elif record.window_s is not None:
             found.append(
-                (words.duration(record.window_s), "is how long a record lasts; nothing joins it to the next", False)
+                (words.duration(record.window_s), "is how long a record lasts; no number joins it to the next", False)
             )
         return frame.facts(found)
 
@@ -171,15 +175,12 @@ class Told(Blocks):
             said = "Not published, so it was held against no other release yet; dbanon does that before it publishes."
         elif not overlap:
             said = (
-                "Held against every earlier release of the same people, withdrawn ones too: none of them speaks of the "
-                "same time."
+                "Held against every earlier release of the same people, withdrawn ones too: none of them takes from "
+                "what is promised."
             )
         else:
-            least = overlap.get("smallest")
-            said = (
-                "Held against every earlier release of the same people, withdrawn ones too. Some speak of the same time"
-            )
-            said += f": of those who may be meant, {least} or more are left." if least is not None else "."
+            said = "Held against every earlier release of the same people, withdrawn ones too. "
+            said += " ".join(_overlapping(overlap))
         allowed = f"An overlap was allowed, because: {record.overlap_reason}" if record.overlap_reason else ""
         return frame.card(
             "Beside other releases", said, "Every later release is held against this one.", *filter(None, [allowed])
@@ -212,7 +213,7 @@ class Told(Blocks):
                 words.span(local(part.since, self.zone), local(part.until, self.zone)),
                 "" if part.k is None else part.k,
                 f"{part.rows:,}",
-                "few, or none" if part.percent_left_out is None else f"{part.percent_left_out} %",
+                "few, none, or not counted" if part.percent_left_out is None else f"{part.percent_left_out} %",
                 "withdrawn" if part.withdrawn else "live",
             )
             for part in reversed(self.record.parts)
@@ -223,8 +224,12 @@ class Told(Blocks):
             frame.table(["part", "k", "rows", "left out", "state"], rows[:_MOST_PARTS], numbers=[1, 2, 3]),
             note=note,
             lead="Each was computed, attacked and published for itself. "
-            + ("" if self.chosen else "The pictures on this page are of the newest."),
+            + ("" if self.chosen else f"The pictures on this page, and {self._newest()}, are of the newest."),
         )
+
+    def _newest(self) -> str:
+        """Name what a page says of the newest part alone."""
+        return "the share left out" if self.record.run_id is None else "its k, its clauses and the share left out"
 
     def chosen_part(self) -> Markup:
         """Say which part of a release that grows a private page is about."""
@@ -264,16 +269,38 @@ class Told(Blocks):
         record = self.record
         if record.dataset is None:
             return Markup("")
-        given = " ".join(f"-p {name}={value}" for name, value in record.parameters.items() if value is not None)
-        publish = f" --publish {record.release}" if record.release else ""
+        # A part cannot be published beside itself, nor in place of all parts.
+        publish = None if record.parts else record.release
         lines = [
-            f"dbanon run {record.method} --dataset {record.dataset} --algorithm {record.algorithm} {given}{publish}"
+            run_command(record.method, record.dataset, record.algorithm, record.parameters, publish, replace=True),
+            f"dbanon report {record.release or record.run_id}",
         ]
-        lines.append(f"dbanon report {record.release or record.run_id}")
         note = Markup(
             '<p class="small soft">The seed is kept private: a reader who has it may learn how ties were broken.</p>'
         )
         return frame.section("Make it again", frame.code("\n".join(lines)), note)
+
+
+_OVERLAP = {
+    "within_a_day": "Within a day, others show exactly people whom this one hides, or this one people whom they hide.",
+    "classes": "What its regions have in common with those of others leaves sets of cells without l categories or t.",
+    "other_cells": "Others of the same people and area are made of other cells, so their regions were not compared.",
+    "copies": "The same positions were loaded under other names too: what is said of those was not compared.",
+    "settle_s": "What is said later of people who stay longer than the population's settle time is not compared.",
+}
+
+
+def _overlapping(overlap: Mapping[str, Any]) -> list[str]:
+    """Say what was found beside other releases, a sentence for each finding; counts of people are not said."""
+    said, relation, least = [], overlap.get("relation"), overlap.get("smallest_crowd")
+    if overlap.get("below"):
+        said.append("Some people are left with fewer candidates than promised, which was allowed.")
+    elif relation == "same":
+        said.append("Its groups are those of another: each person has the same candidates in both.")
+    elif relation == "overlapping":
+        left = f": of those who may be meant, {least} or more are left" if least is not None else ""
+        said.append(f"Some speak of the same time{left}.")
+    return said + [sentence for name, sentence in _OVERLAP.items() if overlap.get(name) is not None]
 
 
 def _broken_by(sentence: str) -> str:

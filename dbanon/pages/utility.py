@@ -47,7 +47,7 @@ class Utility(Blocks):
             "percent of the mean "
             "truth, with intervals that hold it nine times in ten."
         )
-        notes = [frame.card("To know", *evaluation.notes)] if evaluation.notes else []
+        notes = [frame.card("Notes on these figures", *evaluation.notes)] if evaluation.notes else []
         return frame.section(
             "How far off are answers?",
             frame.columns(*blocks),
@@ -73,7 +73,7 @@ class Utility(Blocks):
                 points.append((one.side_m or 0.0, 100 * value, 100 * low, 100 * high))
                 most = max(most, high)
             if points:
-                lines.append(charts.Line(name=name, points=points, dashed=asked == "span"))
+                lines.append(charts.Line(name=name, points=points, kind="private", dashed=asked == "span"))
         if not lines:
             return Markup("")
         sides = sorted({point[0] for line in lines for point in line.points})
@@ -96,6 +96,7 @@ class Utility(Blocks):
             x=x,
             y=charts.axis(100 * min(most, 2), unit=" %"),
             level=(20, "20 %"),
+            private=True,
         )
         return frame.block(
             "By the size of the area",
@@ -136,6 +137,7 @@ class Utility(Blocks):
             f"Private. {said}.",
             rows,
             charts.axis(max(r.high for r in rows), name="people in the square"),
+            private=True,
         )
         return frame.block(
             f"{words.spelled(len(rows)).capitalize()} of the questions",

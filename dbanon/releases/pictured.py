@@ -164,10 +164,9 @@ class _Reader:
         )
         [(rows,)] = self.ask("SELECT count(*) FROM {relation} c WHERE c.period @> %(at)s AND c.crowd >= %(k)s", at=at)
         # One row stands for one person in some families, and k rows have one region.
-        paths = list(dict.fromkeys(path for (path,) in found if path))[:MOST_REGIONS]
-        while sum(map(len, paths)) > _MOST_BYTES:
-            paths = paths[1:]
-        return shown.Moment(at=at, regions=paths, rows=rows)
+        paths = list(dict.fromkeys(path for (path,) in found if path))
+        drawn = shown.sampled(paths, MOST_REGIONS, _MOST_BYTES)
+        return shown.Moment(at=at, regions=drawn, rows=rows, undrawn=len(paths) - len(drawn))
 
     def sizes(self) -> list[shown.Bin]:
         """Bin the rows that hide people by the side of a square as large as their region."""
@@ -230,7 +229,7 @@ class _Reader:
                 """,
                 **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": span},
             )
-            if most >= self._rows.k:
+            if expected >= self._rows.k:
                 label = f"{side / 1000:g} km, {at.astimezone(zone):%H:%M}"
                 told.append(shown.Question(label, least, expected, most))
         return sorted(told, key=lambda one: -one.expected)

@@ -24,7 +24,7 @@ from dbanon.attacks import attacker, once
 from dbanon.base.described import ClauseFound, Described, LeftOut, Part
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.figures import Evaluation
-from dbanon.methods import METHODS
+from dbanon.methods import METHODS, describe
 from dbanon.options.reporting import Reporting, Showing
 from dbanon.pages import compare as comparing
 from dbanon.pages import release as pages
@@ -36,6 +36,7 @@ from dbanon.postgres.connection import Connection, errors_translated, one
 from dbanon.releases import export, pictured, published
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_PRINT_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,8 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
     if not asked.with_truth or private is None:
         record, shown = _known(connection, what, zone, asked)
         return pages.page(record, shown, "file", zone)
-    run_id, parts = private.part(what) if isinstance(what, str) else (what, ())
+    with errors_translated():
+        run_id, parts = private.part(what) if isinstance(what, str) else (what, ())
     record, shown = _known(connection, what, zone, asked, of_run=run_id, hours=True)
     truth, shown = _truth(connection, record, shown, private)
     measured, unmeasured = None, ""
@@ -94,7 +96,9 @@ def compare(connection: Connection, one: str | int, other: str | int, asked: Sho
     sides = []
     for what in (one, other):
         record, shown = _known(connection, what, zone, asked)
-        sides.append(comparing.Side(record=record, shown=shown))
+        names = [about["name"] for about in describe(METHODS[record.method]) if about["promises"]]
+        promise = {name: record.parameters.get(name) for name in names}
+        sides.append(comparing.Side(record=record, shown=shown, promise=promise))
     return comparing.page(sides[0], sides[1], zone)
 
 
@@ -181,6 +185,8 @@ def described_by_view(
         return record, None
     extent = view["extent"]
     newest = view["starts"].index(part if part in view["starts"] else max(view["starts"]))
+    # The view's is the least of all parts; a part that promises more must not be drawn for fewer.
+    ks = [view["k"], *(p["k"] for p in parts if p["since"] == view["starts"][newest])]
     relation = sql.Identifier("published", name)
     return record, pictured.Rows(
         about=sql.SQL("(SELECT a FROM published.about({}) a)").format(sql.Literal(relation.as_string(connection))),
@@ -188,7 +194,7 @@ def described_by_view(
         since=view["starts"][newest],
         until=view["ends"][newest],
         srid=view["srid"],
-        k=view["k"] or 2,
+        k=max([k for k in ks if k is not None], default=2),
         holds=view["holds"],
         reach_m=max(extent[2] - extent[0], extent[3] - extent[1]),
     )
@@ -309,16 +315,18 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def write(file: Path, html: str, *, private: bool, pdf: bool) -> Path:
-    """Write a page, whole or not at all; a private one for its owner alone, under a name that says what it is.
+    """Write a page, and print it if asked to: both whole or neither; a private one for its owner alone and named so.
 
     Returns the file. Raises `DataError` if it cannot be written, `DbanonError` if there is nothing that prints a PDF.
     """
     file = private_name(file) if private else file
     if pdf:
         chromium()  # before anything is written
-    export.write_text(file, html, private=private)
-    if pdf:
-        _print(file, private=private)
+    with export.whole(file) as part:
+        part.touch(0o600 if private else 0o666)
+        part.write_text(html, encoding="utf-8")
+        if pdf:
+            _print(part, private=private)
     return file
 
 
@@ -346,27 +354,24 @@ def chromium() -> str:
 
 
 def _print(file: Path, *, private: bool) -> None:
-    """Print a page as a PDF beside it."""
+    """Print a page as a PDF beside it; raises `OSError` if the browser does not."""
     made = file.with_suffix(".pdf")
-    with export.whole(made) as part, tempfile.TemporaryDirectory() as profile:
-        options = [
-            "--headless",
-            "--disable-gpu",
-            "--disable-background-networking",
-            "--no-first-run",
-            "--no-pdf-header-footer",
-        ]
-        if os.geteuid() == 0:
-            options.append("--no-sandbox")  # Chromium has none for root; the page has no script and may load nothing
-        command = [
-            chromium(),
-            *options,
-            f"--user-data-dir={profile}",
-            f"--print-to-pdf={part}",
-            file.resolve().as_uri(),
-        ]
-        done = subprocess.run(command, capture_output=True, check=False, timeout=120)
-        if done.returncode or not part.is_file():
-            raise OSError(0, "Chromium did not print the page")
-        if private:
-            part.chmod(0o600)
+    options = [
+        "--headless",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--no-first-run",
+        "--no-pdf-header-footer",
+    ]
+    if os.geteuid() == 0:
+        options.append("--no-sandbox")  # Chromium has none for root; the page has no script and may load nothing
+    with tempfile.TemporaryDirectory() as profile:
+        own = [f"--user-data-dir={profile}", f"--print-to-pdf={made}", file.resolve().as_uri()]
+        try:
+            done = subprocess.run([chromium(), *options, *own], capture_output=True, check=False, timeout=_PRINT_S)
+        except subprocess.TimeoutExpired as error:
+            raise OSError(0, "Chromium did not print the page in time") from error
+    if done.returncode or not made.is_file():
+        raise OSError(0, "Chromium did not print the page")
+    if private:
+        made.chmod(0o600)

@@ -135,6 +135,7 @@ class _Run:
             peak_rss_mb=memory.peak_mb(),
             notices=() if refusal else stored.run_notices(self.connection, self.claim.run_id),
             refusal=refusal,
+            k=self.row.params.get("k"),
             **known,
         )
 

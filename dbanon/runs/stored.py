@@ -269,6 +269,7 @@ class RunResult:
     rows_published: int | None = None
     notices: tuple[str, ...] = ()
     refusal: str | None = None
+    k: int | None = None
 
     def left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
         """List what was left out: the kind (``subjects``), counts by reason, and how many there were in all."""
@@ -287,6 +288,7 @@ class RunResult:
             len(clauses),
             self.metrics,
             [(reason, n, total) for _, reasons, total in self.left_out() for reason, n in reasons.items()],
+            k=self.k,
         )
 
     def require_verified(self) -> None:
@@ -326,6 +328,7 @@ def stored_result(connection: Connection, run_id: int, *, after: int = 0) -> Run
         verdict=verdict,
         timings=row.timings,
         suppressed=row.suppressed,
+        k=row.params.get("k"),
         peak_rss_mb=row.peak_rss_mb or 0.0,
         notices=run_notices(connection, run_id) if row.status == "verified" else (),
         refusal=row.error if row.status == "refused" else None,

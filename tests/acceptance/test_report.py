@@ -139,6 +139,9 @@ def test_a_page_with_truth_is_private_in_every_way(
     ).fetchall()
     assert lines == [("page", "city", "city_k5", {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()})]
     assert len(database.card("city_k5")["pages"]) == 1
+    database.connection.execute("SELECT dbanon_internal.note_page(%s, 'what one likes', %s)", [run_id, 64 * "0"])
+    last = database.connection.execute("SELECT release FROM dbanon.audit ORDER BY audit_id DESC LIMIT 1").fetchone()
+    assert last == (None,)
 
 
 def test_a_page_with_truth_says_why_nothing_was_measured(own_city: str) -> None:
@@ -200,6 +203,7 @@ def test_what_no_page_can_be_made_of_is_refused_in_a_sentence(own_city: str, ann
         (own_city, ("city_k5", "--backdrop", "public.nothing"), 2, "public.nothing"),
         (own_city, ("city_k5", "--backdrop", "dbanon.trajectory"), 2, "dbanon.trajectory"),
         (anna, ("city_k5",), 1, "rights"),
+        (anna, ("city_k5", "--with-truth"), 1, "rights"),
     ):
         told = call(url, "report", *arguments, *where)
         assert told.code == code, (arguments, told.stderr)
@@ -233,6 +237,21 @@ def test_without_a_browser_a_pdf_is_refused_before_anything_is_written(
     with pytest.raises(Exception, match="Chromium"):
         reporting.write(tmp_path / "page.html", "x", private=False, pdf=True)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", ["exit 1", "exec sleep 9"])
+def test_where_a_page_cannot_be_printed_neither_file_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    programs, pages = tmp_path / "programs", tmp_path / "pages"
+    programs.mkdir(), pages.mkdir()
+    (programs / "chromium").write_text(f"#!/bin/sh\n{fault}\n")
+    (programs / "chromium").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setattr(reporting, "_PRINT_S", 0.3)
+    with pytest.raises(DataError, match="Chromium did not print"):
+        reporting.write(pages / "page.html", "x", private=True, pdf=True)
+    assert list(pages.iterdir()) == []
 
 
 def test_a_backdrop_is_clipped_to_the_map(own_city: str) -> None:

@@ -81,6 +81,18 @@ def test_whatever_text_comes_is_text_in_a_figure(text: str) -> None:
         assert root.attrib["aria-labelledby"] == f"{'abcdef'[place]}-title {'abcdef'[place]}-desc"
 
 
+def test_charts_of_the_truth_are_marked_and_drawn_in_its_colour() -> None:
+    axis = charts.axis(100, name="x")
+    line = charts.Line(name="x", points=[(1, 20, 10, 30)], kind="private")
+    for chart in (
+        charts.ranges("c", "x", "x", [charts.Range(label="x", low=1, high=9, true=5)], axis, private=True),
+        charts.lines("d", "x", "x", [line], x=axis, y=axis, private=True),
+    ):
+        assert ">PRIVATE</text>" in chart
+    assert 'class="line-private"' in chart
+    assert "PRIVATE" not in charts.lines("d", "x", "x", [line], x=axis, y=axis)
+
+
 class _Seen(HTMLParser):
     def __init__(self) -> None:
         super().__init__()

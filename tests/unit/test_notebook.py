@@ -21,7 +21,9 @@ NASTY = '<script>alert("1")</script> ]]> & \u202e'
 SIDES = np.geomspace(10, 10_000, 1001)
 
 
-def result(*, passed: bool = True, side_m: np.ndarray = SIDES, algorithm: str = "traj-anon") -> RunResult:
+def result(
+    *, passed: bool = True, side_m: np.ndarray = SIDES, algorithm: str = "traj-anon", k: int | None = 5
+) -> RunResult:
     clauses = tuple(
         Clause(name=name, passed=ok, violations=0 if ok else 3, sentence="s")
         for name, ok in (("size", True), ("covers", passed))
@@ -38,6 +40,7 @@ def result(*, passed: bool = True, side_m: np.ndarray = SIDES, algorithm: str = 
         metrics={"published_share": 0.72, **sides(side_m)},
         verdict=Verdict(attack="tp-aware", passed=passed, figures={"seen": 300, "requests": 50}, clauses=clauses),
         suppressed={"subjects": {"absent_at_some_instant": 60, "window_below_k": 0}, "requests": {}, "by_hour": hours},
+        k=k,
     )
 
 
@@ -92,9 +95,20 @@ def test_a_scoped_style_keeps_every_rule_and_its_media() -> None:
 
 def test_a_view_of_a_run_says_what_holds_how_large_regions_are_and_what_is_left_out() -> None:
     html = result()._repr_html_()
-    for words in ("2 of 2 clauses hold", "72 %", "half are under 316 m", "20 % (60)", "absent at some instant"):
+    for words in ("2 of 2 clauses hold", "72 %", "half are under 316 m", "20 %", "absent at some instant"):
         assert words in html
     assert "✗ refused, 1 of 2 clauses hold" in result(passed=False)._repr_html_()
+
+
+@pytest.mark.parametrize(("n", "said"), [(0, "fewer than 5, or none"), (4, "fewer than 5, or none"), (5, "2 %")])
+def test_a_view_of_a_run_says_of_those_left_out_what_readers_are_told(n: int, said: str) -> None:
+    views = []
+    for count in (n, min(n, 1)):
+        found = result()
+        found.suppressed["subjects"] = {"window_below_k": count}
+        views.append(re.sub(r"dbanon-[0-9a-f]+", "", found._repr_html_()))
+    assert f"window below k: {said}" in views[0]
+    assert (views[0] == views[1]) == (n < 5)
 
 
 def test_a_view_of_a_release_has_its_promise_and_no_count_of_few() -> None:

@@ -1,0 +1,94 @@
+"""What pages say of a release: what it promises, what was left out, what it was held against, how it is made again."""
+
+from datetime import UTC, datetime
+from html import unescape
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from dbanon.base.described import Described, LeftOut
+from dbanon.cli import demo
+from dbanon.pages import compare, release, shown
+
+K = 5
+
+
+def described(**more: object) -> Described:
+    since = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    given = {
+        "name": "published.x", "release": "x", "run_id": 1, "dataset": "d", "method": "tp-aware", "promise": "",
+        "algorithm": "traj-anon", "adversary": "", "rows_are": "", "k": K, "holds": "instant", "rows": 9,
+        "since": since, "until": since, "srid": 32610, "clauses": (), "left_open": {}, "left_out": LeftOut(meaning=""),
+    }  # fmt: skip
+    return Described(**{**given, **more})  # type: ignore[arg-type]
+
+
+def filed(**more: object) -> str:
+    return unescape(release.page(described(**more), shown.Shown(k=K), "file", ZoneInfo("UTC")))
+
+
+@pytest.mark.parametrize("other", [{"k": K + 1}, {"method": "kte"}, {"promise": {"instants": 9}}])
+def test_two_that_do_not_promise_the_same_are_not_said_to(other: dict[str, object]) -> None:
+    promise = other.get("promise", {"instants": 5})
+    about = {name: value for name, value in other.items() if name != "promise"}
+    sides = [
+        compare.Side(record=described(), shown=shown.Shown(k=K), promise={"instants": 5}),
+        compare.Side(record=described(**about), shown=shown.Shown(k=K), promise=promise),  # type: ignore[arg-type]
+    ]
+    html = compare.page(sides[0], sides[1], ZoneInfo("UTC"))
+    assert "Both keep the same promise" not in html
+    assert "neither is better" in html
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [("fewer than 5, or none", "fewer than 5, or none"), (None, "not known"), ("7 %", "7 %")]
+)
+def test_what_was_not_counted_is_not_said_to_be_few(share: str | None, said: str) -> None:
+    left_out = LeftOut(meaning="", shares={"subjects": {"share": share, "reasons": {}}})
+    assert described(left_out=left_out).said_left_out == said
+    assert ("fewer than" in filed(left_out=left_out)) == (share is not None and "fewer" in share)
+    assert "or not counted" in described().said_left_out
+
+
+@pytest.mark.parametrize(
+    ("overlap", "said"),
+    [
+        ({}, "takes from"),
+        ({"relation": "same", "below": 0, "smallest_crowd": 5}, "same candidates"),
+        ({"relation": "overlapping", "below": 0, "smallest_crowd": 5}, "more are left"),
+        ({"relation": "overlapping", "below": 3, "smallest_crowd": 1}, "fewer candidates"),
+        ({"within_a_day": {"shown_here": 1}}, "Within a day"),
+        ({"classes": 2}, "without l categories"),
+        ({"other_cells": ["x"]}, "other cells"),
+        ({"copies": ["x"]}, "under other names"),
+        ({"settle_s": 0}, "settle time"),
+    ],
+)
+def test_each_finding_beside_other_releases_is_said(overlap: dict[str, object], said: str) -> None:
+    html = filed(overlap=overlap)
+    assert said in html
+    assert ("Some speak" in html) == (overlap.get("relation") == "overlapping" and not overlap["below"])
+
+
+def test_the_command_that_makes_it_again_is_quoted_and_replaces_what_is_live() -> None:
+    html = filed(dataset="my data; rm", parameters={"k": 5, "exact": True, "none": None})
+    command = "dbanon run tp-aware --dataset 'my data; rm' --algorithm traj-anon -p k=5 -p exact=true"
+    assert f"{command} --publish x --replace" in html
+    assert f"{command}\n" in filed(release=None, dataset="my data; rm", parameters={"k": 5, "exact": True})
+
+
+def test_of_too_many_regions_small_and_large_ones_are_drawn() -> None:
+    paths = [f"{place:04}" for place in range(1000)]
+    assert shown.sampled(paths, 400, 10_000)[:3] == ["0000", "0002", "0005"]
+    few = shown.sampled(paths, 400, 1000)
+    assert (len(few), few[0], few[-1]) == (200, "0000", "0995")
+    assert shown.sampled(paths[:3], 400, 1000) == paths[:3]
+    assert shown.sampled(["x" * 2000], 400, 1000) == shown.sampled([], 400, 1000) == []
+    moment = shown.Moment(at=datetime(2026, 1, 5, tzinfo=UTC), regions=few, rows=1000, undrawn=800)
+    assert moment.said == "200 of 1,000 regions"
+
+
+def test_a_demo_in_which_no_clause_broke_says_so() -> None:
+    said = demo._gate_text(demo.Gate(clauses=(), verify="v", publish="p"))
+    assert "no clause broke" in said
+    assert "the clause size broke" in demo._gate_text(demo.Gate(clauses=("size",), verify="v", publish="p"))
