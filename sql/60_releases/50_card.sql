@@ -38,8 +38,12 @@ BEGIN
     IF release.release_id IS NOT NULL THEN
         verdict := dbanon_internal.release_figures(release.release_id);
     ELSE
+        -- Of the rows as they are: what was found of others says nothing of these.
         SELECT v.* INTO verdict FROM ONLY dbanon.verification v WHERE v.run_id = run.run_id AND v.attack = method.attack
             ORDER BY v.verification_id DESC LIMIT 1;
+        IF verdict.digest <> dbanon_internal.run_digest(run.run_id) THEN
+            verdict := NULL;
+        END IF;
     END IF;
     RETURN jsonb_build_object(
         'release', release.name, 'release_id', release.release_id,
@@ -133,7 +137,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.run_card(bigint) IS
-'A run on one page, published or not: what dbanon.release_card would say of its release, by its latest verification. Takes: run_id. Returns: a JSON
+'A run on one page, published or not: what dbanon.release_card would say of its release, by its latest verification, which is
+left out where its rows were changed since. Takes: run_id. Returns: a JSON
 object. Raises: DA001. Example: SELECT dbanon.run_card(7) -> ''promise''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_page(run_id bigint, release text, sha256 text) RETURNS void
@@ -148,6 +153,10 @@ BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
         SELECT 'page', d.name, r.run_id, note_page.release, jsonb_build_object('sha256', note_page.sha256)
         FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_page.run_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'The run of a private page must exist. There is no run %.', coalesce(note_page.run_id::text, 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.note_page(bigint, text, text) IS

@@ -97,6 +97,12 @@ def test_a_view_of_a_run_says_what_holds_how_large_regions_are_and_what_is_left_
     assert "✗ refused, 1 of 2 clauses hold" in result(passed=False)._repr_html_()
 
 
+def test_a_view_of_a_run_that_was_not_attacked_does_not_say_verified() -> None:
+    html = notebook.run("Run 7", 0, 0, {}, [])
+    assert "verified" not in html
+    assert "✗ not attacked" in html
+
+
 def test_a_view_of_a_release_has_its_promise_and_no_count_of_few() -> None:
     html = CARD._repr_html_()
     assert "published.cabs_k5" in html
