@@ -102,7 +102,7 @@ class Told(Blocks):
         record = self.record
         count = len(record.clauses)
         if not count:
-            return frame.card("Motivated intruder", "The rows were not attacked as they are.")
+            return frame.card("Motivated intruder", "The rows were not attacked.")
         found = "nothing" if record.held == count else counted(count - record.held, "broken clause")
         who = (
             f"{words.when(local(record.checked_at, self.zone))}, by {record.checked_by}"

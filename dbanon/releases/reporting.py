@@ -130,16 +130,17 @@ def _known(
 
 def _require_verified(record: Described) -> None:
     """Raise `ParameterError` unless every clause holds of a run's rows as they are."""
-    if record.clauses and record.held == len(record.clauses):
+    if not record.clauses:
+        found = "was not attacked"
+    elif record.changed:
+        found = "has rows or data that changed since its attack"
+    elif record.held < len(record.clauses):
+        found = f"keeps {record.held} of {counted(len(record.clauses), 'clause')}"
+    else:
         return
-    found = (
-        f"{record.held} of {counted(len(record.clauses), 'clause')} hold"
-        if record.clauses
-        else "the rows were not attacked as they are"
-    )
     raise ParameterError(
-        "A page that shows no truth must be of a run that is verified, with its rows unchanged. Of "
-        f"run {record.run_id} {found}; `dbanon verify {record.run_id}` attacks it again."
+        f"A page that shows no truth must be of a run that is verified and unchanged since. Run {record.run_id} "
+        f"{found}; `dbanon verify {record.run_id}` attacks it again, and `dbanon run` makes another."
     )
 
 

@@ -38,12 +38,8 @@ BEGIN
     IF release.release_id IS NOT NULL THEN
         verdict := dbanon_internal.release_figures(release.release_id);
     ELSE
-        -- Of the rows as they are: what was found of others says nothing of these.
         SELECT v.* INTO verdict FROM ONLY dbanon.verification v WHERE v.run_id = run.run_id AND v.attack = method.attack
             ORDER BY v.verification_id DESC LIMIT 1;
-        IF verdict.digest <> dbanon_internal.run_digest(run.run_id) THEN
-            verdict := NULL;
-        END IF;
     END IF;
     RETURN jsonb_build_object(
         'release', release.name, 'release_id', release.release_id,
@@ -53,6 +49,7 @@ BEGIN
         'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'holds', method.traits -> 'holds',
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
+            'changed', CASE WHEN release.release_id IS NULL THEN verdict.digest <> dbanon_internal.run_digest(run.run_id) END,
             'clauses', (SELECT coalesce(jsonb_agg(c.value || coalesce(method.traits -> 'clauses' -> (c.value ->> 'name'), '{}') ORDER BY c.ordinality), '[]')
                         FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY c),
             'left_open', coalesce(method.traits -> 'left_open', '{}'),
@@ -137,8 +134,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.run_card(bigint) IS
-'A run on one page, published or not: what dbanon.release_card would say of its release, by its latest verification, which is
-left out where its rows were changed since. Takes: run_id. Returns: a JSON
+'A run on one page, published or not: what dbanon.release_card would say of its release, by its latest verification, and
+whether its rows or data were changed since. Takes: run_id. Returns: a JSON
 object. Raises: DA001. Example: SELECT dbanon.run_card(7) -> ''promise''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_page(run_id bigint, release text, sha256 text) RETURNS void
