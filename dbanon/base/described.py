@@ -75,6 +75,8 @@ class Described:
         By test: what a release that keeps every clause does not rule out.
     columns : sequence of (str, str)
         Of the view, each with its meaning.
+    changed : bool
+        Of a run: whether its rows or data are others than those that were attacked.
     readers : sequence of str or None
         Roles; None: all analysts.
     """
@@ -107,6 +109,7 @@ class Described:
     checked_at: datetime | None = None
     checked_by: str | None = None
     digest: str | None = None
+    changed: bool = False
     readers: Sequence[str] | None = None
     published_at: datetime | None = None
     published_by: str | None = None
@@ -189,6 +192,7 @@ class Described:
             checked_at=moment(attack["checked_at"]),
             checked_by=attack["checked_by"],
             digest=attack.get("digest"),
+            changed=bool(attack.get("changed")),
             readers=card["readers"],
             published_at=moment(card["published_at"]),
             published_by=card["published_by"],

@@ -88,7 +88,6 @@ def _write(database: "Database", page: Path) -> Path:
             evaluate=lambda run_id: None,
         )
         html = reporting.report(connection, RELEASE, asked, private)
-        reporting.note(connection, reporting.described(connection, RELEASE), html)
     return reporting.write(page, html, private=True, pdf=False)
 
 

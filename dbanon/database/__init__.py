@@ -511,8 +511,6 @@ class Database(Datasets):
             evaluate=self._measured,
         )
         html = pages.report(self.connection, what, asked, private)
-        if asked.with_truth:
-            pages.note(self.connection, pages.described(self.connection, what), html)
         if asked.output is None:
             return html
         return pages.write(asked.output, html, private=asked.with_truth, pdf=asked.pdf)

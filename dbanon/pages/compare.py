@@ -74,7 +74,7 @@ def _rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
     settings = [words.settings(r.parameters) or "-" for r in records]
     return [
         row("clauses that hold", *held),
-        row("people whom a row hides", *(f"{r.k} or more" if r.k is not None else "-" for r in records)),
+        row("people whom a row hides", *(_hides(side) for side in sides)),
         row("published", *(_published(r) for r in records)),
         row("rows", *(f"{r.rows or 0:,}" for r in records)),
         row("half of the regions under", *(words.length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown)),
@@ -83,6 +83,11 @@ def _rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
         row("time", *times),
         row("parameters", *settings),
     ]
+
+
+def _hides(side: Side) -> str:
+    hides = words.hides(side.record, side.shown.exact)
+    return (hides[0] + (", but for exact rows" if side.shown.exact else "")) if hides else "-"
 
 
 def _published(record: Described) -> str:

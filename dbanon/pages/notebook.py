@@ -162,6 +162,8 @@ def _name() -> str:
 
 
 def _verdict(held: int, clauses: int) -> tuple[str, bool]:
+    if not clauses:
+        return "✗ not attacked", False
     said = f"{held} of {counted(clauses, 'clause')} hold"
     return (f"✓ verified, {said}", True) if held == clauses else (f"✗ refused, {said}", False)
 

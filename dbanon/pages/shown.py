@@ -203,6 +203,14 @@ def joined(bins: Sequence[Bin], k: int) -> list[Bin]:
     return found
 
 
+def bars(hidden: Sequence[Bin]) -> list[tuple[float, float, float]]:
+    """Make bars of joined bins, with their share; the last is open, and as wide wherever its greatest region ends."""
+    total = sum(one.weight for one in hidden)
+    return [
+        (one.since, one.since * STEP**2 if math.isinf(one.until) else one.until, one.weight / total) for one in hidden
+    ]
+
+
 def quantiles(bins: Sequence[Bin], shares: Sequence[float] = (0.1, 0.5, 0.9)) -> list[float]:
     """Read quantiles off bins, between the ends of a bin by factors."""
     total, found = sum(one.weight for one in bins), []

@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.base.command import run_command
-from dbanon.base.described import TESTS
+from dbanon.base.described import TESTS, ClauseFound
 from dbanon.base.errors import counted
 from dbanon.pages import frame, words
 from dbanon.pages.blocks import Blocks, local
@@ -31,11 +31,10 @@ class Told(Blocks):
     def facts(self) -> Markup:
         """Say the figures that stand on top."""
         record, shown = self.record, self.shown
-        found: list[tuple[str, str, bool]] = [
-            (f"{record.held} of {len(record.clauses)}", "clauses of the attack hold on the stored rows", False)
-        ]
-        if record.k is not None:
-            found.append((f"{record.k} or more", "people whom a row hides", False))
+        held = f"{record.held} of {len(record.clauses)}" if record.clauses else "Not attacked"
+        found: list[tuple[str, str, bool]] = [(held, "clauses of the attack hold on the stored rows", False)]
+        if hides := words.hides(record, shown.exact):
+            found.append((*hides, False))
         if record.percent_left_out is not None:
             found.append((f"{100 - record.percent_left_out} %", "of the people and times seen are published", False))
         else:
@@ -87,7 +86,7 @@ class Told(Blocks):
                     Markup('<span class="{}">{}</span>').format(
                         *(("good", "holds") if clause.passed else ("warn", "BROKEN"))
                     ),
-                    *([_broken_by(clause.sentence)] if known else []),
+                    *([_broken_by(clause, self.record.k)] if known else []),
                 )
                 for clause in self.record.clauses
                 if clause.test == test
@@ -106,6 +105,8 @@ class Told(Blocks):
         """Record the motivated intruder: what it knows, did and found, and what was not tried."""
         record = self.record
         count = len(record.clauses)
+        if not count:
+            return frame.card("Motivated intruder", "The rows were not attacked.")
         found = "nothing" if record.held == count else counted(count - record.held, "broken clause")
         who = (
             f"{words.when(local(record.checked_at, self.zone))}, by {record.checked_by}"
@@ -303,7 +304,9 @@ def _overlapping(overlap: Mapping[str, Any]) -> list[str]:
     return said + [sentence for name, sentence in _OVERLAP.items() if overlap.get(name) is not None]
 
 
-def _broken_by(sentence: str) -> str:
-    """Take what a clause is broken by out of its sentence: "0 of 2,623 records"."""
-    _, _, by = sentence.partition("; broken by ")
+def _broken_by(clause: ClauseFound, k: int | None) -> str:
+    """Take what a clause is broken by out of its sentence: "0 of 2,623 records"; fewer than k are not told apart."""
+    if k is not None and 0 < clause.violations < k:
+        return f"fewer than {k}"
+    _, _, by = clause.sentence.partition("; broken by ")
     return by.split(". ")[0].rstrip(".")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from dbanon.base.described import Described
 from dbanon.base.figures import Figure
 from dbanon.pages.charts import metres as to_metres
 
@@ -56,6 +57,15 @@ def usable_resolution(figures: Sequence[Figure], asked: str | None = None) -> st
     if usable.low is None or usable.high is None:
         return side(found[0].value)
     return f"{side(found[0].value)} [{side(usable.low)} to {side(usable.high)}]"
+
+
+def hides(record: Described, exact: float) -> tuple[str, str] | None:
+    """Say how many people a row hides, of which rows; None where no attack says that this is so of all that hide."""
+    if record.k is None or not record.clauses or record.held < len(record.clauses):
+        return None
+    if not exact:
+        return f"{record.k} or more", "people whom a row hides"
+    return f"{record.k} or more", f"people whom a row hides, but for exact rows: {percent(exact)} of people and time"
 
 
 def duration(seconds: float) -> str:

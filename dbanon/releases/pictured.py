@@ -18,6 +18,7 @@ from dbanon.pages import shown
 from dbanon.pages.maps import Window, least_window
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection
+from dbanon.releases import published
 
 MOST_REGIONS = 400
 _MOST_BYTES = 60_000
@@ -60,20 +61,18 @@ def shown_of(
     reader = _Reader(connection, rows)
     window = reader.window()
     if window is None:
-        return shown.Shown(k=rows.k)
+        return shown.Shown(k=rows.k, exact=reader.exact())
     bins, crowds, exact = reader.sizes(), reader.crowds(), reader.exact()
     hidden = shown.joined(bins, rows.k)
     cell_m = _round(max((window.x1 - window.x0) / 14, 1))
     lines, areas = reader.backdrop(window, backdrop) if backdrop else ("", "")
-    ends = [(one.since, bins[-1].until if math.isinf(one.until) else one.until, one.weight) for one in hidden]
-    whole = sum(weight for _, _, weight in ends)
     return shown.Shown(
         k=rows.k,
         window=window,
         moment=reader.moment(window),
         hours=reader.hours(window, cell_m, zone, few=not exact) if hours else (),
         cell_m=cell_m,
-        sizes=[(since, min(until, since * shown.STEP**2), weight / whole) for since, until, weight in ends],
+        sizes=shown.bars(hidden),
         sides=shown.quantiles(bins) if hidden else (),
         crowds=shown.crowd_bars(crowds, rows.k),
         exact=exact,
@@ -102,22 +101,34 @@ class _Reader:
         return self._connection.execute(text, {**self._given, **given}).fetchall()
 
     def window(self) -> Window | None:
-        """Find the least box with 95 % of the people and time."""
+        """Find the least box with 95 % of the people and time in rows that hide people, spread over their boxes."""
         cell_m = _round(max(self._rows.reach_m / 60, 1))
-        return least_window((cell for _, *cell in self._cells(cell_m, self._rows.since)), cell_m)
+        found = self.ask(
+            """
+            SELECT floor((b.x0 + (b.x1 - b.x0) * (i + 0.5) / 8) / %(cell)s) * %(cell)s,
+                floor((b.y0 + (b.y1 - b.y0) * (j + 0.5) / 8) / %(cell)s) * %(cell)s, sum(b.weight)
+            FROM (SELECT {p}.ST_XMin(c.region) AS x0, {p}.ST_YMin(c.region) AS y0, {p}.ST_XMax(c.region) AS x1,
+                    {p}.ST_YMax(c.region) AS y1,
+                    sum(c.subjects * extract(epoch FROM c.valid_to - c.valid_from))::float8 AS weight
+                FROM {relation} c WHERE c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
+                GROUP BY 1, 2, 3, 4) b, generate_series(0, 7) i, generate_series(0, 7) j
+            GROUP BY 1, 2
+            """,
+            cell=cell_m,
+        )
+        return least_window(found, cell_m)
 
-    def _cells(self, cell_m: float, since: datetime, within: Window | None = None) -> list[Any]:
-        """Ask how many people are in all squares, or in those of a window hour by hour."""
+    def _cells(self, cell_m: float, since: datetime, within: Window) -> list[Any]:
+        """Ask how many people are in the squares of a window hour by hour."""
         return self.ask(
             """
             SELECT d.hour, {p}.ST_XMin(d.cell), {p}.ST_YMin(d.cell), d.expected
-            FROM published.density_of({about}, {named}::regclass, %(cell)s, tstzrange(%(low)s, %(until)s), %(within)s,
-                CASE WHEN %(within)s THEN {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) END) d
+            FROM published.density_of({about}, {named}::regclass, %(cell)s, tstzrange(%(low)s, %(until)s), true,
+                {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s)) d
             """,
             cell=cell_m,
             low=since,
-            within=within is not None,
-            **placed(within or Window(x0=0, y0=0, x1=1, y1=1)),
+            **placed(within),
         )
 
     def hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, few: bool) -> list[Any]:
@@ -257,29 +268,33 @@ class _Reader:
 def backdrop(connection: Connection, window: Window, srid: int, table: str) -> tuple[str, str]:
     """Draw a public table of lines and areas under a map: paths of its lines and of its areas, simplified and clipped.
 
-    Raises `ParameterError` if there is no such table with a column of geometries that this login may read.
+    Raises `ParameterError` if there is no such table with a column of geometries that every analyst may read: what is
+    drawn is called public, whoever makes the page. A login that knows no analysts' role must name a table for all.
     """
     postgis = arrow.postgis(connection)
+    readers = published.analysts(connection)
     try:
         with connection.transaction():
             column = connection.execute(
                 """
-                SELECT c.oid::regclass::text, quote_ident(a.attname), has_table_privilege(c.oid, 'SELECT')
+                SELECT c.oid::regclass::text, quote_ident(a.attname),
+                    has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(%(readers)s, c.oid, 'SELECT')
+                    AND has_schema_privilege(%(readers)s, c.relnamespace, 'USAGE')
                 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                 JOIN pg_type t ON t.oid = a.atttypid AND t.typname = 'geometry'
-                WHERE c.oid = to_regclass(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace NOT IN (
+                WHERE c.oid = to_regclass(%(table)s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+                    AND c.relpersistence <> 't' AND c.relnamespace NOT IN (
                     SELECT n.oid FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published'))
                 ORDER BY a.attnum LIMIT 1
                 """,
-                [table],
+                {"table": table, "readers": readers},
             ).fetchone()
     except psycopg.errors.InsufficientPrivilege:  # on its schema
         column = None
     if column is None or not column[2]:
         raise ParameterError(
-            "The backdrop must be a table or view of lines or areas that this login may read, and none of dbanon's "
-            "own. "
-            f"Got {table!r}; name one such as public.streets."
+            "The backdrop must be a table or view of lines or areas that all analysts may read, and none of dbanon's "
+            f"own. Got {table!r}; name one such as public.streets, or grant {readers} SELECT on it."
         )
     names = {"table": _as_is(column[0]), "column": _as_is(column[1]), "p": sql.Identifier(postgis)}
     query = sql.SQL("""

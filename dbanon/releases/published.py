@@ -140,11 +140,18 @@ def become_analyst(connection: Connection, name: str) -> None:
 
     From version 16 of the server on, not every member may. An analyst's login has that role's rights anyway.
     """
-    if not one(connection, _KNOWS_ROLES):
+    analyst = analysts(connection)
+    if analyst == "public":
         return
-    analyst = one(connection, "SELECT dbanon_internal.role_name('analyst')")
     if one(connection, _MAY_BECOME, [analyst, name]):
         connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
+
+
+def analysts(connection: Connection) -> str:
+    """Name the analysts' role; "public", that is everybody, where this login may not look it up."""
+    if not one(connection, _KNOWS_ROLES):
+        return "public"
+    return str(one(connection, "SELECT dbanon_internal.role_name('analyst')"))
 
 
 def lock(connection: Connection, name: str) -> sql.Identifier:

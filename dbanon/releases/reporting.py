@@ -22,7 +22,7 @@ from psycopg.rows import dict_row
 
 from dbanon.attacks import attacker, once
 from dbanon.base.described import ClauseFound, Described, LeftOut, Part
-from dbanon.base.errors import DbanonError, ParameterError, StoreError
+from dbanon.base.errors import DbanonError, ParameterError, StoreError, counted
 from dbanon.base.figures import Evaluation
 from dbanon.methods import METHODS, describe
 from dbanon.options.reporting import Reporting, Showing
@@ -60,9 +60,10 @@ class Private:
 
 
 def report(connection: Connection, what: str | int, asked: Reporting, private: Private | None = None) -> str:
-    """Make the page of a live release or of a run with rows; `private` is for the page with truth.
+    """Make the page of a live release or of a run with rows; `private` is for the page with truth, which is noted.
 
-    Raises `ParameterError` if there is no such thing that this login may read.
+    Raises `ParameterError` if there is no such thing that this login may read, or a run that is not verified is to have
+    a page for others.
     """
     asked.check()
     zone = zone_named(asked.tz)
@@ -78,16 +79,18 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
         return pages.page(record, shown, "file", zone)
     with errors_translated():
         run_id, parts = private.part(what) if isinstance(what, str) else (what, ())
-    record, shown = _known(connection, what, zone, asked, of_run=run_id, hours=True)
+    record, shown = _known(connection, what, zone, asked, of_run=run_id, hours=True, verified=False)
     truth, shown = _truth(connection, record, shown, private)
     measured, unmeasured = None, ""
     try:
         measured = private.evaluate(run_id)
     except (ParameterError, StoreError) as error:  # its data are gone, or this login may not read the run's rows
         unmeasured = str(error)
-    return pages.page(
+    html = pages.page(
         record, shown, "operators", zone, truth=truth, evaluation=measured, unmeasured=unmeasured, parts=parts
     )
+    _note(connection, record, html)
+    return html
 
 
 def compare(connection: Connection, one: str | int, other: str | int, asked: Showing) -> str:
@@ -110,20 +113,39 @@ def _known(
     *,
     of_run: int | None = None,
     hours: bool = False,
+    verified: bool = True,
 ) -> tuple[Described, Shown]:
     """Read all that is known of a release or run, and what is drawn of its rows with the rights of their readers.
 
     Of a release that grows it is the newest part, or that `of_run`.
     """
     known = described(connection, what, of_run)
+    if verified and not isinstance(what, str):
+        _require_verified(known)
     with _reading(connection, what) if isinstance(what, str) else _own_rows(connection):
         seen, rows = (
-            described_by_view(connection, what, known.since) if isinstance(what, str) else _run_rows(connection, what)
+            described_by_view(connection, what, known.since) if isinstance(what, str) else _run_rows(connection, known)
         )
         shown = _shown(connection, rows, zone, asked, hours=hours)
     # A card speaks of the newest part of a release that grows, its view of all.
     names = ("columns", "window_s", "rows", "since", "until")
     return replace(known, **{name: getattr(seen, name) for name in names}), shown
+
+
+def _require_verified(record: Described) -> None:
+    """Raise `ParameterError` unless every clause holds of a run's rows as they are."""
+    if not record.clauses:
+        found = "was not attacked"
+    elif record.changed:
+        found = "has rows or data that changed since its attack"
+    elif record.held < len(record.clauses):
+        found = f"keeps {record.held} of {counted(len(record.clauses), 'clause')}"
+    else:
+        return
+    raise ParameterError(
+        f"A page that shows no truth must be of a run that is verified and unchanged since. Run {record.run_id} "
+        f"{found}; `dbanon verify {record.run_id}` attacks it again, and `dbanon run` makes another."
+    )
 
 
 def described(connection: Connection, what: str | int, of_run: int | None = None) -> Described:
@@ -165,10 +187,10 @@ def described_by_view(
         since=view["since"],
         until=view["until"],
         srid=view["srid"],
-        # Nothing is published of which a clause does not hold.
+        # Nothing is published of which a clause does not hold; the view does not say of which algorithm it is.
         clauses=tuple(
             ClauseFound(name=c.name, passed=True, violations=0, sentence="", plain=c.plain, test=c.test)
-            for c in (*attack.clauses, *once.CLAUSES)
+            for c in (*attack.of_all, *once.CLAUSES)
         ),
         left_open=attack.left_open,
         left_out=LeftOut(meaning=method.left_out, hours=tuple((h["since"], h["until"], h["percent"]) for h in hours)),
@@ -200,9 +222,9 @@ def described_by_view(
     )
 
 
-def _run_rows(connection: Connection, run_id: int) -> tuple[Described, pictured.Rows | None]:
+def _run_rows(connection: Connection, record: Described) -> tuple[Described, pictured.Rows | None]:
     """Look up a run and its rows, put together in the form of a release; within `_own_rows`."""
-    record = described(connection, run_id)
+    run_id = record.run_id
     with connection.cursor(row_factory=dict_row) as cursor:
         about = cursor.execute("SELECT (dbanon_internal.run_about(%s)).*", [run_id]).fetchone()
     if not record.rows or about is None:
@@ -330,8 +352,8 @@ def write(file: Path, html: str, *, private: bool, pdf: bool) -> Path:
     return file
 
 
-def note(connection: Connection, record: Described, html: str) -> None:
-    """Write into the audit that a private page was made, with its digest."""
+def _note(connection: Connection, record: Described, html: str) -> None:
+    """Write into the audit that a private page was made of what it shows, with its digest."""
     sha256 = hashlib.sha256(html.encode()).hexdigest()
     with errors_translated():
         one(connection, "SELECT dbanon_internal.note_page(%s, %s, %s)", [record.run_id, record.release, sha256])

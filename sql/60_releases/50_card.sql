@@ -49,6 +49,7 @@ BEGIN
         'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'holds', method.traits -> 'holds',
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
+            'changed', CASE WHEN release.release_id IS NULL THEN verdict.digest <> dbanon_internal.run_digest(run.run_id) END,
             'clauses', (SELECT coalesce(jsonb_agg(c.value || coalesce(method.traits -> 'clauses' -> (c.value ->> 'name'), '{}') ORDER BY c.ordinality), '[]')
                         FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY c),
             'left_open', coalesce(method.traits -> 'left_open', '{}'),
@@ -133,7 +134,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.run_card(bigint) IS
-'A run on one page, published or not: what dbanon.release_card would say of its release, by its latest verification. Takes: run_id. Returns: a JSON
+'A run on one page, published or not: what dbanon.release_card would say of its release, by its latest verification, and
+whether its rows or data were changed since. Takes: run_id. Returns: a JSON
 object. Raises: DA001. Example: SELECT dbanon.run_card(7) -> ''promise''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_page(run_id bigint, release text, sha256 text) RETURNS void
@@ -148,6 +150,10 @@ BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
         SELECT 'page', d.name, r.run_id, (SELECT min(l.name) FROM ONLY dbanon.release l WHERE l.run_id = r.run_id AND l.name = note_page.release), jsonb_build_object('sha256', note_page.sha256)
         FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_page.run_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'The run of a private page must exist. There is no run %.', coalesce(note_page.run_id::text, 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.note_page(bigint, text, text) IS

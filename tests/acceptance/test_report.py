@@ -280,3 +280,50 @@ def test_an_operator_makes_the_page_for_the_file_and_the_private_one(own_city: s
         html = str(database.report("city_k5", with_truth=True))
         assert 'class="dots private"' in html
         assert "Not measured" in words(html)
+
+
+def test_no_backdrop_is_drawn_that_analysts_may_not_read(own_city: str) -> None:
+    """Whoever makes the page: an administrator reads the raw positions, and the page calls a backdrop public."""
+    with psycopg.connect(own_city, autocommit=True) as owner:
+        owner.execute("CREATE TABLE public.raw_gps AS SELECT path FROM dbanon.trajectory")
+        owner.execute("CREATE VIEW public.raw_fixes AS SELECT position FROM dbanon.fix")
+        owner.execute("CREATE SCHEMA shut; CREATE TABLE shut.streets AS SELECT path FROM dbanon.trajectory")
+        owner.execute("GRANT SELECT ON shut.streets TO PUBLIC")
+        [run_id] = owner.execute("SELECT max(run_id) FROM dbanon.run").fetchone()
+    with open_database(own_city) as database:
+        for table in ("public.raw_gps", "public.raw_fixes", "shut.streets", "pg_temp.asked_rows"):
+            for what in ("city_k5", run_id):
+                with pytest.raises(ParameterError, match="all analysts may read"):
+                    database.report(what, backdrop=table)
+
+
+def test_a_run_that_is_refused_or_was_changed_since_has_no_page_to_sign(verified_city: tuple[Database, int]) -> None:
+    database, run_id = verified_city
+    database.connection.execute("ALTER TABLE dbanon.region DISABLE TRIGGER USER")
+    database.connection.execute(
+        "UPDATE dbanon.region SET crowd = crowd + 1 WHERE ctid = (SELECT min(ctid)"
+        " FROM dbanon.region WHERE run_id = %s)",
+        [run_id],
+    )
+    for said in ("changed since its attack", "keeps [0-9]+ of"):
+        for page in (lambda: database.report(run_id), lambda: database.compare(run_id, run_id)):
+            with pytest.raises(ParameterError, match=said):
+                page()
+        assert not database.verify(run_id).verdict.passed
+
+
+def test_exact_rows_do_not_move_the_map(own_city: str) -> None:
+    def drawn() -> str:
+        with open_database(own_city) as database:
+            html = str(database.report("city_sites"))
+        return html.partition('id="published-map-title"')[2].partition("</svg>")[0]
+
+    before = drawn()
+    with psycopg.connect(own_city, autocommit=True) as owner:
+        [table] = owner.execute(
+            "SELECT 'dbanon.release_' || release_id FROM dbanon.release WHERE name = 'city_sites'"
+        ).fetchone()
+        owner.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        moved = owner.execute(f"UPDATE {table} SET region = ST_Translate(region, 30000, 0) WHERE crowd < 4")
+    assert moved.rowcount > 0
+    assert drawn() == before

@@ -755,5 +755,7 @@ def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_t
         assert f"Release ten has 3 parts; this is that of run {run_id}." in html
         assert others in html
         assert f", run {run_id}" in html
+        noted = "SELECT run_id FROM dbanon.audit WHERE action = 'page' ORDER BY audit_id DESC LIMIT 1"
+        assert value(grown, noted) == run_id
         span = "SELECT span @> to_timestamp(%s) FROM dbanon.release WHERE run_id = %s"
         assert value(grown, span, asked.pop(), run_id)

@@ -111,6 +111,12 @@ def test_a_view_of_a_run_says_of_those_left_out_what_readers_are_told(n: int, sa
     assert (views[0] == views[1]) == (n < 5)
 
 
+def test_a_view_of_a_run_that_was_not_attacked_does_not_say_verified() -> None:
+    html = notebook.run("Run 7", 0, 0, {}, [])
+    assert "verified" not in html
+    assert "✗ not attacked" in html
+
+
 def test_a_view_of_a_release_has_its_promise_and_no_count_of_few() -> None:
     html = CARD._repr_html_()
     assert "published.cabs_k5" in html

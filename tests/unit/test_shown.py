@@ -1,15 +1,19 @@
 """What pages for others show is about k people or more, and never the least, the greatest or the fullest."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.base.described import Described, LeftOut
+from dbanon.attacks import attacker
+from dbanon.base.described import ClauseFound, Described, LeftOut
+from dbanon.base.errors import counted
 from dbanon.methods import METHODS, Method
 from dbanon.pages import compare, release, shown, words
 from dbanon.pages.maps import Window
@@ -123,3 +127,73 @@ def test_every_family_has_a_page_for_each_audience_that_asks_only_what_its_rows_
         release.page(record, drawn, "file", zone, parts=["One of two."])
     side = compare.Side(record=record, shown=drawn)
     assert "Both keep the same promise" in compare.page(side, side, zone)
+
+
+def described(**changed: Any) -> Described:
+    since, until = datetime(2026, 1, 5, 8, tzinfo=UTC), datetime(2026, 1, 5, 9, tzinfo=UTC)
+    record = Described(
+        name="run 1", release=None, run_id=1, dataset="d", method="tp-aware", promise="", adversary="", rows_are="",
+        k=K, holds="instant", rows=9, since=since, until=until, srid=32610, left_open={},
+        clauses=(found("size"), found("covers")), left_out=LeftOut(meaning=""),
+    )  # fmt: skip
+    return replace(record, **changed)
+
+
+def found(name: str, violations: int = 0, by: str = "") -> ClauseFound:
+    sentence = f"It must hold; broken by {by or counted(violations, 'row')}."
+    return ClauseFound(
+        name=name,
+        passed=not violations,
+        violations=violations,
+        sentence=sentence,
+        plain="It holds.",
+        test="singling out",
+    )
+
+
+def filed(record: Described, **drawn: Any) -> str:
+    return unescape(release.page(record, shown.Shown(k=K, **drawn), "file", ZoneInfo("UTC")))
+
+
+def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_hides_k_people() -> None:
+    bare = "people whom a row hides<"
+    assert bare in filed(described())
+    html = filed(described(), exact=0.4)
+    assert bare not in html
+    assert "but for exact rows: 40 %" in html
+    broken = described(clauses=(found("size", 9), found("covers")))
+    assert "people whom a row hides" not in filed(broken)
+    side = compare.Side(record=described(), shown=shown.Shown(k=K, exact=0.4))
+    assert "5 or more, but for exact rows" in compare.page(side, side, ZoneInfo("UTC"))
+
+
+def test_a_run_that_was_not_attacked_is_not_said_to_have_been() -> None:
+    html = filed(described(clauses=()))
+    for said in ("0 of 0", "Found:</b> nothing", "people whom a row hides"):
+        assert said not in html
+    assert "Not attacked" in html
+
+
+def test_a_clause_broken_by_fewer_than_k_does_not_say_by_how_many() -> None:
+    clauses = (found("size", 1), found("covers", 2, "2 of 2,623 records"), found("region", 17), found("crowd"))
+    html = filed(described(clauses=clauses))
+    assert html.count("fewer than 5</td>") == 2
+    assert "1 row<" not in html
+    assert "2,623" not in html
+    assert "17 rows" in html
+    assert "0 rows" in html
+
+
+def test_the_last_bar_is_as_wide_wherever_the_greatest_group_is_and_no_other_bar_is_cut() -> None:
+    usual = bins([100] * 10)
+    far = [shown.Bin(shown.STEP**n, shown.STEP ** (n + 1), 5, 5) for n in (11, 60)]
+    assert len({tuple(end for _, end, _ in shown.bars(shown.joined([*usual, one], K))) for one in far}) == 1
+    wide = [shown.Bin(1, shown.STEP**5, 10, 10), shown.Bin(shown.STEP**5, math.inf, 10, 10)]
+    assert [bar[:2] for bar in shown.bars(wide)] == [(1, shown.STEP**5), (shown.STEP**5, shown.STEP**7)]
+
+
+def test_the_page_for_analysts_counts_only_clauses_asked_of_every_algorithm() -> None:
+    family = attacker(METHODS["kte"].attack).attack
+    assert len(family.of_all) < len(family.clauses)
+    assert not any(clause.algorithms for clause in family.of_all)
+    assert {"decidable", "members", "crowd"} <= {clause.name for clause in family.of_all}

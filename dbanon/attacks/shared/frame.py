@@ -126,6 +126,11 @@ class Attack(Generic[Kind]):
     left_open: Mapping[str, str]
     algorithms: tuple[str, ...] = ()
 
+    @property
+    def of_all(self) -> tuple[Condition, ...]:
+        """The clauses that are asked of every run, whatever its algorithm."""
+        return tuple(clause for clause in self.clauses if not clause.algorithms)
+
     def __call__(self, evidence: Kind) -> Verdict:
         """Decide; pure.
 
