@@ -65,7 +65,7 @@ def hides(record: Described, exact: float) -> tuple[str, str] | None:
         return None
     if not exact:
         return f"{record.k} or more", "people whom a row hides"
-    return f"{record.k} or more", f"people whom a row hides, but for exact rows: {percent(exact)} of people and time"
+    return f"{record.k} or more", f"people whom a row hides, but for exact rows, which hold {percent(exact)}"
 
 
 def duration(seconds: float) -> str:

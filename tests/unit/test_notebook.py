@@ -112,7 +112,7 @@ def test_a_view_of_a_run_says_of_those_left_out_what_readers_are_told(n: int, sa
 
 
 def test_a_view_of_a_run_that_was_not_attacked_does_not_say_verified() -> None:
-    html = notebook.run("Run 7", 0, 0, {}, [])
+    html = notebook.run("Run 7", 0, 0, {}, [], k=None)
     assert "verified" not in html
     assert "✗ not attacked" in html
 
