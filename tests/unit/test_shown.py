@@ -160,7 +160,7 @@ def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_
     assert bare in filed(described())
     html = filed(described(), exact=0.4)
     assert bare not in html
-    assert "but for exact rows, which hold 40 %" in html
+    assert "which hold 40 %" in html
     broken = described(clauses=(found("size", 9), found("covers")))
     assert "people whom a row hides" not in filed(broken)
     side = compare.Side(record=described(), shown=shown.Shown(k=K, exact=0.4))
