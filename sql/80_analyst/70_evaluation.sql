@@ -37,8 +37,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET jit = off
--- As when a release is copied: the planner takes a run for one row.
+-- As when a release is copied: the planner takes a run for one row, and would join periods with regions first.
 SET enable_nestloop = off
+SET join_collapse_limit = 1
 AS $$
 DECLARE
     many CONSTANT boolean := (SELECT m.region_type = 'MultiPolygon' FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
