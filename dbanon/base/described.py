@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
+from dbanon.base.figures import Figure
+
 TESTS = {
     "singling out": "Can one person be picked out of the rows?",
     "linkability": "Can rows be joined: to each other, to other releases, to a list of names?",
@@ -53,7 +55,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One part of a release that grows."""
+    """One part of a release that grows; `figures` are those that were measured, for private pages alone."""
 
     since: datetime
     until: datetime
@@ -61,6 +63,8 @@ class Part:
     rows: int
     percent_left_out: int | None
     withdrawn: bool = False
+    run_id: int | None = None
+    figures: Sequence[Figure] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +160,7 @@ class Described:
                 rows=one["rows"],
                 percent_left_out=one["percent_left_out"],
                 withdrawn=one["withdrawn_at"] is not None,
+                run_id=one["run_id"],
             )
             for one in card.get("parts") or ()
         )

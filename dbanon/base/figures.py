@@ -6,6 +6,7 @@ source, is in `dbanon.metrics.METRICS`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:  # `dbanon --help` does not wait for NumPy
@@ -162,6 +163,13 @@ class Evaluation:
         All questions that were asked, how many people were there, what was told; private, and never stored.
     notes : tuple of str
         What a reader of the figures has to know: what was sampled, what could not be asked.
+    run : mapping
+        What is kept of the run when it is dropped.
+    period : (datetime, datetime) or None
+        Of a part of a release that grows: the time it takes.
+    others : tuple of Evaluation
+        Of a release that grows: its other live parts, the newest first. Of those whose data changed since, figures that
+        were kept before.
     """
 
     run_id: int | None
@@ -176,6 +184,8 @@ class Evaluation:
     answers: Answers | None = None
     notes: tuple[str, ...] = ()
     run: Mapping[str, Any] = field(default_factory=dict)
+    period: tuple[datetime, datetime] | None = None
+    others: "tuple[Evaluation, ...]" = ()
 
     def figure(self, name: str, *, side_m: float | None = None, asked: Asked | None = None) -> Figure | None:
         """Look one up; None if it was not measured."""

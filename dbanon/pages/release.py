@@ -41,7 +41,8 @@ def page(
     Raises `ValueError` if the page of another audience is given them: a defect of the caller.
     """
     private = audience == "operators"
-    if not private and (truth is not None or evaluation is not None or parts):
+    measured = evaluation is not None or any(part.figures for part in record.parts)
+    if not private and (truth is not None or measured or parts):
         raise ValueError("A page that is not private must not be given the truth.")
     made = {"file": _file, "analysts": _analysts, "operators": _operators}[audience]
     body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured, chosen=parts))

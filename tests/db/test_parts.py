@@ -27,6 +27,11 @@ Login = Callable[[str], str]
 COUNT = "SELECT count(*) FROM published.ten"
 KEYS = """SELECT count(*), count(DISTINCT cloak_id), count(DISTINCT (record_id, seq)), max(cloak_id), max(record_id)
     FROM published.ten"""
+KEPT = """INSERT INTO dbanon.evaluation
+        (run_id, dataset_id, dataset_revision, method, algorithm, params, against, queries, seed, figures, run_figures,
+        notes)
+    SELECT run_id, dataset_id, dataset_revision, method, algorithm, params, 'published', 100, 1, f, '{}', '{}'
+    FROM dbanon.run, (VALUES (%s::bigint, %s::jsonb)) v (n, f) WHERE run_id = n"""
 EVERYWHERE = "ST_MakeEnvelope(-1000, -1000, 1000, 1000, 32610)"
 TABLES = "SELECT relation::text FROM dbanon_internal.series_tables(1) ORDER BY bounds"
 
@@ -746,14 +751,18 @@ def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_t
     )
     first, second, newest = column(grown, "SELECT run_id FROM dbanon.release ORDER BY lower(bounds)")
     grown.execute("ALTER TABLE dbanon.run DISABLE TRIGGER USER")
+    for number, side in ((first, "1.2 km"), (newest, "3.4 km")):
+        grown.execute(KEPT, [number, Jsonb([{"name": "usable_resolution_m", "value": 1000 * float(side[:3])}])])
     for gone, run_id, others in (
-        ([], newest, f"Evaluate these by their numbers: {second}, {first}."),
-        ([newest, first], second, f"changed since, or were forgotten: {newest}, {first}."),
+        ([], newest, "Figures of the other parts are"),
+        ([newest, first], second, f"changed since or were forgotten: {newest}, {first}."),
     ):
         grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id = ANY (%s)", [gone])
         html = reporting.report(grown, "ten", Reporting(with_truth=True), private)
         assert f"Release ten has 3 parts; this is that of run {run_id}." in html
         assert others in html
+        lines = re.findall(r'data-name="usable resolution">([^<]*)<', html)
+        assert lines == ["3.4 km", "not known", "1.2 km"]
         assert f", run {run_id}" in html
         noted = "SELECT run_id FROM dbanon.audit WHERE action = 'page' ORDER BY audit_id DESC LIMIT 1"
         assert value(grown, noted) == run_id
