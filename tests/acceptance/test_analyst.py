@@ -128,10 +128,17 @@ SOME_TIME = ("kte", "semantic")
 SNAPSHOT = ("sensitive-sites",)
 
 
-def every_release(*, but: tuple[str, ...] = (), places: tuple[str, ...] = tuple(PLACES)) -> pytest.MarkDecorator:
-    """Run a test for each release of each place, but those of some families."""
+def every_release(
+    *, but: tuple[str, ...] = (), places: tuple[str, ...] = tuple(PLACES), many: tuple[str, ...] = ()
+) -> pytest.MarkDecorator:
+    """Run a test for each release of each place, but those of some families; of those of places `many`, some."""
     listed = [
-        pytest.param(place, name, id=f"{place}-{name}", marks=pytest.mark.stress if place == "taxis" else ())
+        pytest.param(
+            place,
+            name,
+            id=f"{place}-{name}",
+            marks=[*[pytest.mark.stress] * (place == "taxis"), *[pytest.mark.many] * (place in many)],
+        )
         for place, of in PLACES.items()
         if place in places
         for name, (family, *_) in of.runs.items()
@@ -242,8 +249,7 @@ def test_counts_at_a_moment_hold_the_truth(opened: Opened, rng: np.random.Genera
         assert low - 1e-6 <= expected <= high + 1e-6
 
 
-@pytest.mark.many
-@every_release(places=("town", "taxis"))
+@every_release(places=("town", "taxis"), many=("town",))
 def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
     opened: Opened, rng: np.random.Generator, name: str
 ) -> None:
@@ -256,7 +262,10 @@ def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
     assert answers is not None
     assert measured.true is not None
     assert questions.moment.any() == (METHODS[opened.place.runs[name][0]].holds == "instant")
-    assert {one.value for one in measured.figures if one.name == "coverage"} == {1.0}
+    assert ((answers.at_least <= measured.true) & (measured.true <= answers.at_most)).all()
+    coverage = {(one.side_m, one.asked): one.value for one in measured.figures if one.name == "coverage"}
+    kinds = ("moment", "span") if questions.moment.any() else ("span",)
+    assert coverage == {(side, kind): 1.0 for side in np.unique(questions.side_m) for kind in kinds}
     busy = np.flatnonzero(measured.true)
     for i in [*rng.choice(len(questions.x), 10, replace=False), *rng.choice(busy, 20)]:
         area = shapely.box(

@@ -16,6 +16,10 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.background import in_background
 from dbanon.base.cloaks import Cloaks
+from dbanon.base.errors import ParameterError, VerificationFailed
+from dbanon.base.progress import silent
+from dbanon.cli.report import evaluation_text
+from dbanon.options.evaluating import Evaluating
 from dbanon.options.reporting import Reporting
 from dbanon.releases import reporting
 from dbanon.runs import evaluating
@@ -768,3 +772,28 @@ def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_t
         assert value(grown, noted) == run_id
         span = "SELECT span @> to_timestamp(%s) FROM dbanon.release WHERE run_id = %s"
         assert value(grown, span, asked.pop(), run_id)
+
+
+def test_an_evaluation_names_parts_whose_data_are_gone_and_the_run_of_one_that_is_wrong(
+    grown: psycopg.Connection, database: str
+) -> None:
+    first, second, newest = column(grown, "SELECT run_id FROM dbanon.release ORDER BY lower(bounds)")
+    asked, moved = Evaluating(queries=100), "UPDATE dbanon.region SET region = ST_Translate(region, %s, 0)"
+    grown.execute("ALTER TABLE dbanon.run DISABLE TRIGGER USER")
+    grown.execute("ALTER TABLE dbanon.region DISABLE TRIGGER USER")
+    grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id IN (%s, %s)", [second, newest])
+    grown.execute(moved, [100_000])
+    with pytest.raises(VerificationFailed, match=f"run {first} "):
+        evaluating.evaluate(grown, database, "ten", asked, silent)
+    grown.execute(moved, [-100_000])
+    grown.execute(KEPT, [newest, Jsonb([{"name": "usable_resolution_m", "value": 3400.0}])])
+    measured = evaluating.evaluate(grown, database, "ten", asked, silent)
+    assert (measured.run_id, measured.period) == (first, (day(0), day(1)))
+    assert [(one.run_id, one.period) for one in measured.others] == [(newest, (day(3), day(4)))]
+    assert f"or were forgotten: {newest}, {second}." in measured.notes[1]
+    told = evaluation_text(measured)
+    assert re.search(rf"^ *{newest}  .* not known  3.4 km  .*Measured before", told, re.MULTILINE)
+    assert column(grown, "SELECT run_id FROM dbanon.evaluation ORDER BY evaluation_id") == [newest, first]
+    grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id = %s", [first])
+    with pytest.raises(ParameterError, match=f"Those of run {newest} changed"):
+        evaluating.evaluate(grown, database, "ten", asked, silent)
