@@ -758,7 +758,7 @@ def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_t
     for number, side in ((first, "1.2 km"), (newest, "3.4 km")):
         grown.execute(KEPT, [number, Jsonb([{"name": "usable_resolution_m", "value": 1000 * float(side[:3])}])])
     for gone, run_id, others in (
-        ([], newest, "Figures of the other parts are"),
+        ([], newest, "`dbanon evaluate ten`"),
         ([newest, first], second, f"changed since or were forgotten: {newest}, {first}."),
     ):
         grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id = ANY (%s)", [gone])
