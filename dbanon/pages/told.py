@@ -249,7 +249,7 @@ class Told(Blocks):
             Markup("<p>{}</p><p>{}</p>").format(
                 "To count people, add up subjects over the rows of one period. The sum of crowd and the number of rows "
                 "count people more than once.",
-                "The middle of a region is no position: perhaps nobody was there. One place is surely busier than "
+                "The middle of a region is no position: perhaps no person was there. One place is surely busier than "
                 "another only where its at_least exceeds the at_most of the other.",
             ),
         )
@@ -271,7 +271,7 @@ class Told(Blocks):
             f"dbanon report {record.release or record.run_id}",
         ]
         note = Markup(
-            '<p class="small soft">The seed is kept private: it would tell readers how the run broke ties.</p>'
+            '<p class="small soft">The seed is kept private: it would show readers how the run broke ties.</p>'
         )
         return frame.section("Make it again", frame.code("\n".join(lines)), note)
 
@@ -280,7 +280,7 @@ _OVERLAP = {
     "within_a_day": "Within a day, one of them has exact rows of people whom another hides.",
     "classes": "Where its regions meet those of others, sets of cells are left without l categories, or beyond t.",
     "other_cells": "Others of the same people and area have other cells, so dbanon did not compare their regions.",
-    "copies": "Somebody loaded the same positions under other names too. dbanon did not compare releases of those.",
+    "copies": "The same positions were loaded under other names too. dbanon did not compare releases of those.",
     "settle_s": "dbanon does not compare later rows of people who stay longer than the population's settle time.",
 }
 
