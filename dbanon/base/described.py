@@ -1,7 +1,7 @@
 """The one record of a run or release, from which cards and pages are made.
 
-SQL makes it (``dbanon.release_card``, ``dbanon.run_card``); for analysts it is made of what the view says of itself.
-What only administrators may know is not in that one, and what is not in the record cannot be on a page.
+SQL makes it (``dbanon.release_card``, ``dbanon.run_card``). For analysts it is made of what the view says of itself, so
+it holds nothing that only administrators may know. A page says nothing that is not in its record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -142,7 +142,7 @@ class Described:
                 passed=one["passed"],
                 violations=one["violations"],
                 sentence=one.get("sentence", ""),
-                plain=one.get("plain", one.get("sentence", "")),
+                plain=one.get("plain") or one.get("sentence", "").partition("; broken by ")[0],
                 test=one.get("test", "attack"),
             )
             for one in attack["clauses"] or ()

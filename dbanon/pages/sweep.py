@@ -25,7 +25,9 @@ def page(sweep: Sweep, *, version: str = "") -> str:
     """Make the page of a sweep."""
     around = frame.Frame(
         title=f"Sweep of {sweep.method} over {sweep.dataset}",
-        band=f"PRIVATE: errors are held against the true data. For operators of the dataset {sweep.dataset}.",
+        band=Markup("PRIVATE: errors are held against the true data. For operators of the dataset {}.").format(
+            frame.isolate(sweep.dataset)
+        ),
         head="errors held against the true data",
         foot=f"dbanon {version}: {sweep.method} ({sweep.algorithm}) on {sweep.dataset}",
         private=True,
@@ -45,10 +47,10 @@ def _header(sweep: Sweep) -> Markup:
     several = list(dict.fromkeys(name for one in sweep.settings for name in one.varied))
     which = " and ".join(several) or "setting"
     people = counted(sweep.people, "person", "people") + (" drawn at random" if sweep.sample else "")
-    lead = (
-        f"{counted(len(sweep.settings), 'setting')} of {sweep.method} ({sweep.algorithm}) on {people} of "
-        f"{sweep.dataset}, each computed, attacked and asked the same questions. Nothing was published."
-    )
+    lead = Markup("{} of {} ({}) on {} of {}, each computed, attacked and asked the same questions. {}").format(
+        counted(len(sweep.settings), "setting"), sweep.method, sweep.algorithm, people, frame.isolate(sweep.dataset),
+        "Nothing was published.",
+    )  # fmt: skip
     return frame.header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
 
 
