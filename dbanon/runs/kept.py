@@ -131,4 +131,4 @@ def _as_json(figure: Figure) -> dict[str, Any]:
 
 def _figure(kept: Mapping[str, Any]) -> Figure:
     known: dict[str, Any] = {name: math.inf if value == "Infinity" else value for name, value in kept.items()}
-    return Figure(**known)
+    return Figure(**{"value": None, **known})
