@@ -245,7 +245,7 @@ def kte() -> str:
         y = 45 + high * at
         parts += [text(0, y + 9, f"record {at + 1}" if one else "your record", "soft" if one else None)]
         parts += [line([(left, y + 5.5), (left + wide * hours, y + 5.5)], "line")]
-        for begin, end in _stretches(fits[one]):
+        for begin, end in _find_stretches(fits[one]):
             parts.append(told(left + wide * begin + 1, y, wide * (end - begin) - 2, 11, 5))
     found = sum(own[known_hour] for own in fits.values())
     return figure(
@@ -277,7 +277,7 @@ def _fits(cloaks: Cloaks, record: int, data: Trajectories, hour: int) -> bool:
     return bool(seen) and all(seen)
 
 
-def _stretches(flags: Sequence[bool]) -> list[tuple[int, int]]:
+def _find_stretches(flags: Sequence[bool]) -> list[tuple[int, int]]:
     """Find where flags are set: begin and end of each stretch."""
     edges = np.flatnonzero(np.diff([0, *map(int, flags), 0]))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
@@ -378,23 +378,23 @@ def semantic() -> str:
     assert visited.cell is not None
     assert visited.cell_offset is not None
     regions = [own - 1 for own in np.split(visited.cell, visited.cell_offset[1:-1])]
-    parts += [_union([corner(int(cell)) for cell in region], edge) for region in regions]
+    parts += [_draw_union([corner(int(cell)) for cell in region], edge) for region in regions]
     for cell, counts in enumerate(POIS):
         x, y = corner(cell)
         marks = [kind for kind, count in enumerate(counts) for _ in range(count)]
-        parts += [_place(kind, x + 5 + 7.4 * at, y + edge - 7) for at, kind in enumerate(marks)]
+        parts += [_draw_place(kind, x + 5 + 7.4 * at, y + edge - 7) for at, kind in enumerate(marks)]
     at = spots[0]
     parts += [line([(x, bottom - y) for x, y in at], "known")]
     parts += [true(x, bottom - y) for own in spots for x, y in own]
     parts += [known(x, bottom - y) for x, y in at]
     parts += [text(0, 11, "twelve cells, ten people seen twice"), text(232, 11, "kinds of places in")]
-    own = set(regions[int(cloaks.region[np.flatnonzero(cloaks.record_id == _record(cloaks, 100))[0]])].tolist())
+    own = set(regions[int(cloaks.region[np.flatnonzero(cloaks.record_id == _find_record(cloaks, 100))[0]])].tolist())
     here = int(cells.fix_cell[0])
     for n, (name, of) in enumerate((("the first cell", {here}), ("its region", own), ("the city", set(range(12))))):
         shares = np.sum([POIS[cell] for cell in sorted(of)], axis=0)
-        parts += [text(232, 38 + 34 * n, name), *_bar(232, 42 + 34 * n, shares / shares.sum())]
+        parts += [text(232, 38 + 34 * n, name), *_draw_bar(232, 42 + 34 * n, shares / shares.sum())]
     for kind, (x, name) in enumerate(zip((232, 274, 318), KINDS, strict=True)):
-        parts += [_place(kind, x, 151), text(x + 9, 156, name)]
+        parts += [_draw_place(kind, x, 151), text(x + 9, 156, name)]
     return figure(
         "semantic",
         "semantic: cells are joined until the kinds of places in them are the city’s",
@@ -411,11 +411,11 @@ def semantic() -> str:
     )
 
 
-def _record(cloaks: Cloaks, trajectory: int) -> int:
+def _find_record(cloaks: Cloaks, trajectory: int) -> int:
     return int(cloaks.member_record[cloaks.member_trajectory == trajectory][0])
 
 
-def _union(corners: Sequence[tuple[float, float]], edge: float) -> Markup:
+def _draw_union(corners: Sequence[tuple[float, float]], edge: float) -> Markup:
     """Draw squares as one area: their common edges are left out."""
     sides: dict[tuple[tuple[float, float], tuple[float, float]], int] = {}
     for x, y in corners:
@@ -429,17 +429,17 @@ def _union(corners: Sequence[tuple[float, float]], edge: float) -> Markup:
     )
 
 
-def _place(kind: int, x: float, y: float) -> Markup:
+def _draw_place(kind: int, x: float, y: float) -> Markup:
     """Draw a place of a kind: a shop, a clinic or a school."""
     paths = ("h5v5h-5z", "m2,0h1.6v2h2v1.6h-2v2h-1.6v-2h-2v-1.6h2z", "m2.8,0l2.8,5.4h-5.6z")
     return svg.element("path", d=f"M{svg.number(x)},{svg.number(y)}{paths[kind]}", class_="place")
 
 
-def _bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup]:
+def _draw_bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup]:
     parts = []
     for kind, share in enumerate(shares.tolist()):
         parts.append(svg.element("rect", x=x, y=y, width=wide * share, height=12, class_=f"kind-{kind}"))
-        parts += [_place(kind, x + wide * share / 2 - 2.8, y + 3.3)] * (share > 0.08)
+        parts += [_draw_place(kind, x + wide * share / 2 - 2.8, y + 3.3)] * (share > 0.08)
         x += wide * share
     return parts
 
@@ -494,7 +494,7 @@ def readme(url: str, clauses: int) -> str:
     paper = svg.element("rect", width=SIDE, height=SIDE, class_="wash")
     place = {subject: at(x, y) for x, y, subject in seen}
     people = [[place[subject] for subject in row[4]] for row in rows]
-    chosen = _clearest([box(row) for row in rows], people)
+    chosen = _choose_clearest([box(row) for row in rows], people)
     five = people[chosen]
     others = [one for one in place.values() if one not in five]
     left, top, wide, high = box(rows[chosen])
@@ -551,7 +551,7 @@ README_STYLE = """svg text{font-size:13px}svg text.large{font-size:17px}svg text
 """
 
 
-def _clearest(
+def _choose_clearest(
     boxes: Sequence[tuple[float, float, float, float]], people: Sequence[Sequence[tuple[float, float]]]
 ) -> int:
     """Choose a rectangle of five people who can be told apart, with room for words: the least of these."""

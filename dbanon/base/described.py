@@ -135,71 +135,64 @@ class Described:
     def of_card(cls, card: Mapping[str, Any]) -> Self:
         """Make it of the record of SQL."""
         attack, left_out = card["attack"], card["left_out"]
-        k = card["k"] if isinstance(card["k"], int) else None
-        clauses = tuple(
-            ClauseFound(
-                name=one["name"],
-                passed=one["passed"],
-                violations=one["violations"],
-                sentence=one.get("sentence", ""),
-                plain=one.get("plain", one.get("sentence", "")),
-                test=one.get("test", "attack"),
-            )
-            for one in attack["clauses"] or ()
-        )
-        hours = tuple((moment(h["since"]), moment(h["until"]), h["percent"]) for h in left_out.get("joined") or ())
-        parts = tuple(
-            Part(
-                since=moment(one["since"]),
-                until=moment(one["until"]),
-                k=one["k"] if isinstance(one["k"], int) else None,
-                rows=one["rows"],
-                percent_left_out=one["percent_left_out"],
-                withdrawn=one["withdrawn_at"] is not None,
-            )
-            for one in card.get("parts") or ()
-        )
-        versions = {"dbanon": card["program_version"], **(card.get("versions") or {})}
+        versions = {"dbanon": card["program_version"], **card["versions"]}
         return cls(
+            **{name: card[name] for name in _EQUAL},
+            **{name: attack[name] for name in ("left_open", "checked_by", "digest")},
             name=f"published.{card['release']}" if card["release"] else f"run {card['run_id']}",
-            method=card["method"],
-            promise=card["promise"],
-            adversary=card["adversary"],
-            rows_are=card["rows_are"],
-            k=k,
-            holds=card.get("holds") or "instant",
-            rows=card["rows"],
+            k=_read_whole(card["k"]),
+            holds=card["holds"] or "instant",
             since=moment(card["period"]["since"]),
             until=moment(card["period"]["until"]),
-            srid=card["srid"],
-            clauses=clauses,
-            left_open=attack.get("left_open") or {},
+            clauses=tuple(_read_clause(one) for one in attack["clauses"]),
             left_out=LeftOut(
                 meaning=left_out["meaning"],
                 reasons=left_out["reasons"],
-                shares=left_out.get("shares") or {},
-                hours=hours,
+                shares=left_out["shares"],
+                hours=tuple((moment(h["since"]), moment(h["until"]), h["percent"]) for h in left_out["joined"] or ()),
             ),
-            paper=card["paper"],
-            percent_left_out=card.get("percent_left_out"),
-            parts=parts,
-            release=card["release"],
-            release_id=card["release_id"],
-            run_id=card.get("run_id"),
-            dataset=card["dataset"],
-            algorithm=card["algorithm"],
-            parameters=card["parameters"],
+            parts=tuple(_read_part(one) for one in card["parts"]),
             checked_at=moment(attack["checked_at"]),
-            checked_by=attack["checked_by"],
-            digest=attack.get("digest"),
-            changed=bool(attack.get("changed")),
-            readers=card["readers"],
+            changed=bool(attack["changed"]),
             published_at=moment(card["published_at"]),
-            published_by=card["published_by"],
-            overlap=card["overlap"],
-            overlap_reason=card["overlap_reason"],
             versions={name: version for name, version in versions.items() if version},
         )
+
+
+_EQUAL = (
+    *("method", "promise", "adversary", "rows_are", "rows", "srid", "paper", "percent_left_out", "release"),
+    *("release_id", "run_id", "dataset", "algorithm", "parameters", "readers", "published_by", "overlap"),
+    "overlap_reason",
+)
+"""Fields of `Described` that are called and written alike in the record of SQL."""
+
+
+def _read_clause(found: Mapping[str, Any]) -> ClauseFound:
+    """Read what was found of a clause; of one that the method no longer has only the name is known."""
+    sentence = found.get("sentence", "")
+    return ClauseFound(
+        name=found["name"],
+        passed=found["passed"],
+        violations=found["violations"],
+        sentence=sentence,
+        plain=found.get("plain", sentence),
+        test=found.get("test", "attack"),
+    )
+
+
+def _read_part(found: Mapping[str, Any]) -> Part:
+    return Part(
+        since=moment(found["since"]),
+        until=moment(found["until"]),
+        k=_read_whole(found["k"]),
+        rows=found["rows"],
+        percent_left_out=found["percent_left_out"],
+        withdrawn=found["withdrawn_at"] is not None,
+    )
+
+
+def _read_whole(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def moment(text: str | None) -> Any:

@@ -67,15 +67,15 @@ def read(
         If times need a zone.
     """
     _parse.check_zone(tz)
-    found = _found(path, columns or {})
+    found = _find_columns(path, columns or {})
     if any(corner in found for corner in _CORNERS):
-        return _rectangles(path, found, extent, tz)
-    return _points(path, found, srid, extent, tz)
+        return _read_rectangles(path, found, extent, tz)
+    return _read_points(path, found, srid, extent, tz)
 
 
-def _points(path: Path, found: dict[str, str], srid: int, extent: Box, tz: str | None) -> Movements:
+def _read_points(path: Path, found: dict[str, str], srid: int, extent: Box, tz: str | None) -> Movements:
     axes = ("lon", "lat") if "x" not in found and ("lon" in found or "lat" in found) else ("x", "y")
-    track, cells = _cells(path, found, ("id", "time", *axes), tz)
+    track, cells = _read_cells(path, found, ("id", "time", *axes), tz)
     x, y = (cells[axis] for axis in axes)
     if axes == ("lon", "lat"):
         _demand(path, (np.abs(x) <= 180) & (np.abs(y) <= 90), "lon within 180 and lat within 90", "they may be swapped")
@@ -91,9 +91,9 @@ def _points(path: Path, found: dict[str, str], srid: int, extent: Box, tz: str |
     )
 
 
-def _rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | None) -> Rectangles:
+def _read_rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | None) -> Rectangles:
     wanted = ("id", "since", "until", *_CORNERS) + ("subjects",) * ("subjects" in found)
-    record, cells = _cells(path, found, wanted, tz)
+    record, cells = _read_cells(path, found, wanted, tz)
     since, until, bounds = cells["since"], cells["until"], np.column_stack([cells[corner] for corner in _CORNERS])
     subjects = cells.get("subjects", np.ones(len(record)))
     _demand(path, until >= since, "until at or after since", "check which is which")
@@ -108,7 +108,7 @@ def _rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | None) 
     )  # fmt: skip
 
 
-def _found(path: Path, given: Mapping[str, str]) -> dict[str, str]:
+def _find_columns(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Find the column of each meaning: the one given, or one that is known by its name."""
     unknown = sorted(given.keys() - _KNOWN.keys())
     if unknown:
@@ -120,7 +120,9 @@ def _found(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     return {mean: name for mean, name in known.items() if name is not None} | dict(given)
 
 
-def _cells(path: Path, found: dict[str, str], wanted: tuple[str, ...], tz: str | None) -> tuple[Int, dict[str, Float]]:
+def _read_cells(
+    path: Path, found: dict[str, str], wanted: tuple[str, ...], tz: str | None
+) -> tuple[Int, dict[str, Float]]:
     """Read the codes of ids, and what is wanted besides as numbers; all finite."""
     for mean in wanted:
         if mean not in found:

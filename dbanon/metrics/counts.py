@@ -52,12 +52,12 @@ def count_figures(
     figures: list[Figure] = []
     errors: dict[Asked, dict[float, tuple[float, Float]]] = {"moment": {}, "span": {}}
     inside = within(true, answers) if covered is None else covered
-    for side, asked, chosen in _groups(questions):
+    for side, asked, chosen in _group_questions(questions):
         own = _Sums(true[chosen], answers.expected[chosen], answers.at_least[chosen], answers.at_most[chosen], people)
         resampled = own.resampled(rng)
         for name, of in _RATIOS.items():
-            figures.append(_figure(name, of(own.total), of(resampled), side, asked))
-        figures.append(_coverage(inside[chosen], side, asked))
+            figures.append(_make_figure(name, of(own.total), of(resampled), side, asked))
+        figures.append(_measure_coverage(inside[chosen], side, asked))
         errors[asked][side] = (float(_RATIOS["count_error"](own.total)), _RATIOS["count_error"](resampled))
     return *figures, *(usable_resolution(of, asked) for asked, of in errors.items() if of)
 
@@ -79,8 +79,8 @@ def usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) ->
     replicates = np.array([errors[side][1] for side in sides])
     if np.isnan(measured).all():
         return Figure(name="usable_resolution_m", value=None, asked=asked)
-    low, high = np.quantile(_resolutions(sides, replicates), INTERVAL, method="inverted_cdf").tolist()
-    value = float(_resolutions(sides, measured)[0])
+    low, high = np.quantile(_find_resolutions(sides, replicates), INTERVAL, method="inverted_cdf").tolist()
+    value = float(_find_resolutions(sides, measured)[0])
     return Figure(name="usable_resolution_m", value=value, low=low, high=high, asked=asked)
 
 
@@ -119,7 +119,7 @@ class _Sums:
         return sums
 
 
-def _ratio(above: int, below: int) -> Any:
+def _divide(above: int, below: int) -> Any:
     def of(sums: Float) -> Float:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(sums[below] > 0, sums[above] / sums[below], np.nan)
@@ -129,15 +129,15 @@ def _ratio(above: int, below: int) -> Any:
 
 # By the rows of _Sums: questions, true, off, too many, width, off by the literature.
 _RATIOS: dict[str, Any] = {
-    "count_error": _ratio(2, 1),
-    "bias": _ratio(3, 1),
-    "bounds_width": _ratio(4, 0),
-    "bounds_width_share": _ratio(4, 1),
-    "query_error": _ratio(5, 0),
+    "count_error": _divide(2, 1),
+    "bias": _divide(3, 1),
+    "bounds_width": _divide(4, 0),
+    "bounds_width_share": _divide(4, 1),
+    "query_error": _divide(5, 0),
 }
 
 
-def _groups(questions: Questions) -> Iterator[tuple[float, Asked, Bool]]:
+def _group_questions(questions: Questions) -> Iterator[tuple[float, Asked, Bool]]:
     kinds: tuple[tuple[Asked, Bool], ...] = (("moment", questions.moment), ("span", ~questions.moment))
     for side in np.unique(questions.side_m).tolist():
         for asked, of_kind in kinds:
@@ -146,20 +146,20 @@ def _groups(questions: Questions) -> Iterator[tuple[float, Asked, Bool]]:
                 yield side, asked, chosen
 
 
-def _figure(name: str, value: Float, replicates: Float, side: float, asked: Asked) -> Figure:
+def _make_figure(name: str, value: Float, replicates: Float, side: float, asked: Asked) -> Figure:
     if np.isnan(value):
         return Figure(name=name, value=None, side_m=side, asked=asked)
     low, high = np.nanquantile(replicates, INTERVAL).tolist()
     return Figure(name=name, value=float(value), low=low, high=high, side_m=side, asked=asked)
 
 
-def _coverage(covered: Bool, side: float, asked: Asked) -> Figure:
+def _measure_coverage(covered: Bool, side: float, asked: Asked) -> Figure:
     hits, n = int(covered.sum()), len(covered)
     low, high = exact_interval(hits, n)
     return Figure(name="coverage", value=hits / n, low=low, high=high, side_m=side, asked=asked)
 
 
-def _resolutions(sides: list[float], errors: Float) -> Float:
+def _find_resolutions(sides: list[float], errors: Float) -> Float:
     """Find the resolution of each column of float64[sides, b]; an error that cannot be said is too large."""
     side = np.array(sides)
     bad = ~(errors <= USABLE_ERROR)

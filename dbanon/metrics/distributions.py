@@ -33,7 +33,7 @@ def density_jsd(true: Tally, told: Tally) -> float | None:
 
     Source: density error of Gursoy et al., CCS 2018, by hour and in base 2.
     """
-    keys, a, e = _aligned(true, told)
+    keys, a, e = _align(true, told)
     hours, hour = np.unique(keys[:, 0], return_inverse=True)
     found = [divergence(a[hour == h], e[hour == h]) for h in range(len(hours)) if a[hour == h].sum() > 0]
     return float(np.mean(found)) if found else None
@@ -44,7 +44,7 @@ def trip_jsd(true: Tally, told: Tally) -> float | None:
 
     Source: trip error of Gursoy et al., CCS 2018. None, if there are no true trips.
     """
-    _, a, e = _aligned(true, told)
+    _, a, e = _align(true, told)
     return divergence(a, e) if a.sum() > 0 else None
 
 
@@ -53,7 +53,7 @@ def tally_error(true: Tally, told: Tally) -> float | None:
 
     None, if there is nothing in truth.
     """
-    _, a, e = _aligned(true, told)
+    _, a, e = _align(true, told)
     return float(np.abs(e - a).sum() / a.sum()) if a.sum() > 0 else None
 
 
@@ -69,7 +69,7 @@ def location_tau_b(true: Tally, told: Tally) -> float | None:
 
     Source: Kendall: The Treatment of Ties in Ranking Problems, Biometrika 33(3), 1945.
     """
-    _, a, e = _aligned(true, told)
+    _, a, e = _align(true, told)
     there = (a > 0) | (e > 0)
     if len(np.unique(a[there])) < 2 or len(np.unique(e[there])) < 2:
         return None
@@ -112,7 +112,7 @@ def weighed(number: Int, weights: Float, size: int) -> Float:
     return np.bincount(number, weights=weights, minlength=size).astype(np.float64, copy=False)
 
 
-def _aligned(true: Tally, told: Tally) -> tuple[Int, Float, Float]:
+def _align(true: Tally, told: Tally) -> tuple[Int, Float, Float]:
     """Put the values of both beside each other: keys int64[m, d] by number or code, and m values of each."""
     both = [np.asarray(tally.keys) for tally in (true, told)]
     columns = [keys if keys.ndim == 2 else keys[:, None] for keys in both]

@@ -31,7 +31,7 @@ def unicity(
 
     Source: de Montjoye, Hidalgo, Verleysen, Blondel: Unique in the Crowd, Scientific Reports 3, 1376, 2013.
     """
-    person, point = _points(movements, cell_m, slot_s)
+    person, point = _number_points(movements, cell_m, slot_s)
     persons, first = np.unique(person, return_index=True)
     end = np.append(first[1:], len(person))
     sample = rng.choice(len(persons), min(people, len(persons)), replace=False)
@@ -39,12 +39,12 @@ def unicity(
         point[first[i] + rng.permutation(end[i] - first[i])[: max(points)]] if len(persons) else point for i in sample
     ]
     wanted = np.unique(np.concatenate([np.empty(0, np.int64), *drawn]))
-    met = _among(point, wanted)
+    met = _is_among(point, wanted)
     order = np.argsort(point[met], kind="stable")
     where, who = point[met][order], person[met][order]
-    unique = np.array([_unique_from(known, where, who) for known in drawn])
+    unique = np.array([_count_until_unique(known, where, who) for known in drawn])
     length = np.array([len(known) for known in drawn])
-    return tuple(_share(f"unicity_{p}", unique[length >= p] <= p) for p in points)
+    return tuple(_measure_share(f"unicity_{p}", unique[length >= p] <= p) for p in points)
 
 
 def link_nearest(
@@ -70,7 +70,7 @@ def link_nearest(
     if not len(sample):
         return Figure(name="linked_nearest", value=None)
     times = np.intersect1d(true.t, told.t)
-    x, y = _raw_ways(true, sample, times)
+    x, y = _find_true_ways(true, sample, times)
     mine = np.isin(member_of[0], sample)
     of, track = np.searchsorted(sample, member_of[0][mine]), member_of[1][mine]
     order = np.lexsort((track, of))
@@ -86,7 +86,7 @@ def link_nearest(
     return Figure(name="linked_nearest", value=float(right.mean()), low=low, high=high)
 
 
-def _points(movements: Movements, cell_m: float, slot_s: float) -> tuple[Int, Int]:
+def _number_points(movements: Movements, cell_m: float, slot_s: float) -> tuple[Int, Int]:
     """Number the distinct points of each person, by person: int64[n] persons and points."""
     code = np.zeros(len(movements.t), np.int64)
     room = 1
@@ -104,7 +104,7 @@ def _points(movements: Movements, cell_m: float, slot_s: float) -> tuple[Int, In
     return person[new], code[new]
 
 
-def _among(values: Int, ascending: Int) -> Bool:
+def _is_among(values: Int, ascending: Int) -> Bool:
     """Tell which values are in a list; less memory than `numpy.isin`, which sorts all."""
     if not len(ascending):
         return np.zeros(len(values), np.bool_)
@@ -112,7 +112,7 @@ def _among(values: Int, ascending: Int) -> Bool:
     return np.asarray(ascending[found] == values)
 
 
-def _unique_from(known: Int, where: Int, who: Int) -> float:
+def _count_until_unique(known: Int, where: Int, who: Int) -> float:
     """How many of the known points it takes until one person is left; infinite, if all do not suffice.
 
     `where` ascends, with the persons of each point.
@@ -120,29 +120,29 @@ def _unique_from(known: Int, where: Int, who: Int) -> float:
     left: Int | None = None
     for p, point in enumerate(known, 1):
         there = who[np.searchsorted(where, point) : np.searchsorted(where, point, side="right")]
-        left = there if left is None else left[_among(left, there)]
+        left = there if left is None else left[_is_among(left, there)]
         if len(left) == 1:
             return p
     return np.inf
 
 
-def _share(name: str, hits: Bool) -> Figure:
+def _measure_share(name: str, hits: Bool) -> Figure:
     if not len(hits):
         return Figure(name=name, value=None)
     low, high = exact_interval(int(hits.sum()), len(hits))
     return Figure(name=name, value=float(hits.mean()), low=low, high=high)
 
 
-def _raw_ways(true: Movements, sample: Int, times: Float) -> tuple[Float, Float]:
+def _find_true_ways(true: Movements, sample: Int, times: Float) -> tuple[Float, Float]:
     """Give where each person of a sample is at times: float64[people, times], NaN where it is not known."""
-    chosen = np.flatnonzero(_among(true.person, sample) & _among_times(true.t, times))
+    chosen = np.flatnonzero(_is_among(true.person, sample) & _is_among_times(true.t, times))
     rows, columns = np.searchsorted(sample, true.person[chosen]), np.searchsorted(times, true.t[chosen])
     x, y = (np.full((len(sample), len(times)), np.nan) for _ in range(2))
     x[rows, columns], y[rows, columns] = true.x[chosen], true.y[chosen]
     return x, y
 
 
-def _among_times(t: Float, times: Float) -> Bool:
+def _is_among_times(t: Float, times: Float) -> Bool:
     found = np.append(times, np.nan)[np.searchsorted(times, t)]
     return np.asarray(found == t)
 
@@ -163,7 +163,7 @@ def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
         for p in range(people):
             while following[p] < begin[p + 1] and own[following[p]] < track[start]:
                 following[p] += 1
-            mean = _mean_distance(start, stop, at, x, y, raw_x[p], raw_y[p], nearest[p])
+            mean = _measure_distance(start, stop, at, x, y, raw_x[p], raw_y[p], nearest[p])
             if mean < nearest[p]:
                 nearest[p], ties[p], hits[p] = mean, 0, 0
             if mean == nearest[p] and mean < np.inf:
@@ -176,7 +176,7 @@ def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
 
 
 @kernel
-def _mean_distance(  # noqa: PLR0917 - Numba kernels take arrays by position
+def _measure_distance(  # noqa: PLR0917 - Numba kernels take arrays by position
     start: Any, stop: Any, at: Any, x: Any, y: Any, raw_x: Any, raw_y: Any, least: Any
 ) -> Any:
     """Mean distance of a track to a way, over common times; infinite, if there are none, or it is not the least."""

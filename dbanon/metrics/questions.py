@@ -107,13 +107,13 @@ def true_counts(movements: Movements, questions: Questions) -> Float:
         in_time = np.argsort(slot, kind="stable")
         columns = [values[part][in_time] for values in (movements.person, movements.x, movements.y)]
         for asked, first, last in times.groups(slot[in_time]):
-            person, x, y = _in_order_of_people([values[first:last] for values in columns])
+            person, x, y = _sort_by_person([values[first:last] for values in columns])
             left, right, bottom, top = (edges[asked] for edges in squares)
             _count(person, x, y, left, right, bottom, top, counts[asked])
         return counts
 
     answers = np.empty(len(order))
-    answers[order] = sum(cores.each(count, _parts(movements.person)), np.zeros(len(order), np.int64))
+    answers[order] = sum(cores.each(count, _cut_parts(movements.person)), np.zeros(len(order), np.int64))
     return answers
 
 
@@ -146,7 +146,7 @@ class _Times:
             yield slice(int(self._begin[group]), int(ends[group])), int(first[group]), int(last[group])
 
 
-def _parts(person: Int) -> Iterator[Int | slice]:
+def _cut_parts(person: Int) -> Iterator[Int | slice]:
     """Cut positions into parts of about a million, each with all those of its people and in their order."""
     in_order = bool((person[1:] >= person[:-1]).all())
     order = None if in_order else np.argsort(person, kind="stable")
@@ -156,7 +156,7 @@ def _parts(person: Int) -> Iterator[Int | slice]:
         yield slice(first, last) if order is None else order[first:last]
 
 
-def _in_order_of_people(columns: list[Any]) -> list[Any]:
+def _sort_by_person(columns: list[Any]) -> list[Any]:
     person = columns[0]
     if (person[1:] >= person[:-1]).all():
         return columns

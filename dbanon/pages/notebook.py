@@ -67,8 +67,8 @@ def run(
         What was left out: what it is, how many, of how many in all. It is said as readers of a release see it: in
         whole percent, or that these are fewer than `k`.
     """
-    name = _name()
-    facts = [(_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
+    name = _make_name()
+    facts = [(_write_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
     if "median_cloak_side_m" in metrics:
         facts.append((metres(metrics["median_cloak_side_m"]), "half of the regions under"))
     figures = []
@@ -85,12 +85,12 @@ def run(
     if bars := [
         Bar(label=what.replace("_", " "), value=percent / 100, text=said, kind="gone")
         for what, n, total in left_out
-        for percent, said in [_left_out(n, total, k or 2)]
+        for percent, said in [_describe_share(n, total, k or 2)]
     ]:
         words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
         facts.append(("", "grey: left out, by reason"))
         figures.append(charts.bars(f"{name}-left-out", "Left out, by reason", words, bars, most=1.0))
-    return view(title, facts, *figures, verdict=_verdict(held, clauses))
+    return view(title, facts, *figures, verdict=_describe_verdict(held, clauses))
 
 
 def release(card: Mapping[str, Any]) -> str:
@@ -100,9 +100,12 @@ def release(card: Mapping[str, Any]) -> str:
     state = "" if card["live"] else ", withdrawn"
     facts = [(f"k = {card['k']}", "")] if card["k"] else []
     facts += [(f"{card['rows']:,}", "rows"), (f"{card['method']}, {card['algorithm']}", "")]
-    facts += [(f"{_day(card['period']['since'])} to {_day(card['period']['until'])}", "")]
+    facts += [(f"{_write_day(card['period']['since'])} to {_write_day(card['period']['until'])}", "")]
     return view(
-        f"Release published.{card['release']}{state}", facts, text=card["promise"], verdict=_verdict(held, len(clauses))
+        f"Release published.{card['release']}{state}",
+        facts,
+        text=card["promise"],
+        verdict=_describe_verdict(held, len(clauses)),
     )
 
 
@@ -112,13 +115,13 @@ def sweep(title: str, settings: Sequence[tuple[str, float | None, str]]) -> str:
         Bar(
             label=label,
             value=share or 0,
-            text=", ".join(filter(None, [_percent(share) if share is not None else "", said])),
+            text=", ".join(filter(None, [_write_percent(share) if share is not None else "", said])),
             kind="published" if share is not None else "gone",
         )
         for label, share, said in settings
     ]
     words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
-    drawn = charts.bars(f"{_name()}-settings", "Share published by setting", words, bars, most=1.0)
+    drawn = charts.bars(f"{_make_name()}-settings", "Share published by setting", words, bars, most=1.0)
     return view(title, [(str(len(bars)), "settings"), ("", "shares of people and times that are published")], drawn)
 
 
@@ -126,7 +129,7 @@ def view(
     title: str, facts: Sequence[Fact], *figures: Markup, text: str = "", verdict: tuple[str, bool] | None = None
 ) -> str:
     """Put a view together: a title with a verdict, facts in a line, a text, figures side by side."""
-    name = _name()
+    name = _make_name()
     judged = Markup(' · <b class="{}">{}</b>').format("good" if verdict[1] else "warn", verdict[0]) if verdict else ""
     listed = Markup("").join(Markup('<span class="fact"><b>{}</b> {}</span>').format(*fact) for fact in facts)
     return str(
@@ -156,19 +159,19 @@ def scoped(style: str, name: str) -> str:
     return re.sub(r"(^|[{}])\s*([^{}@]+)\{", within, style.strip())
 
 
-def _name() -> str:
+def _make_name() -> str:
     """Make a name that no other view in the notebook has."""
     return f"dbanon-{secrets.token_hex(5)}"
 
 
-def _verdict(held: int, clauses: int) -> tuple[str, bool]:
+def _describe_verdict(held: int, clauses: int) -> tuple[str, bool]:
     if not clauses:
         return "✗ not attacked", False
     said = f"{held} of {counted(clauses, 'clause')} hold"
     return (f"✓ verified, {said}", True) if held == clauses else (f"✗ refused, {said}", False)
 
 
-def _left_out(n: int, total: int | None, k: int) -> tuple[int, str]:
+def _describe_share(n: int, total: int | None, k: int) -> tuple[int, str]:
     """Say how much was left out as ``describe_share`` of SQL does: its percent, and words."""
     if n < k or not total:
         return 0, f"fewer than {k}, or none" if n < k else "not known"
@@ -176,9 +179,9 @@ def _left_out(n: int, total: int | None, k: int) -> tuple[int, str]:
     return percent, f"{percent} %"
 
 
-def _percent(share: float) -> str:
+def _write_percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _day(text: str | None) -> str:
+def _write_day(text: str | None) -> str:
     return (text or "?")[:16].replace("T", " ")

@@ -59,20 +59,20 @@ def page(
         title=f"{record.name}: what it promises, and what it shows",
         band=band,
         head=head,
-        foot=_foot(record),
+        foot=_write_foot(record),
         private=private,
     )
-    return frame.document(around, _header(record, zone), *body)
+    return frame.document(around, _write_header(record, zone), *body)
 
 
-def _foot(record: Described) -> str:
+def _write_foot(record: Described) -> str:
     version = f" by dbanon {record.versions['dbanon']}" if "dbanon" in record.versions else ""
     of = f", release {record.release_id}" if record.release_id is not None else ""
     run = f", run {record.run_id}" if record.run_id is not None else ""
     return f"Computed{version} as {record.name}{of}{run}"
 
 
-def _header(record: Described, zone: ZoneInfo) -> Markup:
+def _write_header(record: Described, zone: ZoneInfo) -> Markup:
     known = [
         f"Method {record.method}" + (f" ({record.algorithm})" if record.algorithm else ""),
         f"k = {record.k}" if record.k is not None else "",

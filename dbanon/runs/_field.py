@@ -23,17 +23,17 @@ _SLOT_S = 3600.0  # of the points by which people are unique: an hour, as in the
 def maps(told: Told, true: Movements, spans: list[Span]) -> Iterator[Figure]:
     """Compare maps of people, cell by cell, at some times."""
     both = [(_told.density(true, CELL_M, span), told.density(CELL_M, span)) for span in spans]
-    tallies = [_together([pair[side] for pair in both]) for side in (0, 1)]
+    tallies = [_stack([pair[side] for pair in both]) for side in (0, 1)]
     yield Figure(name="density_jsd", value=distributions.density_jsd(*tallies))
-    yield Figure(name="location_tau_b", value=distributions.location_tau_b(*(_of_cells(one) for one in tallies)))
+    yield Figure(name="location_tau_b", value=distributions.location_tau_b(*(_drop_times(one) for one in tallies)))
 
 
 def flows(told: Told, true: Movements, box: Box, spans: list[Span]) -> Iterator[Figure]:
     """Compare how many people go from where to where."""
     side = _told.zone_side(box, ZONE_M)
     both = [(_told.trips(true, side, box, span), told.trips(side, box, span)) for span in spans]
-    tallies = [_together([pair[side] for pair in both]) for side in (0, 1)]
-    yield Figure(name="trip_jsd", value=distributions.trip_jsd(*(_of_cells(one) for one in tallies)))
+    tallies = [_stack([pair[side] for pair in both]) for side in (0, 1)]
+    yield Figure(name="trip_jsd", value=distributions.trip_jsd(*(_drop_times(one) for one in tallies)))
     yield Figure(name="flow_error", value=distributions.tally_error(*tallies))
 
 
@@ -47,13 +47,13 @@ def dwelling(
         x, y = (low + (high - low) * rng.random(2) - _SQUARE_M / 2).tolist()
         span, square = spans[rng.integers(len(spans))], (x, y, x + _SQUARE_M, y + _SQUARE_M)
         people, stay = table.dwell(square, span)
-        told.append(_classes(stay, people, instants))
+        told.append(_sum_by_stay(stay, people, instants))
         stay = _told.stays(true, square, span)
-        true_.append(_classes(stay, np.ones(len(stay)), instants))
-    return Figure(name="dwell_error", value=distributions.tally_error(_together(true_), _together(told)))
+        true_.append(_sum_by_stay(stay, np.ones(len(stay)), instants))
+    return Figure(name="dwell_error", value=distributions.tally_error(_stack(true_), _stack(told)))
 
 
-def _classes(stay: Float, people: Float, instants: float) -> Counted:
+def _sum_by_stay(stay: Float, people: Float, instants: float) -> Counted:
     """Sum people by how long they stay; who is expected for less than half an instant does not."""
     length = np.ceil(np.round(stay) / instants * _CLASSES - 1e-9)
     found = np.arange(1, _CLASSES + 1)
@@ -93,11 +93,11 @@ def linking(
         Whether positions are compared in slots of ten minutes: where rows hold at some time, no fix has their times.
     """
     if rounded:
-        true, told = _in_slots(true), _in_slots(told)
+        true, told = _round_times(true), _round_times(told)
     return outside.link_nearest(true, told, member_of, rng)
 
 
-def _in_slots(moved: Movements) -> Movements:
+def _round_times(moved: Movements) -> Movements:
     slot = np.floor(moved.t / _LINK_S) * _LINK_S
     first = np.unique(np.column_stack([moved.track, slot]), axis=0, return_index=True)[1]
     return Movements(
@@ -118,7 +118,7 @@ def regions(side_m: Float, time_s: Float, people: Float) -> Iterator[Figure]:
             yield Figure(name=f"{name}_{share}", value=value)
 
 
-def _together(counted: list[Counted]) -> Tally:
+def _stack(counted: list[Counted]) -> Tally:
     """Put counts of several times beside one another: keys begin with the number of the time."""
     keys = [np.column_stack([np.full(len(some), i), some]) for i, (some, _) in enumerate(counted)]
     empty: Int = np.empty((0, 3), np.int64)
@@ -127,6 +127,6 @@ def _together(counted: list[Counted]) -> Tally:
     )
 
 
-def _of_cells(tally: Tally) -> Tally:
+def _drop_times(tally: Tally) -> Tally:
     """Leave the time away, so that all times are one."""
     return Tally(keys=tally.keys[:, 1:], values=tally.values)

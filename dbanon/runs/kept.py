@@ -54,7 +54,7 @@ def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
     )
     values = [
         *(measured.run_id, key.dataset_id, key.revision, key.method, key.algorithm, jsonb(key.params), key.sample),
-        *(key.against, key.queries, key.seed, jsonb({"all": [_as_json(one) for one in measured.figures]})),
+        *(key.against, key.queries, key.seed, jsonb({"all": [_write_figure(one) for one in measured.figures]})),
         *(jsonb(measured.run), list(measured.notes)),
     ]
     places = ", ".join("%s -> 'all'" if column == "figures" else "%s" for column in columns)
@@ -88,7 +88,7 @@ def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
         against=key.against,
         queries=key.queries,
         seed=key.seed,
-        figures=tuple(_figure(one) for one in row["figures"]),
+        figures=tuple(_read_figure(one) for one in row["figures"]),
         notes=tuple(row["notes"]),
         run=row["run_figures"],
     )
@@ -109,7 +109,9 @@ def others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, A
             AND (e.method, e.algorithm) <> (%(method)s, %(algorithm)s) AND e.figures <> '[]'
         ORDER BY e.method, e.algorithm, e.params, e.queries DESC, e.evaluation_id DESC LIMIT 50"""
     found = connection.execute(query, {**vars(key), "params": None}).fetchall()
-    return [(method, algorithm, params, tuple(map(_figure, figures))) for method, algorithm, params, figures in found]
+    return [
+        (method, algorithm, params, tuple(map(_read_figure, figures))) for method, algorithm, params, figures in found
+    ]
 
 
 def releases(connection: Connection, dataset_id: int) -> int:
@@ -123,12 +125,12 @@ def releases(connection: Connection, dataset_id: int) -> int:
     return int(row[0]) if row else 0
 
 
-def _as_json(figure: Figure) -> dict[str, Any]:
+def _write_figure(figure: Figure) -> dict[str, Any]:
     """Make an object of a figure; infinity, which JSON lacks, is the text that the server reads as such."""
     kept = {name: value for name, value in asdict(figure).items() if value is not None}
     return {name: "Infinity" if value == math.inf else value for name, value in kept.items()}
 
 
-def _figure(kept: Mapping[str, Any]) -> Figure:
+def _read_figure(kept: Mapping[str, Any]) -> Figure:
     known: dict[str, Any] = {name: math.inf if value == "Infinity" else value for name, value in kept.items()}
     return Figure(**known)
