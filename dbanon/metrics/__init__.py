@@ -1,8 +1,8 @@
-"""The utility of what is published: pure functions of true positions and of what is told about them.
+"""Measures the utility of published rows: pure functions of true positions and of answers from the rows.
 
-`METRICS` is the list of all figures that are measured: command line, pages and the reference are made from it, so a
-figure has its formula, unit and source in one place. A question asks how many people were in a square at a time; a is
-the true answer, e what is expected, l and u the least and the most, n how many people there are.
+`METRICS` lists all figures. Command line, pages and the reference are made from it, so a figure has its formula, unit
+and source in one place. A question asks for the number of people in a square at a time: a is the true answer, e the
+expected one, l and u are its bounds, and n is the number of all people.
 """
 
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class Metric:
     unit : {"share", "m", "s", "people", "bits", ""}
         A share is shown as a percentage; "" is a number between -1 and 1.
     better : {"less", "more"} or None
-        Which values are good; None where neither is.
+        Whether smaller or greater values are good; None if neither is.
     plain : str
-        What it says, for people who have read no paper.
+        Its meaning, for people who have read no paper.
     source : str
         The publication that defines it.
     group : {"top", "counts", "field", "outside"}

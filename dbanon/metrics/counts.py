@@ -1,4 +1,4 @@
-"""How far the answers to questions are off: the figures of counts, each with its 90 % interval."""
+"""Measures how far answers are off: the figures of counts, each with its 90 % interval."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,9 +28,9 @@ def count_figures(
 ) -> tuple[Figure, ...]:
     """Measure answers by side, at moments and in spans; then the usable resolution of both.
 
-    `covered` tells whether bounds hold, where answers are estimates from a sample and their bounds too.
+    `covered` says whether bounds hold, if answers and bounds are estimates from a sample.
 
-    With a the true answer, e what is expected, l and u the bounds, all of one side::
+    With a the true answer, e the expected one, l and u the bounds, all of one side::
 
         count_error         sum |e - a| / sum a
         bias                sum (e - a) / sum a
@@ -42,12 +42,12 @@ def count_figures(
 
     Intervals are percentiles of a bootstrap over questions (Efron and Tibshirani: An Introduction to the Bootstrap,
     1993, section 13.3); that of the coverage is exact (Clopper and Pearson, Biometrika 26(4), 1934), since a bootstrap
-    of nothing but hits knows no doubt. Questions are resampled one by one, not by moment: each has a moment drawn from
+    of hits alone has no width. Questions are resampled one by one, not by moment: each has a moment drawn from
     all there are, so they are independent. On taxis both ways held the truth equally often (88 % of 300 evaluations),
-    and neither does where all questions share five moments (77 and 78 %).
+    and neither does if all questions share five moments (77 and 78 %).
 
-    The query error's lower limit is that of AdaTrace and LDPTrace. Where most squares hold fewer people, it divides by
-    much more than the answer: it looks best where counts are worst.
+    The query error has the lower limit of AdaTrace and LDPTrace. If most squares hold fewer people, it divides by much
+    more than the answer, so it looks best for the worst counts.
     """
     figures: list[Figure] = []
     errors: dict[Asked, dict[float, tuple[float, Float]]] = {"moment": {}, "span": {}}
@@ -66,13 +66,13 @@ def usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) ->
     """Find the least side from which on the count error is at most 0.2.
 
     Between the last side that is worse and the next one the error is taken to be linear in log(side). The least side
-    that was asked about stands for itself and all below it. Infinite, where the greatest is not enough; None, where no
-    question had people.
+    that was asked about stands for itself and all smaller ones. The value is infinite if the greatest side is not
+    enough, and None if no square had people.
 
     Parameters
     ----------
     errors : dict of float and (float, float64[b])
-        By side the count error, and that of each replicate.
+        The count error by side, and that of each replicate.
     """
     sides = sorted(errors)
     measured = np.array([[errors[side][0]] for side in sides])
@@ -85,7 +85,7 @@ def usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) ->
 
 
 def within(true: Float, answers: Answers) -> Bool:
-    """Tell which true counts lie within their bounds; an answer that is no number bounds nothing."""
+    """Test which true counts lie within their bounds; NaN is no bound."""
     inside: Bool = (answers.at_least <= true + TOLERANCE) & (true <= answers.at_most + TOLERANCE)
     return inside
 
@@ -98,7 +98,7 @@ def exact_interval(successes: float, n: int) -> tuple[float, float]:
 
 
 def resampling(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw how often each of n observations is in each replicate of a bootstrap: int64[replicates, n]."""
+    """Draw the number of times each of n observations is in each replicate of a bootstrap: int64[replicates, n]."""
     drawn = rng.integers(n, size=(REPLICATES, n)) + n * np.arange(REPLICATES)[:, None]
     return np.bincount(drawn.ravel(), minlength=REPLICATES * n).reshape(REPLICATES, n)
 
@@ -127,7 +127,7 @@ def _divide(above: int, below: int) -> Any:
     return of
 
 
-# By the rows of _Sums: questions, true, off, too many, width, off by the literature.
+# Rows of _Sums: questions, true answers, absolute errors, signed errors, widths, query errors.
 _RATIOS: dict[str, Any] = {
     "count_error": _divide(2, 1),
     "bias": _divide(3, 1),
@@ -160,7 +160,7 @@ def _measure_coverage(covered: Bool, side: float, asked: Asked) -> Figure:
 
 
 def _find_resolutions(sides: list[float], errors: Float) -> Float:
-    """Find the resolution of each column of float64[sides, b]; an error that cannot be said is too large."""
+    """Find the resolution of each column of float64[sides, b]; NaN counts as too large."""
     side = np.array(sides)
     bad = ~(errors <= USABLE_ERROR)
     worst = len(sides) - 1 - np.argmax(bad[::-1], axis=0)  # the last side that is too bad

@@ -1,4 +1,4 @@
-"""What an adversary outside of any promise achieves: one who reads the raw data, or knows the whole way of a person."""
+"""Measures attacks that no promise covers: on the raw data, and by an adversary who knows a person's whole way."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,11 +21,11 @@ def unicity(
     slot_s: float,
     people: int = 1000,
 ) -> tuple[Figure, ...]:
-    """Measure how many people random points of theirs single out: the raw data's unicity, before anything is hidden.
+    """Measure the unicity of the raw data: the share of people that a few of their points single out.
 
-    Of each of `people` persons, drawn at random, p distinct points (cell and slot) are drawn; the person is unique if
-    no other person was at all of them. ``unicity_p`` is the share of unique ones among those who have p points. The
-    p + 1 points of a person are the p points and one more. With its exact binomial 90 % interval.
+    For each of `people` persons, drawn at random, p distinct points (cell and slot) are drawn; the person is unique if
+    no other person was at all of them. ``unicity_p`` is the share of unique people among all with p points, with its
+    exact binomial 90 % interval. The p + 1 points of a person are the p points and one more.
 
     Only rows of drawn points are looked at again, so that memory is for the positions, not for people x points.
 
@@ -53,15 +53,15 @@ def link_nearest(
     """Measure how often the nearest published track is a person's own.
 
     The adversary knows the whole true way of a person, and takes the told track whose mean distance to it, over the
-    times that both have, is least. If it is a record the person is a member of, the adversary is right by one in as
-    many as the row stands for; several tracks that are equally near share this. ``linked_nearest`` is the mean over
-    `people` persons drawn at random, with a bootstrap 90 % interval; where all fare alike, a binomial one. None, if
-    there is no one to look for.
+    times that both have, is least. If the person is a member of that record, the adversary is right with probability
+    1 / subjects; several tracks that are equally near share this. ``linked_nearest`` is the mean over `people` persons
+    drawn at random, with a bootstrap 90 % interval, or a binomial one if all have the same result. None if there are no
+    people.
 
     Parameters
     ----------
     member_of : (int64[m], int64[m])
-        Persons, and told tracks that they are members of.
+        Persons, and the published tracks that they are members of.
 
     Source: record linkage by distance, as of Domingo-Ferrer and Trujillo-Rasua, Information Sciences 208, 2012.
     """
@@ -81,7 +81,7 @@ def link_nearest(
         at[np.append(times, np.nan)[at] != told.t] = -1
         _link(told.track, at, told.x, told.y, told.weight, x, y, begin, np.append(track[order], -1), right)
     low, high = exact_interval(float(right.sum()), len(right))
-    if np.ptp(right):  # a bootstrap of nothing but misses knows no doubt
+    if np.ptp(right):  # a bootstrap of equal results has no width
         low, high = np.quantile(resampling(len(right), rng) @ right / len(right), INTERVAL).tolist()
     return Figure(name="linked_nearest", value=float(right.mean()), low=low, high=high)
 
@@ -105,7 +105,7 @@ def _number_points(movements: Movements, cell_m: float, slot_s: float) -> tuple[
 
 
 def _is_among(values: Int, ascending: Int) -> Bool:
-    """Tell which values are in a list; less memory than `numpy.isin`, which sorts all."""
+    """Test which values are in a list; this takes less memory than `numpy.isin`, which sorts all."""
     if not len(ascending):
         return np.zeros(len(values), np.bool_)
     found = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
@@ -113,7 +113,7 @@ def _is_among(values: Int, ascending: Int) -> Bool:
 
 
 def _count_until_unique(known: Int, where: Int, who: Int) -> float:
-    """How many of the known points it takes until one person is left; infinite, if all do not suffice.
+    """Count the known points until one person is left; infinite if all do not suffice.
 
     `where` ascends, with the persons of each point.
     """
@@ -134,7 +134,7 @@ def _measure_share(name: str, hits: Bool) -> Figure:
 
 
 def _find_true_ways(true: Movements, sample: Int, times: Float) -> tuple[Float, Float]:
-    """Give where each person of a sample is at times: float64[people, times], NaN where it is not known."""
+    """Find the positions of a sample at times: float64[people, times], NaN if there is none."""
     chosen = np.flatnonzero(_is_among(true.person, sample) & _is_among_times(true.t, times))
     rows, columns = np.searchsorted(sample, true.person[chosen]), np.searchsorted(times, true.t[chosen])
     x, y = (np.full((len(sample), len(times)), np.nan) for _ in range(2))
@@ -151,7 +151,7 @@ def _is_among_times(t: Float, times: Float) -> Bool:
 def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
     track: Any, at: Any, x: Any, y: Any, weight: Any, raw_x: Any, raw_y: Any, begin: Any, own: Any, right: Any
 ) -> None:
-    """Find the nearest track of each person and whether it is an own one; tracks ascend, own ones too, by person."""
+    """Find the nearest track of each person, and whether it is the person's; tracks ascend, and by person in `own`."""
     people = len(raw_x)
     nearest, ties, hits = np.full(people, np.inf), np.zeros(people), np.zeros(people)
     following = begin[:people].copy()
@@ -179,9 +179,9 @@ def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
 def _measure_distance(  # noqa: PLR0917 - Numba kernels take arrays by position
     start: Any, stop: Any, at: Any, x: Any, y: Any, raw_x: Any, raw_y: Any, least: Any
 ) -> Any:
-    """Mean distance of a track to a way, over common times; infinite, if there are none, or it is not the least."""
+    """Measure the mean distance of a track to a way, over common times; infinite if there are none, or it is not the least."""
     total, common = 0.0, 0
-    # Not all times need be common: the mean is at least that over all. Most tracks are far off, and given up at once.
+    # The mean is at least total / (stop - start): a track is given up once that is too much, most of them at once.
     limit = least * (stop - start) * (1 + 1e-12)
     for i in range(start, stop):
         if at[i] >= 0:

@@ -1,4 +1,4 @@
-"""How people move along: lengths and extents of tracks, and the most frequent ways through cells."""
+"""Compares movements: lengths and diameters of tracks, and the most frequent sequences of cells."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ LENGTHS = (2, 3, 4, 5)
 
 @dataclass(frozen=True, kw_only=True)
 class Patterns:
-    """`f1`: of the most frequent patterns; `support`: how far off their numbers are. None, if nobody truly moves."""
+    """`f1` of the most frequent patterns, and `support`, the error of their numbers; None if there are no true ones."""
 
     f1: float | None
     support: float | None
@@ -28,7 +28,7 @@ def length_jsd(true: Movements, told: Movements) -> float | None:
 
     The Jensen-Shannon divergence, base 2, of 20 buckets of one width between the least and the greatest true length;
     the first and the last are open, so that no track falls out. Tracks count as many people as their first position.
-    None, if there are no true tracks.
+    None if there are no true tracks.
 
     Source: length error of Gursoy et al., CCS 2018.
     """
@@ -47,12 +47,12 @@ def patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
     """Compare the 100 most frequent sequences of 2 to 5 successive distinct cells.
 
     A track is the cells of its positions in order, without repeating one that it stays in. Each place in a track where
-    a sequence begins counts as many people as the position there. With A the most frequent true ones and E those told::
+    a sequence begins counts as many people as the position there. With A the most frequent true ones, E the others'::
 
         pattern_f1      = 2 |A and E| / (|A| + |E|), 0 if none agree
         pattern_support = mean over A of |told - true| / true, of how often each occurs
 
-    Equally frequent ones come by their length, then by their cells, in truth as in what is told.
+    Equally frequent sequences are ordered by length, then by cells, on both sides.
 
     Source: Gursoy et al., CCS 2018 (FP F1 similarity, FP average relative error); LDPTrace divides by 0 if none agree.
     """
@@ -75,10 +75,10 @@ def diameters(movements: Movements) -> Float:
 
 @kernel
 def _measure(x: Any, y: Any, begin: Any, greatest: Any) -> None:
-    """Find the greatest distance of two positions in each track: those far from its middle come first.
+    """Find the greatest distance of two positions in each track, beginning with those far from its middle.
 
-    With r how far they are from the middle, two positions are at most r[i] + r[j] apart: once that is less than what
-    was found, no later pair of i is farther apart, and once 2 r[i] is, no pair at all.
+    With r the distances from the middle, two positions are at most r[i] + r[j] apart: once that is less than the
+    greatest distance found, no later pair of i is farther apart, and once 2 r[i] is, no pair at all.
     """
     for track in range(len(greatest)):
         px, py = x[begin[track] : begin[track + 1]], y[begin[track] : begin[track + 1]]
@@ -120,7 +120,7 @@ def _compare(true: Movements, a: Float, told: Movements, e: Float) -> float | No
 
 
 def _count_patterns(true: Movements, told: Movements, cell_m: float) -> tuple[Float, Float]:
-    """Count every sequence that occurs, in truth and in what is told: float64[patterns] each."""
+    """Count every sequence that occurs, in truth and as published: float64[patterns] each."""
     cell, track, weight, is_told = _list_visits(true, told, cell_m)
     found: list[tuple[Float, Float]] = [(np.empty(0), np.empty(0))]
     label, cells = cell, int(cell.max(initial=-1)) + 1
@@ -140,7 +140,7 @@ def _count_patterns(true: Movements, told: Movements, cell_m: float) -> tuple[Fl
 
 
 def _list_visits(true: Movements, told: Movements, cell_m: float) -> tuple[Int, Int, Float, Bool]:
-    """Give the cell, track, weight and side of each visit of a cell: true ones, then those told."""
+    """List the visits of cells, first true, then published ones: cell, track, weight, and whether it is published."""
     both = (true, told)
     column, row = (
         _number(np.floor(np.concatenate([getattr(moved, axis) for moved in both]) / cell_m).astype(np.int64))

@@ -1,8 +1,8 @@
-"""Compares the settings of a sweep: which are on the front, which one to take, and what each parameter buys here.
+"""Compares the settings of a sweep: finds the front, chooses a setting, and describes the effect of each parameter.
 
-Settings of one promise are compared with one another, never across promises: more hidden is not worse. Differences are
-those of a paired bootstrap: all settings were asked the same questions, and their figures are drawn again from the same
-ones of these (`replicates`), so that what a question has of its own falls out of the difference.
+Only settings with the same promise are compared, because hiding more is not worse. Differences are those of a paired
+bootstrap: all settings were asked the same questions, and their figures are drawn again from the same of these
+(`replicates`), so that the difficulty of a question cancels out in the difference.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ _SAME_SHARE = 0.005
 
 
 def strength(promise: Mapping[str, Any], described: Iterable[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Order promises: the greater is the stronger, by the weightiest parameter first.
+    """Order promises, with the greatest the strongest, by the most important parameter first.
 
     Parameters
     ----------
     promise : mapping
-        Values by parameter. None is the value of another parameter, the strictest there is.
+        Values by parameter. None stands for the strictest value.
     described : iterable of mapping
         The method's parameters, as `dbanon.methods.describe` gives them.
     """
@@ -40,13 +40,13 @@ def strength(promise: Mapping[str, Any], described: Iterable[Mapping[str, Any]])
 
 
 def replicates(found: Evaluation) -> dict[str, Any]:
-    """Draw the error of counts again and again from the questions that were asked; empty where there are none.
+    """Draw replicates of the error of counts from the questions that were asked; empty if there are none.
 
     Returns
     -------
     dict
-        ``side_m`` of the squares; ``values``; and ``questions``, a digest of the places and times: only of equal ones
-        values are pairs.
+        ``side_m`` of the squares; ``values``; and ``questions``, a digest of the places and times: values are pairs
+        only if it is equal.
     """
     questions, true, answers = found.questions, found.true, found.answers
     if questions is None or true is None or answers is None:
@@ -68,7 +68,7 @@ def replicates(found: Evaluation) -> dict[str, Any]:
 
 
 def difference(one: Setting, other: Setting) -> tuple[float, float] | None:
-    """Say by how much counts of another setting are further off than those of one, as a 90 % interval."""
+    """Measure by how much the count error of another setting is greater, as a 90 % interval."""
     mine, theirs = one.run.get("replicates") or {}, other.run.get("replicates") or {}
     if not mine or not theirs or mine["side_m"] != theirs["side_m"]:
         return None
@@ -80,12 +80,12 @@ def difference(one: Setting, other: Setting) -> tuple[float, float] | None:
 
 
 def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, ...]:
-    """Mark the settings that are on the front of their promise, those that meet what is wanted, and the chosen one.
+    """Mark the settings on the front of their promise, the settings that meet all wants, and the chosen setting.
 
     A setting is on the front if no other of its promise publishes as much and errs less, or publishes more and errs as
-    little. Chosen is, of those that meet all that is wanted and that earlier releases let be published: the one with
-    the strongest promise, since the sweep gives none of it away unasked; of these, on the front, the one whose count
-    error is least even if questions were unlucky (the upper end of its interval).
+    little. The choice is among settings that meet all wants and that earlier releases let be published. It falls on the
+    strongest promise, since the sweep weakens none unasked. Among these settings, it is the one on the front with the
+    least upper end of the count error's interval, so that lucky questions do not decide.
     """
     settings = list(settings)
     side = min((one.run["replicates"]["side_m"] for one in settings if one.run.get("replicates")), default=SIDE_M)
@@ -144,7 +144,7 @@ def _get_upper_end(setting: Setting) -> float:
 
 
 def sentences(sweep: Sweep) -> tuple[str, ...]:
-    """Say in two sentences what each parameter buys here: its own effect, and whether it is so everywhere."""
+    """Describe each parameter in two sentences: its own effect, and whether that is so everywhere."""
     compared = [one for one in sweep.settings if _is_comparable(one)]
     names = list(compared[0].varied) if compared else []
     said: list[str] = []
@@ -208,7 +208,7 @@ def _name_others(name: str, names: Sequence[str]) -> str:
 
 
 def _is_best(name: str, value: Any, line: Sequence[Setting]) -> bool:
-    """Whether a value publishes more, and errs less beyond what questions leave open, than all others of a line."""
+    """Whether a value publishes more than all others of a line, and errs less by more than chance."""
     own = next((one for one in line if one.varied[name] == value), None)
     others = [one for one in line if one is not own]
     return (
@@ -219,7 +219,7 @@ def _is_best(name: str, value: Any, line: Sequence[Setting]) -> bool:
 
 
 def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> str:
-    """Say so where a value that is best at moments is not over ten minutes."""
+    """Note the cases in which the best value at moments is not the best over ten minutes."""
 
     def off(one: Setting) -> float:
         found = one.measured("count_error", side_m=one.side_m, asked="span")
@@ -230,7 +230,7 @@ def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> st
 
 
 def _compare(one: Setting, other: Setting) -> int:
-    """Tell whether counts of the other are further off (1), less so (-1), or neither can be said (0)."""
+    """Compare the count errors of two settings: 1 if the other's is greater, -1 if less, 0 if neither is certain."""
     found = difference(one, other)
     if found is None:
         return 0

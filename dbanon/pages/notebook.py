@@ -1,7 +1,7 @@
-"""Makes views of runs, releases and sweeps for notebooks: small, and never with what is private.
+"""Makes small views of runs, releases and sweeps for notebooks, without private data.
 
-A notebook is kept and shared, so a view shows neither true positions nor what was held against them. It changes
-nothing around it: its style is for what is inside it alone, and its ids are its own however often it is shown.
+A notebook is kept and shared, so a view shows neither true positions nor errors that were computed from them. Its
+style applies to the view alone, and its ids are unique in the notebook.
 """
 
 import re
@@ -28,13 +28,13 @@ div.figures svg{width:360px;max-width:100%;height:auto}
 _TENTHS = {f"cloak_side_{tenth}0_m": tenth / 10 for tenth in range(1, 10) if tenth != 5} | {"median_cloak_side_m": 0.5}
 
 Fact = tuple[str, str]
-"""A value in words, and what it is."""
+"""A value in words, and its name."""
 
 
 def sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, float, float]]:
-    """Give how large the regions of a run are: (side in metres, up to, share of 1), by equal factors.
+    """Give the sizes of a run's regions: (side in metres, up to, share of 1), by equal factors.
 
-    From a tenth to nine tenths of them; empty where a run does not say it, or all are of one size.
+    They range from the tenth to the ninetieth percentile; empty if the run has none, or all regions have one size.
     """
     tenths = sorted((share, float(figures[name])) for name, share in _TENTHS.items() if name in figures)
     if len(tenths) < len(_TENTHS) or not 0 < tenths[0][1] < tenths[-1][1]:
@@ -60,12 +60,12 @@ def run(
     ----------
     title : str
     held, clauses : int
-        How many clauses of the attack hold, and how many there are.
+        Number of clauses of the attack that hold, and of all clauses.
     metrics : mapping
         Its figures.
     left_out : sequence of (str, int, int or None)
-        What was left out: what it is, how many, of how many in all. It is said as readers of a release see it: in
-        whole percent, or that these are fewer than `k`.
+        The reason, the number left out, and the number in all. The view shows it as readers of a release see it: in
+        whole percent, or as fewer than `k`.
     """
     name = _make_name()
     facts = [(_write_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
@@ -94,7 +94,7 @@ def run(
 
 
 def release(card: Mapping[str, Any]) -> str:
-    """Make the view of a release from its card: its promise and how it was checked."""
+    """Make the view of a release from its card: its promise and its verification."""
     clauses = card["attack"]["clauses"] or ()
     held = sum(bool(one["passed"]) for one in clauses)
     state = "" if card["live"] else ", withdrawn"
@@ -110,7 +110,7 @@ def release(card: Mapping[str, Any]) -> str:
 
 
 def sweep(title: str, settings: Sequence[tuple[str, float | None, str]]) -> str:
-    """Make the view of a sweep: of each setting the share published, or why there is none, and a word on it."""
+    """Make the view of a sweep: for each setting the share published, or its outcome, and a word on it."""
     bars = [
         Bar(
             label=label,
@@ -149,7 +149,7 @@ def view(
 
 
 def scoped(style: str, name: str) -> str:
-    """Make a style sheet one for the inside of the element with the class `name` alone; ``:root`` is that element."""
+    """Limit a style sheet to the element with the class `name`, which ``:root`` becomes, and its content."""
 
     def within(found: re.Match[str]) -> str:
         selectors = [one.strip() for one in found[2].split(",")]
@@ -160,7 +160,7 @@ def scoped(style: str, name: str) -> str:
 
 
 def _make_name() -> str:
-    """Make a name that no other view in the notebook has."""
+    """Make a name that is unique in the notebook."""
     return f"dbanon-{secrets.token_hex(5)}"
 
 
@@ -172,7 +172,7 @@ def _describe_verdict(held: int, clauses: int) -> tuple[str, bool]:
 
 
 def _describe_share(n: int, total: int | None, k: int) -> tuple[int, str]:
-    """Say how much was left out as ``describe_share`` of SQL does: its percent, and words."""
+    """Give a share left out in percent and in words, as ``describe_share`` of SQL does."""
     if n < k or not total:
         return 0, f"fewer than {k}, or none" if n < k else "not known"
     percent = -(-100 * n // total)

@@ -1,8 +1,7 @@
 """Makes the page of a release or a run: for the file of a privacy officer, for analysts, and with truth for operators.
 
-The record says what is known, `Shown` what is drawn of the rows; a private page has `Truth` and `Evaluation` as
-    well. No
-other thing goes in, and nothing is computed from what a page of the audience may not show.
+A page is made from the record and from `Shown`; a private page also has `Truth` and `Evaluation`. Nothing else goes in,
+so no part of a page is computed from data that its audience may not see.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,9 +33,9 @@ def page(
     unmeasured: str = "",
     parts: Sequence[str] = (),
 ) -> str:
-    """Make the page; `truth` and `evaluation`, or why there is none, are for operators alone.
+    """Make the page; `truth` and `evaluation`, or the reason that there is none, are for operators alone.
 
-    `parts` says of a release that grows which part is shown, and which others there are.
+    `parts` names the part of a growing release that is shown, and its other parts.
 
     Raises `ValueError` if the page of another audience is given them: a defect of the caller.
     """
