@@ -1,7 +1,7 @@
 """The one record of a run or release, from which cards and pages are made.
 
-SQL makes it (``dbanon.release_card``, ``dbanon.run_card``); for analysts it is made of what the view says of itself.
-What only administrators may know is not in that one, and what is not in the record cannot be on a page.
+SQL makes it (``dbanon.release_card``, ``dbanon.run_card``); for analysts it is made from the view's own description,
+which has no fact for administrators alone. A page shows no fact that is not in the record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ TESTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClauseFound:
-    """What the attack found of one clause, and the clause in plain words."""
+    """The result of the attack for one clause, and the clause in plain words."""
 
     name: str
     passed: bool
@@ -32,17 +32,17 @@ class ClauseFound:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What is left out, in words and shares that point to no single person.
+    """The people and times left out, in words and shares that point to no single person.
 
     Attributes
     ----------
     meaning : str
     reasons : mapping
-        What each reason means.
+        The meaning of each reason.
     shares : mapping
         By kind: ``share`` of all there were, and that of each of the ``reasons``; in words.
     hours : sequence of (datetime, datetime, int)
-        From when until when which percent of people: hours are joined until at least k were left out.
+        Begin, end, and percent of people left out; hours are joined until that is at least k people.
     """
 
     meaning: str
@@ -65,20 +65,20 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A run or a release; None where the reader may not know, or where there is no such thing.
+    """A run or a release; a field is None if its reader may not know it, or if it does not exist.
 
     Attributes
     ----------
     name : str
         ``published.cabs_k5``, or ``run 7``.
     left_open : mapping
-        By test: what a release that keeps every clause does not rule out.
+        Conclusions that a release with all clauses does not rule out, by test.
     columns : sequence of (str, str)
-        Of the view, each with its meaning.
+        Columns of the view, each with its meaning.
     changed : bool
-        Of a run: whether its rows or data are others than those that were attacked.
+        Whether a run's rows or data changed after the attack.
     readers : sequence of str or None
-        Roles; None: all analysts.
+        Roles that may read the release, or None for all analysts.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Described:
 
     @property
     def said_left_out(self) -> str:
-        """How much is left out of the people and times seen, in words."""
+        """The share of people and times seen that is left out, in words."""
         if self.percent_left_out is not None:
             return f"{self.percent_left_out} %"
         if self.left_out.shares:

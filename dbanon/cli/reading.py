@@ -1,4 +1,4 @@
-"""Commands for those who read releases: written to files, and drawn by QGIS. An analyst's login is enough."""
+"""Commands for readers of releases: write files, styles for QGIS, and pages. An analyst's login is enough."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,5 +66,5 @@ def compare(
 
 
 def _parse_target(text: str) -> str | int:
-    """A run by its number, or a release by its name, which begins with a letter."""
+    """Read the number of a run, or the name of a release, which begins with a letter."""
     return int(text) if text.isdecimal() and len(text) < 19 else text

@@ -179,7 +179,7 @@ def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
 def _measure_distance(  # noqa: PLR0917 - Numba kernels take arrays by position
     start: Any, stop: Any, at: Any, x: Any, y: Any, raw_x: Any, raw_y: Any, least: Any
 ) -> Any:
-    """Measure the mean distance of a track to a way, over common times; infinite if there are none, or it is not the least."""
+    """Measure the mean distance of a track to a way over common times; infinite if none are, or it is not least."""
     total, common = 0.0, 0
     # The mean is at least total / (stop - start): a track is given up once that is too much, most of them at once.
     limit = least * (stop - start) * (1 + 1e-12)

@@ -21,7 +21,7 @@ _TOP = 20  # above the plot of a chart with two axes, for texts of marks
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """The values from one end of a chart to the other, and those that are written beside it.
+    """The range of values along a chart, and the ticks that are written beside it.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Axis:
     log : bool
         Whether equal steps are equal factors.
     name : str
-        What is counted, with its unit; written beside a horizontal axis.
+        Name of the values, with their unit; written beside a horizontal axis.
     """
 
     low: float
@@ -202,7 +202,7 @@ def histogram(
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """One row from `low` to `high`, with a dot, and where it is private the truth as a diamond."""
+    """One row from `low` to `high`, with a dot, and on private charts the truth as a diamond."""
 
     label: str
     low: float
@@ -214,7 +214,7 @@ class Range:
 
 
 def ranges(name: str, title: str, description: str, rows: Sequence[Range], x: Axis, *, private: bool = False) -> Markup:
-    """Draw rows with bounds, such as answers, or a figure with its interval; a `private` chart says so itself."""
+    """Draw rows with bounds, such as answers, or figures with intervals; a `private` chart has a mark."""
     start = 8 + _LETTER * min(max((len(row.label) for row in rows), default=0), 24)
     right = WIDTH - 14 - _LETTER * max((len(row.text) for row in rows), default=0)
     bottom = len(rows) * _ROW + 4
@@ -277,7 +277,7 @@ def lines(
 ) -> Markup:
     """Draw lines with intervals, each named at its end; `level` is a vertical value that has a line and words.
 
-    A `private` chart says so itself.
+    A `private` chart has a mark.
     """
     plot = Plot(x=x, y=y, right=WIDTH - 12 - _LETTER * max((len(one.name) for one in drawn_lines), default=0))
     drawn = plot.frame()

@@ -1,7 +1,7 @@
 """Draws maps of metres: true positions orange, published regions blue, cells by class, and a public table under them.
 
 Shapes come as SVG paths, which PostGIS makes, in units of a window: `Window.unit_m` metres each, from its upper left
-corner. A window shows where nearly all people are; a single person must not stretch it.
+corner. A window shows the area of nearly all people; a single person must not stretch it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ class Window:
 
 
 def least_window(cells: Iterable[tuple[float, float, float]], side_m: float, *, share: float = 0.95) -> Window | None:
-    """Find the window of the cells that hold nearly all people; None where there are none.
+    """Find the window of the cells that hold nearly all people; None if there are no people.
 
     It begins with the box of all cells, and drops the outermost row or column with the fewest people for its length,
     while `share` of the people stay. The rest is widened by `fit_window`.
@@ -78,7 +78,7 @@ def fit_window(x0: float, y0: float, x1: float, y1: float) -> Window:
 def panel(
     name: str, title: str, description: str, window: Window, *layers: Markup, bar: bool = True, private: bool = False
 ) -> Markup:
-    """Draw a map of its layers, the lowest first, and a bar of a round length; a `private` one says so itself."""
+    """Draw a map of its layers, the lowest first, and a bar of a round length; a `private` one has a mark."""
     scaled = element("g", *layers, transform=f"scale({number(WIDTH / UNITS)})")
     above = [
         *([_draw_bar(window)] if bar else []),
@@ -89,7 +89,7 @@ def panel(
 
 
 def regions(paths: Iterable[str], *, marked: int | None = None) -> Markup:
-    """Draw published regions, each for itself so that where many lie it is darker; `marked` is the place of one."""
+    """Draw published regions, one by one so that overlaps are darker; `marked` is the place of one."""
     drawn = [
         element("path", d=path, class_="region marked" if place == marked else "region")
         for place, path in enumerate(paths)

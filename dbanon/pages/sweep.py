@@ -1,6 +1,6 @@
-"""The page of a sweep: what each parameter buys, which settings are on the front, which one to publish.
+"""Makes the page of a sweep: the effect of each parameter, the front, and the setting to publish.
 
-Errors were held against true positions, so the page is private.
+Errors were computed from true positions, so the page is private.
 """
 
 import math
@@ -52,7 +52,7 @@ def _write_header(sweep: Sweep) -> Markup:
 
 
 def _write_answer(sweep: Sweep) -> Iterator[Markup]:
-    """Say first what was found."""
+    """Write the findings."""
     pairs = [sweep.sentences[i : i + 2] for i in range(0, len(sweep.sentences), 2)]
     said = [" ".join(pair) for pair in pairs] or ["No two settings could be compared."]
     paragraphs = [Markup("<p>{}</p>").format(one) for one in (*said, *_note_coverage(sweep), *sweep.notes)]
@@ -107,7 +107,7 @@ def _draw_figures(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]
 
 
 def _draw_minutes(sweep: Sweep) -> Markup:
-    """Draw the same minute at a few settings: it says more than a curve."""
+    """Draw the same minute at a few settings, which says more than a curve."""
     drawn = [one for one in sweep.settings if one.minute is not None]
     alike = [one for one in drawn if sweep.chosen is not None and _differs_in_promise(one, sweep.chosen)]
     shown = (alike if len(alike) > 1 else drawn)[:4]
@@ -206,7 +206,7 @@ def _name_settings(compared: Sequence[Setting], names: Sequence[str]) -> tuple[d
 
 
 def _draw_limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
-    """Draw how much is published and why the rest is not, once for all settings in which that is equal."""
+    """Draw the share published and the reasons for the rest, once for all settings in which these are equal."""
     alike: dict[tuple[Any, ...], list[Setting]] = {}
     for one in compared:
         alike.setdefault((round(one.share or 0, 3), *one.limits), []).append(one)
@@ -235,7 +235,7 @@ def _draw_limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
 
 
 def _name_common(group: Sequence[Setting]) -> str:
-    """Name what settings have in common."""
+    """Name the values that settings have in common."""
     common = dict(group[0].varied)
     for one in group:
         common = {name: value for name, value in common.items() if one.varied.get(name) == value}
@@ -254,7 +254,7 @@ def _write_reason(reason: str) -> str:
 
 
 def _draw_cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
-    """Draw what a promise costs: error by its parameter, a line for each of the other values."""
+    """Draw the cost of a promise: error by its parameter, a line for each of the other values."""
     values = sorted({float(one.varied[name]) for one in compared})
     ticks = [(value, f"{value:g}") for value in values]
     x = Axis(low=min(values), high=max(values), ticks=ticks, log=min(values) > 0, name=name)
@@ -277,7 +277,7 @@ def _is_numeric(compared: Sequence[Setting], name: str) -> bool:
 
 
 def _draw_families(sweep: Sweep) -> Iterator[Markup]:
-    """Draw what was measured with other methods, each under its promise."""
+    """Draw the errors of other methods, each with its promise."""
     drawn = []
     for number_, family in enumerate(sweep.families):
         rows = []

@@ -1,4 +1,4 @@
-"""Measures the output of another program by the code that measures runs. Nothing of it is kept."""
+"""Measures the output of another program with the code that measures runs. None of it is kept."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,12 +18,12 @@ from dbanon.runs import _field, reading
 from dbanon.runs._told import SPAN_S, Box, Points, Table
 from dbanon.runs._truth import Members, Truth, window
 
-_LEAST_M = 0.001  # side of a rectangle: shares of it are divided by its area
+_LEAST_M = 0.001  # least side of a rectangle, because shares are divided by its area
 _MEANT = "The truth is all fixes of all people in ten minutes; what the program left out is an error, too."
 
 
 class Foreign:
-    """The steps of an evaluation of another program's output: asked over ten minutes, since its times are its own."""
+    """The steps of an evaluation of another program's output, asked over ten minutes, since its times differ."""
 
     def __init__(self, snapshot: arrow.Snapshot, dataset: DatasetRow, asked: Evaluating, progress: Progress) -> None:
         self.snapshot, self.session, self.dataset, self.asked = snapshot, snapshot.connection, dataset, asked

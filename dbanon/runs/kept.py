@@ -1,6 +1,6 @@
-"""Figures that were measured before, kept in ``dbanon.evaluation``: a setting is measured once.
+"""Keeps figures in ``dbanon.evaluation`` and finds them again, so that a setting is measured once.
 
-Never a question, its truth or its answer is kept.
+Questions, their true counts and their answers are never kept.
 """
 
 import importlib.metadata
@@ -18,7 +18,7 @@ from dbanon.runs import stored
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """What figures are of: equal keys, equal figures. `params` are all that were stored with the run."""
+    """Identifies figures: with equal keys they are equal. `params` are all parameters stored with the run."""
 
     dataset_id: int
     revision: int
@@ -32,7 +32,7 @@ class Key:
 
 
 def of_run(row: stored.RunRow, measured: Evaluation) -> Key:
-    """Say what figures are of that were measured of a run on all people."""
+    """Make the key of figures that were measured for a run on all people."""
     return Key(
         dataset_id=row.dataset_id,
         revision=row.dataset_revision or 0,
@@ -47,7 +47,7 @@ def of_run(row: stored.RunRow, measured: Evaluation) -> Key:
 
 
 def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
-    """Keep the figures of a run, and what its evaluation says of it."""
+    """Keep the figures of a run, and the other facts of its evaluation."""
     columns = (
         *("run_id", "dataset_id", "dataset_revision", "method", "algorithm", "params", "sample", "against"),
         *("queries", "seed", "figures", "run_figures", "notes"),
@@ -62,7 +62,7 @@ def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
 
 
 def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
-    """Find what a sweep of this version of the program measured, while no release of these people was made since."""
+    """Find the figures of an earlier sweep by this version of the program, if no release of these people came since."""
     query = """
         SELECT e.run_id, e.figures, e.run_figures, e.notes
         FROM dbanon.evaluation e
@@ -95,7 +95,7 @@ def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
 
 
 def others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, Any], tuple[Figure, ...]]]:
-    """List what was measured of the same people with other methods and algorithms, each set of parameters once.
+    """List the figures of the same people with other methods and algorithms, each set of parameters once.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, A
 
 
 def releases(connection: Connection, dataset_id: int) -> int:
-    """Count the releases of a dataset's population, withdrawn ones too: what a run may be compared with."""
+    """Count the releases that a run may be compared with: all of a dataset's population, withdrawn ones too."""
     row = connection.execute(
         "SELECT count(*) FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id "
         "JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id "
@@ -126,7 +126,7 @@ def releases(connection: Connection, dataset_id: int) -> int:
 
 
 def _write_figure(figure: Figure) -> dict[str, Any]:
-    """Make an object of a figure; infinity, which JSON lacks, is the text that the server reads as such."""
+    """Make a JSON object of a figure; infinity, which JSON lacks, is a text that the server reads as infinity."""
     kept = {name: value for name, value in asdict(figure).items() if value is not None}
     return {name: "Infinity" if value == math.inf else value for name, value in kept.items()}
 
