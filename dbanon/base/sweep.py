@@ -238,7 +238,8 @@ class Sweep:
     @property
     def when(self) -> str:
         """Words for the times at which settings are compared."""
-        return WHEN[next((one.error.asked for one in self.settings if one.error is not None), None) or "moment"]
+        asked = [one.error.asked for one in self.settings if one.error is not None]
+        return WHEN[(asked and asked[0]) or "moment"]
 
     @property
     def chosen(self) -> Setting | None:
