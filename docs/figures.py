@@ -180,7 +180,7 @@ def tp_aware() -> str:
 
 
 def sensitive_sites() -> str:
-    """Ten people and a clinic, of whom five share a rectangle."""
+    """Ten people and a clinic; the five nearest people share a rectangle."""
     places = [
         (30, 62), (118, 96), (150, 60), (104, 22), (148, 118), (214, 88), (232, 26), (262, 116), (312, 84), (286, 50),
     ]  # fmt: skip
@@ -547,7 +547,7 @@ def _draw_panels(
 
 
 def _frame_panels(panels: Sequence[Markup], seen: int, rows: int, clauses: int) -> str:
-    """Put the words between and below the panels, and say in words what they show."""
+    """Put words between and below the panels, and describe them."""
     arrow = "M{0},{2}h22m-8,-6l8,6l-8,6M{1},{2}h22m-8,-6l8,6l-8,6".format(SIDE + 6, SIDE + GAP - 29, SIDE / 2)
     drawn = svg.figure(
         "readme",

@@ -168,7 +168,7 @@ _EQUAL = (
 
 
 def _read_clause(found: Mapping[str, Any]) -> ClauseFound:
-    """Read what was found of a clause; of one that the method no longer has only the name is known."""
+    """Read the result for a clause; if the method no longer has the clause, only its name is known."""
     sentence = found.get("sentence", "")
     return ClauseFound(
         name=found["name"],

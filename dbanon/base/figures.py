@@ -49,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Questions:
-    """Squares and times, each of which asks how many people were there then.
+    """Squares and times; each question asks for the number of people in a square at a time.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Answers:
 class Movements:
     """Positions in time: true ones, those of another program's points, or the centres of regions.
 
-    Sorted by `track`, then `t`. A track is what a reader can follow: a record, and of true positions one person of it.
+    Sorted by `track`, then `t`. A reader can follow a track: a record, or for true positions one person of it.
 
     Attributes
     ----------

@@ -114,7 +114,7 @@ class Setting:
 
     @property
     def error(self) -> Figure | None:
-        """The error of counts in squares of `side_m`: at a moment, or over ten minutes where there are no moments."""
+        """The error of counts in squares of `side_m`: at a moment, or over ten minutes if there are no moments."""
         for asked in WHEN:
             found = self.measured("count_error", side_m=self.side_m, asked=asked)
             if found is not None and found.value is not None:

@@ -308,18 +308,16 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
     parts += [textwrap.fill(sentence, WIDTH) for sentence in (*found.sentences, *found.notes)]
     chosen = found.chosen
     if chosen is None:
-        parts.append("No setting meets what is wanted and can be published.")
+        parts.append("No setting meets all wants and can be published.")
     else:
-        which = (
-            "of those that meet what is wanted" if found.wants else "(say with --want what answers must be good for)"
-        )
+        which = "of the settings that meet all wants" if found.wants else "(add a --want for more)"
         said = (
-            "* on the front of its promise: no other publishes more or errs less. Chosen: the strongest promise "
-            f"{which}, and there the counts that are least off even if the questions were unlucky. To publish it:"
+            "* on the front of its promise: no other publishes more and errs less. Chosen: the strongest promise "
+            f"{which}, and the least upper end of the error's interval. To publish it:"
         )
         parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
     if file is not None:
-        parts.append(f"Wrote {visible(str(file))}; it is private: errors are held against the true data.")
+        parts.append(f"Wrote {visible(str(file))}; it is private: errors are computed from the true data.")
     return "\n\n".join(parts)
 
 
@@ -381,7 +379,7 @@ def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> st
 
 
 def evaluation_text(measured: "Evaluation") -> str:
-    """Show an evaluation: the two figures on top, the error by size, and the others by what they are for."""
+    """Lay out an evaluation: the two main figures, the error by size, and the others by group."""
     from dbanon.metrics import GROUPS, METRICS
 
     grouped: dict[str, list[Figure]] = {group: [] for group in GROUPS}

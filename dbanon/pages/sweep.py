@@ -24,8 +24,8 @@ def page(sweep: Sweep, *, version: str = "") -> str:
     """Make the page of a sweep."""
     around = frame.Frame(
         title=f"Sweep of {sweep.method} over {sweep.dataset}",
-        band=f"PRIVATE: errors are held against the true data. For operators of the dataset {sweep.dataset}.",
-        head="errors held against the true data",
+        band=f"PRIVATE: shows errors against the true data. For operators of the dataset {sweep.dataset}.",
+        head="errors against the true data",
         foot=f"dbanon {version}: {sweep.method} ({sweep.algorithm}) on {sweep.dataset}",
         private=True,
     )
@@ -56,11 +56,11 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
     pairs = [sweep.sentences[i : i + 2] for i in range(0, len(sweep.sentences), 2)]
     said = [" ".join(pair) for pair in pairs] or ["No two settings could be compared."]
     paragraphs = [Markup("<p>{}</p>").format(one) for one in (*said, *_note_coverage(sweep), *sweep.notes)]
-    yield frame.section("What each parameter buys here", *paragraphs)
+    yield frame.section("Effect of each parameter", *paragraphs)
     chosen = sweep.chosen
     if chosen is None:
-        why = "meets all that is wanted and can be published" if sweep.wants else "can be published"
-        yield frame.section("No setting is chosen", frame.card("Why", f"None {why}{_list_wants(sweep)}."))
+        why = f"meets all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
+        yield frame.section("No setting is chosen", frame.card("Reason", f"No setting {why}."))
         return
     found = [
         (chosen.name, "the setting", False),
@@ -68,12 +68,10 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
         (_write_error(chosen.error), f"counts in {sweep.squares} are off", True),
         (_write_usable(chosen), "usable resolution", True),
     ]
-    which = (
-        f"Of the settings that meet what is wanted{_list_wants(sweep)}" if sweep.wants else "As no figure was wanted"
-    )
+    which = f"meet all wants{_list_wants(sweep)}" if sweep.wants else "can be published"
     lead = (
-        f"{which}: the strongest promise, and there the setting whose counts are least off even if the questions were "
-        "unlucky."
+        f"Of the settings that {which}, those with the strongest promise were kept. Of these, the one on the front was "
+        "chosen whose count error has the least upper end of its interval."
     )
     yield frame.section("The chosen setting", frame.facts(found), lead=lead)
 
@@ -99,8 +97,8 @@ def _draw_figures(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]
     if cost is not None:
         right.append(_draw_cost(sweep, compared, cost))
     caption = (
-        "Filled: on the (Pareto) front, no other setting of the same promise publishes more or errs less. Hollow: "
-        "another does. Ringed: the chosen one. Lines join settings that differ in one parameter."
+        "Filled: on the (Pareto) front, where no other setting of the same promise publishes more and errs less. "
+        "Hollow: not on the front. Ringed: the chosen one. Lines join settings that differ in one parameter."
     )
     left = frame.picture(_draw_net(sweep, compared, names), caption)
     yield frame.section("What is gained, what is lost", frame.wide(left, *right), note=sweep.method)
@@ -113,8 +111,8 @@ def _draw_minutes(sweep: Sweep) -> Markup:
     shown = (alike if len(alike) > 1 else drawn)[:4]
     if not shown or shown[0].minute is None:
         said = (
-            "Rows are drawn of settings that are computed in the same call. These were measured earlier, and "
-            "their rows are not kept with their figures."
+            "Maps show only settings that were computed in the same call. These were measured earlier, and their rows "
+            "are not kept with their figures."
         )
         return frame.section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(said))
     first = shown[0].minute
@@ -225,7 +223,7 @@ def _draw_limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
             element("rect", x=4, y=y + 15, width=width, height=12, fill="url(#limits-hatch)", stroke="var(--gone)"),
             element("rect", x=4, y=y + 15, width=max(width * share, 1), height=12, class_="published"),
         ]
-    title, height = "What is published and what is left out", len(groups) * 34 + 4
+    title, height = "People and times published and left out", len(groups) * 34 + 4
     picture = figure("limits", title, "; ".join(said), charts.hatch("limits"), *drawn, height=height)
     caption = "Hatched: left out. " + ". ".join(said) + "."
     free = [name for name in compared[0].varied if all(_has_one_share(line) for line in find_lines(compared, name))]
@@ -293,8 +291,8 @@ def _draw_families(sweep: Sweep) -> Iterator[Markup]:
             drawn.append(frame.block(f"{family.method} ({family.algorithm})", frame.picture(picture, family.hides)))
     if drawn:
         lead = (
-            f"How far counts over ten minutes in {sweep.squares} are off. Do not rank across headings: a method that "
-            "hides less errs less."
+            f"Errors of counts over ten minutes in {sweep.squares}. Do not rank methods by them: a method that hides "
+            "less errs less."
         )
         yield frame.section("Other families, other promises", frame.columns(*drawn), lead=lead)
 
@@ -318,10 +316,10 @@ def _write_grid(sweep: Sweep) -> Markup:
     table = frame.table(head, [_write_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
     asked = f"{counted(sweep.queries, 'question')} of each kind"
     note = (
-        f"● on the front of its promise. Asked were {asked}, at random places and times, about {sweep.squares}, and "
-        "about others. How far off counts are: the sum of differences as a share of the sum of the truth, that of the "
-        "people published; in brackets intervals (90 %). Usable resolution: the side from which on counts are off by "
-        "at most 20 %."
+        f"● on the front of its promise. Each setting was asked {asked} at random places and times, about "
+        f"{sweep.squares} and others. The error of counts is the sum of differences as a share of the sum of true "
+        "counts of published people, with its 90 % interval in brackets. Usable resolution: the side from which on counts are "
+        "off by at most 20 %."
     )
     return frame.section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
 

@@ -26,9 +26,8 @@ class Utility(Blocks):
         ]
         table = frame.table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
         lead = (
-            f"Random squares at random times, {evaluation.queries} for each size. How far it is off is given in "
-            "percent of the mean "
-            "truth, with intervals that hold it nine times in ten."
+            f"Random squares at random times, {evaluation.queries} for each size. Errors are given in percent of the "
+            "mean true count, with 90 % intervals."
         )
         notes = [frame.card("Notes on these figures", *evaluation.notes)] if evaluation.notes else []
         return frame.section(
@@ -36,7 +35,7 @@ class Utility(Blocks):
             frame.columns(self.errors(evaluation), self.asked(evaluation)),
             *notes,
             table,
-            note="held against true positions: private",
+            note="computed from true positions: private",
             lead=lead,
         )
 
@@ -45,7 +44,7 @@ class Utility(Blocks):
         if self.unmeasured:
             return frame.card("Not measured", self.unmeasured)
         command = frame.mono(f"dbanon evaluate {self.record.release or self.record.run_id}")
-        said = Markup("How far answers are off is measured by {}; then this page shows it.").format(command)
+        said = Markup("This page shows how far answers are off once {} has measured it.").format(command)
         return frame.card("Not measured yet", said)
 
     def errors(self, evaluation: Evaluation) -> Markup:
@@ -78,7 +77,7 @@ class Utility(Blocks):
             level=(20, "20 %"),
             private=True,
         )
-        caption = Markup('<b class="is-private">Private.</b> How far counts are off, in percent of the mean truth.')
+        caption = Markup('<b class="is-private">Private.</b> Error of counts, in percent of the mean true count.')
         return frame.block("By the size of the area", frame.picture(drawn, caption))
 
     def asked(self, evaluation: Evaluation) -> Markup:
