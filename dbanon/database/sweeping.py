@@ -332,8 +332,8 @@ def _make_notes(asked: Sweeping, marked: tuple[Setting, ...]) -> tuple[str, ...]
         notes.append(
             f"Computed on {counted(asked.sample, 'person', 'people')} drawn at random. With fewer people in a km2, "
             "regions are larger, counts are further off and fewer settings are possible than with all people. Compare "
-            "settings with one another, and measure the chosen one on all people. Settings of a sample are not compared "
-            "with earlier releases."
+            "settings with one another, and measure the chosen one on all people. Settings of a sample are not "
+            "compared with earlier releases."
         )
     return (*notes, *dict.fromkeys(note for one in marked if one.evaluation for note in one.evaluation.notes))
 
