@@ -330,7 +330,7 @@ def _write_sweep_row(one: "Setting") -> list[Any]:
     off = f"{error.value:.0%}" if error is not None and error.value is not None else ""
     if error is not None and error.low is not None and error.high is not None:
         off += f" [{error.low:.0%}, {error.high:.0%}]"
-    side = words.usable_resolution(one.evaluation.figures if one.evaluation is not None else ())
+    side = words.usable_resolution(list(one.figures.values()))
     may = {True: "yes", False: "no", None: "not measured"}[one.publishable]
     share = "" if one.share is None else f"{one.share:.0%}"
     return [name, share, off, side, one.run.get("rows"), one.run.get("seconds"), may, marks]

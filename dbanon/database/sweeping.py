@@ -185,7 +185,7 @@ def _check_combinations(
 def _find_families(connection: Connection, key: kept.Key) -> Iterator[Family]:
     """Find the settings of other methods that were measured earlier, each method with its own promise."""
     found: dict[tuple[str, str], list[tuple[str, tuple[Figure, ...]]]] = {}
-    for method, algorithm, params, figures in kept.others(connection, key):
+    for method, algorithm, params, figures in kept.find_others(connection, key):
         usual = {one["name"]: one["default"] for one in methods.describe(methods.method(method))}
         given = {name: value for name, value in params.items() if name == "k" or value != usual.get(name, value)}
         name = ", ".join(f"{name} {value}" for name, value in given.items())
@@ -223,7 +223,7 @@ class _Work:
         self._demand_unchanged(one.key.revision)
         about = {
             "version": importlib.metadata.version("dbanon"),
-            "releases": kept.releases(self.database.connection, one.key.dataset_id),
+            "releases": kept.count_releases(self.database.connection, one.key.dataset_id),
             "seconds": round(time.perf_counter() - began, 3),
         }
         run_id = ids[-1] if self.asked.keep and ids else None

@@ -389,4 +389,4 @@ def _write_error(error: Figure | None) -> str:
 
 
 def _write_usable(one: Setting) -> str:
-    return words.usable_resolution(one.evaluation.figures if one.evaluation is not None else ())
+    return words.usable_resolution(list(one.figures.values()))

@@ -75,7 +75,7 @@ def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
         **vars(key),
         "params": jsonb(key.params),
         "version": importlib.metadata.version("dbanon"),
-        "releases": releases(connection, key.dataset_id),
+        "releases": count_releases(connection, key.dataset_id),
     }
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(query, given).fetchone()
@@ -94,7 +94,7 @@ def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
     )
 
 
-def others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, Any], tuple[Figure, ...]]]:
+def find_others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, Any], tuple[Figure, ...]]]:
     """List the figures of the same people with other methods and algorithms, each set of parameters once.
 
     Returns
@@ -114,7 +114,7 @@ def others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, A
     ]
 
 
-def releases(connection: Connection, dataset_id: int) -> int:
+def count_releases(connection: Connection, dataset_id: int) -> int:
     """Count the releases that a run may be compared with: all of a dataset's population, withdrawn ones too."""
     row = connection.execute(
         "SELECT count(*) FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id "
