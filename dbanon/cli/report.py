@@ -312,7 +312,8 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
     else:
         which = "of the settings that meet all wants" if found.wants else "(add a --want for more)"
         said = (
-            "* on the front of its promise: no other publishes more and errs less. Chosen: the strongest promise "
+            "* on the front of its promise: no other is better in share or error and as good in the other. "
+            "Chosen: the strongest promise "
             f"{which}, and the least upper end of the error's interval. To publish it:"
         )
         parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")

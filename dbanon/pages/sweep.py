@@ -97,7 +97,7 @@ def _draw_figures(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]
     if cost is not None:
         right.append(_draw_cost(sweep, compared, cost))
     caption = (
-        "Filled: on the (Pareto) front, where no other setting of the same promise publishes more and errs less. "
+        "Filled: on the (Pareto) front, where no other of its promise is as good in both figures and better in one. "
         "Hollow: not on the front. Ringed: the chosen one. Lines join settings that differ in one parameter."
     )
     left = frame.picture(_draw_net(sweep, compared, names), caption)
