@@ -317,9 +317,9 @@ def _write_grid(sweep: Sweep) -> Markup:
     asked = f"{counted(sweep.queries, 'question')} of each kind"
     note = (
         f"● on the front of its promise. Each setting was asked {asked} at random places and times, about "
-        f"{sweep.squares} and others. The error of counts is the sum of differences as a share of the sum of true "
-        "counts of published people, with its 90 % interval in brackets. Usable resolution: the side from which on "
-        "counts are off by at most 20 %."
+        f"{sweep.squares}, and about others. The error of counts is the sum of differences as a share of the sum of "
+        "true counts of published people, with its 90 % interval in brackets. Usable resolution: the side from which "
+        "on counts are off by at most 20 %."
     )
     return frame.section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
 

@@ -27,7 +27,7 @@ class Utility(Blocks):
         table = frame.table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
         lead = (
             f"Random squares at random times, {evaluation.queries} for each size. Errors are given in percent of the "
-            "mean true count, with 90 % intervals."
+            "mean true count, each with its 90 % interval."
         )
         notes = [frame.card("Notes on these figures", *evaluation.notes)] if evaluation.notes else []
         return frame.section(
