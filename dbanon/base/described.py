@@ -175,7 +175,7 @@ def _read_clause(found: Mapping[str, Any]) -> ClauseFound:
         passed=found["passed"],
         violations=found["violations"],
         sentence=sentence,
-        plain=found.get("plain", sentence),
+        plain=found.get("plain") or sentence.partition("; broken by ")[0],
         test=found.get("test", "attack"),
     )
 

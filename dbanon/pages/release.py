@@ -37,17 +37,21 @@ def page(
 
     `parts` names the part of a growing release that is shown, and its other parts.
 
-    Raises `ValueError` if the page of another audience is given them: a defect of the caller.
+    Raises `ValueError` if the page of another audience is given one of them, or the region of one group is marked on
+    it: a defect of the caller.
     """
     private = audience == "operators"
-    if not private and (truth is not None or evaluation is not None or parts):
+    marked = shown.moment is not None and shown.moment.marked is not None
+    if not private and (marked or truth is not None or evaluation is not None or parts):
         raise ValueError("A page that is not private must not be given the truth.")
     made = {"file": _file, "analysts": _analysts, "operators": _operators}[audience]
     body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured, chosen=parts))
     band = {
         "file": "To file with the impact assessment. Shows shares of what was left out, no true position.",
         "analysts": f"For readers of {record.name}. Made from the view alone: no true position went into it.",
-        "operators": f"PRIVATE: shows true positions. For operators of the dataset {record.dataset}. Do not forward.",
+        "operators": Markup("PRIVATE: shows true positions. For operators of the dataset {}. Do not forward.").format(
+            frame.isolate(record.dataset)
+        ),
     }[audience]
     head = {
         "file": "for the impact assessment",
@@ -75,12 +79,12 @@ def _write_header(record: Described, zone: ZoneInfo) -> Markup:
     known = [
         f"Method {record.method}" + (f" ({record.algorithm})" if record.algorithm else ""),
         f"k = {record.k}" if record.k is not None else "",
-        f"dataset {record.dataset}" if record.dataset else "",
+        Markup("dataset {}").format(frame.isolate(record.dataset)) if record.dataset else "",
         words.span(local(record.since, zone), local(record.until, zone)),
         f"{record.rows:,} rows" if record.rows is not None else "",
         f"published {words.when(local(record.published_at, zone))}" if record.published_at else "",
     ]
-    return frame.header(record.name, words.with_k(record.promise, record.k), " · ".join(filter(None, known)))
+    return frame.header(record.name, words.with_k(record.promise, record.k), *filter(None, known))
 
 
 class _Page(Drawn, Told, Utility):

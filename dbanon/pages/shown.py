@@ -143,6 +143,11 @@ def sampled(paths: Sequence[str], most: int, most_bytes: int) -> list[str]:
         number //= 2
 
 
+def answered(questions: Iterable[Question], k: int) -> list[Question]:
+    """Keep the questions to which the rows tell k people or more, most people first."""
+    return sorted((one for one in questions if one.expected >= k), key=lambda one: -one.expected)
+
+
 def levels(k: int) -> list[str]:
     """Name the classes of cells: all counts below k are one class."""
     return [f"fewer than {k}", *(f"{k * f:,} to {2 * k * f:,}" for f in (1, 2, 4)), f"{8 * k:,} and more"]

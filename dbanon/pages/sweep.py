@@ -24,7 +24,9 @@ def page(sweep: Sweep, *, version: str = "") -> str:
     """Make the page of a sweep."""
     around = frame.Frame(
         title=f"Sweep of {sweep.method} over {sweep.dataset}",
-        band=f"PRIVATE: shows errors against the true data. For operators of the dataset {sweep.dataset}.",
+        band=Markup("PRIVATE: shows errors against the true data. For operators of the dataset {}.").format(
+            frame.isolate(sweep.dataset)
+        ),
         head="errors against the true data",
         foot=f"dbanon {version}: {sweep.method} ({sweep.algorithm}) on {sweep.dataset}",
         private=True,
@@ -44,10 +46,10 @@ def _write_header(sweep: Sweep) -> Markup:
     several = list(dict.fromkeys(name for one in sweep.settings for name in one.varied))
     which = " and ".join(several) or "setting"
     people = counted(sweep.people, "person", "people") + (" drawn at random" if sweep.sample else "")
-    lead = (
-        f"{counted(len(sweep.settings), 'setting')} of {sweep.method} ({sweep.algorithm}) on {people} of "
-        f"{sweep.dataset}, each computed, attacked and asked the same questions. Nothing was published."
-    )
+    lead = Markup("{} of {} ({}) on {} of {}, each computed, attacked and asked the same questions. {}").format(
+        counted(len(sweep.settings), "setting"), sweep.method, sweep.algorithm, people, frame.isolate(sweep.dataset),
+        "Nothing was published.",
+    )  # fmt: skip
     return frame.header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
 
 
@@ -70,8 +72,8 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
     ]
     which = f"meet all wants{_list_wants(sweep)}" if sweep.wants else "can be published"
     lead = (
-        f"Of the settings that {which}, those with the strongest promise were kept. Of these, the one on the front was "
-        "chosen whose count error has the least upper end of its interval."
+        f"Of the settings that {which}, those with the strongest promise were kept. Of these, the one on their front "
+        "was chosen whose count error has the least upper end of its interval."
     )
     yield frame.section("The chosen setting", frame.facts(found), lead=lead)
 
