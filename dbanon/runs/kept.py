@@ -133,4 +133,4 @@ def _write_figure(figure: Figure) -> dict[str, Any]:
 
 def _read_figure(kept: Mapping[str, Any]) -> Figure:
     known: dict[str, Any] = {name: math.inf if value == "Infinity" else value for name, value in kept.items()}
-    return Figure(**known)
+    return Figure(**{"value": None, **known})
