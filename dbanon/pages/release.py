@@ -1,7 +1,7 @@
 """Makes the page of a release or a run: for the file of a privacy officer, for analysts, and with truth for operators.
 
-The record says what is known, `Shown` what is drawn of the rows; a private page has `Truth` and `Evaluation` as well.
-Nothing else goes in, and no page computes anything from what its audience may not see.
+A page is made from the record and from `Shown`; a private page also has `Truth` and `Evaluation`. Nothing else goes in,
+so no part of a page is computed from data that its audience may not see.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,9 +33,9 @@ def page(
     unmeasured: str = "",
     parts: Sequence[str] = (),
 ) -> str:
-    """Make the page; `truth` and `evaluation`, or why there is none, are for operators alone.
+    """Make the page; `truth` and `evaluation`, or the reason that there is none, are for operators alone.
 
-    `parts` says of a release that grows which part is shown, and which others there are.
+    `parts` names the part of a growing release that is shown, and its other parts.
 
     Raises `ValueError` if the page of another audience is given one of them, or the region of one group is marked on
     it: a defect of the caller.
@@ -63,20 +63,20 @@ def page(
         title=f"{record.name}: what it promises, and what it shows",
         band=band,
         head=head,
-        foot=_foot(record),
+        foot=_write_foot(record),
         private=private,
     )
-    return frame.document(around, _header(record, zone), *body)
+    return frame.document(around, _write_header(record, zone), *body)
 
 
-def _foot(record: Described) -> str:
+def _write_foot(record: Described) -> str:
     version = f" by dbanon {record.versions['dbanon']}" if "dbanon" in record.versions else ""
     of = f", release {record.release_id}" if record.release_id is not None else ""
     run = f", run {record.run_id}" if record.run_id is not None else ""
     return f"Computed{version} as {record.name}{of}{run}"
 
 
-def _header(record: Described, zone: ZoneInfo) -> Markup:
+def _write_header(record: Described, zone: ZoneInfo) -> Markup:
     known = [
         f"Method {record.method}" + (f" ({record.algorithm})" if record.algorithm else ""),
         f"k = {record.k}" if record.k is not None else "",

@@ -253,8 +253,8 @@ class Told(Blocks):
                 f"  ST_MakeEnvelope(..., 4326), {when});\n-- at_least, expected, at_most"
             ),
             Markup("<p>{}</p><p>{}</p>").format(
-                "To count people, add up subjects over the rows of one period. The sum of crowd and the number of rows "
-                "count people more than once.",
+                "To count people, add up subjects over the rows of one period. Neither the sum of crowd nor the number "
+                "of rows is a number of people.",
                 "The middle of a region is no position: perhaps no person was there. One place is surely busier than "
                 "another only where its at_least exceeds the at_most of the other.",
             ),

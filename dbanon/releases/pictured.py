@@ -286,32 +286,8 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
     Raises `ParameterError` if there is no such table with a column of geometries that every analyst may read: what is
     drawn is called public, whoever makes the page. A login that knows no analysts' role must name a table for all.
     """
-    postgis = arrow.postgis(connection)
-    readers = published.analysts(connection)
-    try:
-        with connection.transaction():
-            column = connection.execute(
-                """
-                SELECT c.oid::regclass::text, quote_ident(a.attname),
-                    has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(%(readers)s, c.oid, 'SELECT')
-                    AND has_schema_privilege(%(readers)s, c.relnamespace, 'USAGE')
-                FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-                JOIN pg_type t ON t.oid = a.atttypid AND t.typname = 'geometry'
-                WHERE c.oid = to_regclass(%(table)s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-                    AND c.relpersistence <> 't' AND c.relnamespace NOT IN (
-                    SELECT n.oid FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published'))
-                ORDER BY a.attnum LIMIT 1
-                """,
-                {"table": table, "readers": readers},
-            ).fetchone()
-    except psycopg.errors.InsufficientPrivilege:  # on its schema
-        column = None
-    if column is None or not column[2]:
-        raise ParameterError(
-            "The backdrop must be a table or view of lines or areas that all analysts may read, and none of dbanon's "
-            f"own. Got {table!r}; name one such as public.streets, or grant {readers} SELECT on it."
-        )
-    names = {"table": as_is(column[0]), "column": as_is(column[1]), "p": sql.Identifier(postgis)}
+    drawn, column = _open_to_all(connection, table)
+    names = {"table": as_is(drawn), "column": as_is(column), "p": sql.Identifier(arrow.postgis(connection))}
     query = sql.SQL("""
         WITH box AS (SELECT {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) AS shape
         ), near AS (
@@ -345,6 +321,35 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
         f"The backdrop must be small enough for a page. Got {table!r}, whose lines in the map are more than "
         f"{_MOST_BYTES // 1000} kB; name a table of main streets only."
     )
+
+
+def _open_to_all(connection: Connection, table: str) -> tuple[str, str]:
+    """Find a table that every analyst may read, and its column of geometries: both as SQL names them."""
+    readers = published.analysts(connection)
+    try:
+        with connection.transaction():
+            column = connection.execute(
+                """
+                SELECT c.oid::regclass::text, quote_ident(a.attname),
+                    has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(%(readers)s, c.oid, 'SELECT')
+                    AND has_schema_privilege(%(readers)s, c.relnamespace, 'USAGE')
+                FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                JOIN pg_type t ON t.oid = a.atttypid AND t.typname = 'geometry'
+                WHERE c.oid = to_regclass(%(table)s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+                    AND c.relpersistence <> 't' AND c.relnamespace NOT IN (
+                    SELECT n.oid FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published'))
+                ORDER BY a.attnum LIMIT 1
+                """,
+                {"table": table, "readers": readers},
+            ).fetchone()
+    except psycopg.errors.InsufficientPrivilege:  # on its schema
+        column = None
+    if column is None or not column[2]:
+        raise ParameterError(
+            "The backdrop must be a table or view of lines or areas that all analysts may read, and none of dbanon's "
+            f"own. Got {table!r}; name one such as public.streets, or grant {readers} SELECT on it."
+        )
+    return column[0], column[1]
 
 
 def path_of(connection: Connection) -> sql.Composable:

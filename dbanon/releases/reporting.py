@@ -224,12 +224,17 @@ def described_by_view(
     )
     if not view["rows"]:
         return record, None
+    return record, _rows_of(view, parts, part)
+
+
+def _rows_of(view: dict[str, Any], parts: Sequence[dict[str, Any]], part: datetime | None) -> pictured.Rows:
+    """Say which rows of a view are drawn: those of its newest part, or of the one that begins at `part`."""
     newest = view["starts"].index(part if part in view["starts"] else max(view["starts"]))
     # The view's is the least of all parts; a part that promises more must not be drawn for fewer.
     ks = [view["k"], *(p["k"] for p in parts if p["since"] == view["starts"][newest])]
-    relation = sql.Identifier("published", name)
-    return record, pictured.Rows(
-        about=sql.SQL("(SELECT a FROM published.about({}) a)").format(sql.Literal(relation.as_string(connection))),
+    relation = sql.Identifier("published", view["name"])
+    return pictured.Rows(
+        about=sql.SQL("(SELECT a FROM published.about({}) a)").format(sql.Literal(relation.as_string())),
         relation=relation,
         since=view["starts"][newest],
         until=view["ends"][newest],

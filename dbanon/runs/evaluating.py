@@ -128,7 +128,7 @@ def chosen_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
     said = _said(name, parts)
     if said:
         said = (*said, f"Figures of the other parts are the last ones that `dbanon evaluate {name}` kept.")
-    return _first(parts).run_id, said, kept.latest(connection, [part.run_id for part in parts], "published")
+    return _first(parts).run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
 
 
 def positions(
@@ -193,7 +193,7 @@ def _of_parts(connection: Connection, url: str, name: str, asked: Evaluating, pr
     parts = _parts(connection, name)
     first = _first(parts)
     chosen = [part.run_id for part in parts if part.fit or part is first]
-    found = kept.latest(connection, [part.run_id for part in parts if not part.fit], asked.against)
+    found = kept.find_latest(connection, [part.run_id for part in parts if not part.fit], asked.against)
     for number, run_id in enumerate(chosen, 1):
         about = f"part {number} of {len(chosen)} (run {run_id}): " if len(chosen) > 1 else ""
         found[run_id] = _keeping(connection, url, run_id, asked, _prefixed(progress, about))
