@@ -3,8 +3,8 @@
     python docs/figures.py            # writes docs/methods/FAMILY.svg, light and dark
     python docs/figures.py --readme   # plays `dbanon demo`, too, and writes docs/readme.svg
 
-The people are made up; their groups and regions are computed by the families' own code. Three signs mean the same in
-all figures: a dot is what is true, a rectangle what is told, a dashed line what the adversary knows.
+The people are made up; the families' own code computes their groups and regions. Three signs mean the same in all
+figures: a dot is true, a rectangle is published, and the adversary knows the place or way that a dashed line marks.
 """
 
 import itertools
@@ -52,17 +52,17 @@ def text(x: float, y: float, words: str, class_: str | None = None, anchor: str 
 
 
 def true(x: float, y: float, radius: float = 3.5) -> Markup:
-    """Mark what is true."""
+    """Mark a true position."""
     return svg.element("circle", cx=x, cy=y, r=radius, class_="private")
 
 
 def told(x: float, y: float, wide: float, high: float, radius: float | None = None) -> Markup:
-    """Mark what a reader is told."""
+    """Mark a published region."""
     return svg.element("rect", x=x, y=y, width=wide, height=high, rx=radius, class_="told")
 
 
 def known(x: float, y: float, radius: float = 7) -> Markup:
-    """Mark what the adversary knows."""
+    """Mark a position that the adversary knows."""
     return svg.element("circle", cx=x, cy=y, r=radius, class_="known")
 
 
@@ -86,7 +86,7 @@ def signs(y: float) -> list[Markup]:
 
 
 def figure(name: str, title: str, description: str, parts: Sequence[Markup], says: Sequence[str], *, top: float) -> str:
-    """Put a figure together: `says` is what it tells, in blue, and what it leaves open."""
+    """Put a figure together: `says` are the lines below it, of which the first, in blue, is about the rows."""
     lines = [text(0, top + 16 * at, words, None if at else "published") for at, words in enumerate(says)]
     height = top + 16 * len(says) + 26
     drawn = svg.figure(
@@ -126,7 +126,7 @@ def people(times: Sequence[Sequence[float]], places: Sequence[Sequence[tuple[flo
 
 
 def anonymised(family: str, data: Trajectories, joined: dict[str, Any] | None = None, **given: Any) -> Cloaks:
-    """Compute what is told of people: by the family's own code; inputs are those that it reads."""
+    """Compute the rows of people by the family's own code; `given` are its inputs and parameters."""
     method = methods.method(family)
     inputs = {name: given.pop(name) for name in method.reads}
     algorithm = method.algorithms[0].name
@@ -180,7 +180,7 @@ def tp_aware() -> str:
 
 
 def sensitive_sites() -> str:
-    """Ten people and a clinic, of whom five share a rectangle."""
+    """Ten people and a clinic; the five nearest people share a rectangle."""
     places = [
         (30, 62), (118, 96), (150, 60), (104, 22), (148, 118), (214, 88), (232, 26), (262, 116), (312, 84), (286, 50),
     ]  # fmt: skip
@@ -223,7 +223,7 @@ def sensitive_sites() -> str:
 
 
 def kte() -> str:
-    """Six hours of ten people: whose records fit what one of them did, hour by hour."""
+    """Six hours of ten people: the records that fit the movements of one of them, hour by hour."""
     hours, rng = 6, np.random.default_rng(7)
     times = [[60 * hour + int(rng.integers(2, 58)) for hour in range(hours)] for _ in range(10)]
     places = [[(float(rng.integers(0, 4000)), float(rng.integers(0, 4000))) for _ in range(hours)] for _ in range(10)]
@@ -239,25 +239,25 @@ def kte() -> str:
     left, wide, high, known_hour = 74.0, 45.0, 15.0, 2
     parts = [text(left + wide * hour, 11, f"{8 + hour}:00", "soft", "middle") for hour in range(hours + 1)]
     box = {"x": left + wide * known_hour, "y": 17, "width": wide, "height": 30 + high * 10}
-    parts += [svg.element("rect", **box, class_="known-wash"), text(0, 33, "what you did", "private")]
+    parts += [svg.element("rect", **box, class_="known-wash"), text(0, 33, "your places", "private")]
     parts += [true(left + wide * minute / 60, 29) for minute in times[0]]
     for at, one in enumerate(order):
         y = 45 + high * at
         parts += [text(0, y + 9, f"record {at + 1}" if one else "your record", "soft" if one else None)]
         parts += [line([(left, y + 5.5), (left + wide * hours, y + 5.5)], "line")]
-        for begin, end in _stretches(fits[one]):
+        for begin, end in _find_stretches(fits[one]):
             parts.append(told(left + wide * begin + 1, y, wide * (end - begin) - 2, 11, 5))
     found = sum(own[known_hour] for own in fits.values())
     return figure(
         "kte",
-        "kte: who followed you for an hour finds several records that fit, and they part soon after",
-        "Six hours of ten people. For each of the ten published records a bar says in which hours it fits what one "
-        f"person did. In the hour that the adversary knows, {found} records fit. No record but the person's own fits "
-        "for longer than two hours.",
+        "kte: an adversary who followed you for an hour finds several records that fit, and they part soon after",
+        "Six hours of ten people. For each of the ten published records a bar marks the hours in which it fits the "
+        f"movements of one person. In the hour that the adversary knows, {found} records fit. No record except the "
+        "person's own fits for longer than two hours.",
         [*parts, svg.element("rect", **box, class_="known")],
         (
-            "Told: ten records, made coarse. A bar: where a record fits you.",
-            f"Who knows what you did from 10:00 to 11:00 (tau) finds {found} that fit.",
+            "Told: ten coarse records. Bars mark the hours in which they fit you.",
+            f"An adversary who knows your 10:00 to 11:00 (tau) finds {found} that fit.",
             "All but yours part from you within an hour before or after (leak).",
         ),
         top=214,
@@ -265,7 +265,7 @@ def kte() -> str:
 
 
 def _fits(cloaks: Cloaks, record: int, data: Trajectories, hour: int) -> bool:
-    """Whether the rows of a record hold all that the first person did in an hour."""
+    """Whether the rows of a record hold all positions of the first person in an hour."""
     rows = cloaks.record_id == record
     begin, end, box = cloaks.start[rows], cloaks.end[rows], cloaks.bounds[rows]
     mine = slice(int(data.offset[0]), int(data.offset[1]))
@@ -277,31 +277,26 @@ def _fits(cloaks: Cloaks, record: int, data: Trajectories, hour: int) -> bool:
     return bool(seen) and all(seen)
 
 
-def _stretches(flags: Sequence[bool]) -> list[tuple[int, int]]:
-    """Find where flags are set: begin and end of each stretch."""
+def _find_stretches(flags: Sequence[bool]) -> list[tuple[int, int]]:
+    """Find the begin and end of each stretch of set flags."""
     edges = np.flatnonzero(np.diff([0, *map(int, flags), 0]))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
+MOB_WAYS = (
+    ((95, 67), (320, 45)), ((45, 37), (210, 64)), ((146, 124), (276, 110)), ((142, 90), (285, 66)),
+    ((19, 89), (275, 98)), ((36, 23), (224, 121)), ((37, 29), (310, 36)), ((35, 117), (246, 41)),
+    ((91, 47), (259, 76)), ((58, 112), (268, 32)),
+)  # fmt: skip
+"""The first and the last position of ten people."""
+
+
 def mob() -> str:
-    """Ten minutes of ten people, of whom one is known at two of them."""
+    """Ten minutes of ten people; one of them is known at two of these."""
     minutes, known_at = 11, (2, 7)
-    first = [(95, 67), (45, 37), (146, 124), (142, 90), (19, 89), (36, 23), (37, 29), (35, 117), (91, 47), (58, 112)]
-    last = [
-        (320, 45),
-        (210, 64),
-        (276, 110),
-        (285, 66),
-        (275, 98),
-        (224, 121),
-        (310, 36),
-        (246, 41),
-        (259, 76),
-        (268, 32),
-    ]
     ways = [
         [(round(x0 + (x1 - x0) * n / 10), round(y0 + (y1 - y0) * n / 10)) for n in range(minutes)]
-        for (x0, y0), (x1, y1) in zip(first, last, strict=True)
+        for (x0, y0), (x1, y1) in MOB_WAYS
     ]
     data = people([range(minutes)] * 10, ways)
     qid = QuasiIdentifiers(subject=np.zeros(2, np.int64), t=np.array([EIGHT + 60.0 * n for n in known_at]))
@@ -324,12 +319,12 @@ def mob() -> str:
     return figure(
         "mob",
         "mob: at the times when you may be known, three people share a rectangle",
-        f"The ways of ten people over ten minutes. One person, whose way is orange, may be known at two of them. At "
+        "The ways of ten people over ten minutes. One person, marked by an orange way, may be known at two of them. At "
         f"both, the same {crowd} people share one rectangle.",
         parts,
         (
             f"Told: at the two known times, a rectangle that {crowd} people share.",
-            f"Who knows where you were then finds {crowd} records that may be yours.",
+            f"An adversary who saw you then finds {crowd} records that may be yours.",
             "Ways between are told only if you ask for them (qid_only=off).",
         ),
         top=180,
@@ -345,78 +340,92 @@ POIS = (
 """Shops, clinics and schools in twelve cells: four a row, from below."""
 
 
-def semantic() -> str:
-    """Ten people in twelve cells of base stations, each with one kind of place above all."""
-    edge, across, down = 54, 4, 3
-    spots = [
-        [(40, 20), (100, 34)], [(30, 40), (92, 18)], [(150, 20), (205, 40)], [(140, 44), (190, 12)],
-        [(20, 80), (60, 130)], [(36, 96), (70, 150)], [(120, 80), (180, 70)], [(130, 100), (170, 96)],
-        [(140, 140), (200, 150)], [(120, 126), (190, 130)],
-    ]  # fmt: skip
-    times = [[10 + 2 * one, 70 + 2 * one] for one in range(10)]
-    data = people(times, spots)
-    index = np.arange(across * down).reshape(down, across)
+EDGE, ACROSS, DOWN = 54, 4, 3
+SPOTS = (
+    ((40, 20), (100, 34)), ((30, 40), (92, 18)), ((150, 20), (205, 40)), ((140, 44), (190, 12)),
+    ((20, 80), (60, 130)), ((36, 96), (70, 150)), ((120, 80), (180, 70)), ((130, 100), (170, 96)),
+    ((140, 140), (200, 150)), ((120, 126), (190, 130)),
+)  # fmt: skip
+"""Two positions of each of ten people."""
+
+
+def _corner(cell: int) -> tuple[float, float]:
+    """Find the upper left corner of a cell."""
+    return cell % ACROSS * float(EDGE), 18.0 + EDGE * (DOWN - 1 - cell // ACROSS)
+
+
+def _make_cells(data: Trajectories) -> Cells:
+    """Make the twelve cells; those with a common edge are neighbours."""
+    index = np.arange(ACROSS * DOWN).reshape(DOWN, ACROSS)
     pairs = [*zip(index[:, :-1].ravel(), index[:, 1:].ravel(), strict=True)]
     pairs += [*zip(index[:-1].ravel(), index[1:].ravel(), strict=True)]
-    cells = Cells(
+    return Cells(
         cell_id=index.ravel() + 1,
-        area_m2=np.full(index.size, float(edge**2)),
+        area_m2=np.full(index.size, float(EDGE**2)),
         categories=KINDS,
         pois=np.array(POIS),
         neighbours=np.array(sorted(pairs)),
-        fix_cell=(data.y // edge).astype(np.int64) * across + (data.x // edge).astype(np.int64),
+        fix_cell=(data.y // EDGE).astype(np.int64) * ACROSS + (data.x // EDGE).astype(np.int64),
     )
+
+
+def _draw_shares(groups: dict[str, set[int]]) -> list[Markup]:
+    """Draw the shares of kinds of places in groups of cells, by their names, and explain the kinds."""
+    parts = [text(232, 11, "kinds of places in")]
+    for n, (name, cells) in enumerate(groups.items()):
+        shares = np.sum([POIS[cell] for cell in sorted(cells)], axis=0)
+        parts += [text(232, 38 + 34 * n, name), *_draw_bar(232, 42 + 34 * n, shares / shares.sum())]
+    for kind, (x, name) in enumerate(zip((232, 274, 318), KINDS, strict=True)):
+        parts += [_draw_place(kind, x, 151), text(x + 9, 156, name)]
+    return parts
+
+
+def semantic() -> str:
+    """Ten people in twelve cells of base stations; most places in a cell are of one kind."""
+    data = people([[10 + 2 * one, 70 + 2 * one] for one in range(10)], SPOTS)
+    cells = _make_cells(data)
     cloaks = anonymised("semantic", data, cells=cells, k=2, l=3, t=0.1)
-    top = 18.0
-    bottom = top + edge * down
-
-    def corner(cell: int) -> tuple[float, float]:
-        return cell % across * float(edge), bottom - (cell // across + 1) * edge
-
-    parts = [svg.element("rect", x=x, y=y, width=edge, height=edge, class_="line") for x, y in map(corner, range(12))]
     visited = cloaks.regions
     assert visited.cell is not None
     assert visited.cell_offset is not None
     regions = [own - 1 for own in np.split(visited.cell, visited.cell_offset[1:-1])]
-    parts += [_union([corner(int(cell)) for cell in region], edge) for region in regions]
+    everywhere = range(ACROSS * DOWN)
+    parts = [svg.element("rect", x=x, y=y, width=EDGE, height=EDGE, class_="line") for x, y in map(_corner, everywhere)]
+    parts += [_draw_union([_corner(int(cell)) for cell in region], EDGE) for region in regions]
     for cell, counts in enumerate(POIS):
-        x, y = corner(cell)
+        x, y = _corner(cell)
         marks = [kind for kind, count in enumerate(counts) for _ in range(count)]
-        parts += [_place(kind, x + 5 + 7.4 * at, y + edge - 7) for at, kind in enumerate(marks)]
-    at = spots[0]
-    parts += [line([(x, bottom - y) for x, y in at], "known")]
-    parts += [true(x, bottom - y) for own in spots for x, y in own]
-    parts += [known(x, bottom - y) for x, y in at]
-    parts += [text(0, 11, "twelve cells, ten people seen twice"), text(232, 11, "kinds of places in")]
-    own = set(regions[int(cloaks.region[np.flatnonzero(cloaks.record_id == _record(cloaks, 100))[0]])].tolist())
-    here = int(cells.fix_cell[0])
-    for n, (name, of) in enumerate((("the first cell", {here}), ("its region", own), ("the city", set(range(12))))):
-        shares = np.sum([POIS[cell] for cell in sorted(of)], axis=0)
-        parts += [text(232, 38 + 34 * n, name), *_bar(232, 42 + 34 * n, shares / shares.sum())]
-    for kind, (x, name) in enumerate(zip((232, 274, 318), KINDS, strict=True)):
-        parts += [_place(kind, x, 151), text(x + 9, 156, name)]
+        parts += [_draw_place(kind, x + 5 + 7.4 * at, y + EDGE - 7) for at, kind in enumerate(marks)]
+    bottom = 18.0 + EDGE * DOWN
+    parts += [line([(x, bottom - y) for x, y in SPOTS[0]], "known")]
+    parts += [true(x, bottom - y) for own in SPOTS for x, y in own]
+    parts += [known(x, bottom - y) for x, y in SPOTS[0]]
+    parts += [text(0, 11, "twelve cells, ten people seen twice")]
+    first = int(cloaks.region[np.flatnonzero(cloaks.record_id == _find_record(cloaks, 100))[0]])
+    own = set(regions[first].tolist())
+    parts += _draw_shares({"the first cell": {int(cells.fix_cell[0])}, "its region": own, "the city": set(everywhere)})
     return figure(
         "semantic",
         "semantic: cells are joined until the kinds of places in them are the city’s",
-        "Twelve cells of base stations with shops, clinics and schools. A cell has one kind of place above all, which "
+        "Twelve cells of base stations with shops, clinics and schools. Most places in a cell are of one kind, which "
         "would tell what its visitors did. Cells are joined to regions in which all three kinds are about as frequent "
         "as in the city, and two people have the same record.",
         parts,
         (
-            "Told: joined cells, the same ones of two people.",
-            "Who followed a person all along finds two equal records; the region",
+            "Told: joined cells, the same for two people.",
+            "An adversary who followed a person finds two equal records. A region",
             "does not tell whether they were at a shop, a clinic or a school.",
         ),
         top=bottom + 22,
     )
 
 
-def _record(cloaks: Cloaks, trajectory: int) -> int:
+def _find_record(cloaks: Cloaks, trajectory: int) -> int:
     return int(cloaks.member_record[cloaks.member_trajectory == trajectory][0])
 
 
-def _union(corners: Sequence[tuple[float, float]], edge: float) -> Markup:
-    """Draw squares as one area: their common edges are left out."""
+def _draw_union(corners: Sequence[tuple[float, float]], edge: float) -> Markup:
+    """Draw squares as one area, without their common edges."""
     sides: dict[tuple[tuple[float, float], tuple[float, float]], int] = {}
     for x, y in corners:
         around = [(x, y), (x + edge, y), (x + edge, y + edge), (x, y + edge)]
@@ -429,17 +438,17 @@ def _union(corners: Sequence[tuple[float, float]], edge: float) -> Markup:
     )
 
 
-def _place(kind: int, x: float, y: float) -> Markup:
+def _draw_place(kind: int, x: float, y: float) -> Markup:
     """Draw a place of a kind: a shop, a clinic or a school."""
     paths = ("h5v5h-5z", "m2,0h1.6v2h2v1.6h-2v2h-1.6v-2h-2v-1.6h2z", "m2.8,0l2.8,5.4h-5.6z")
     return svg.element("path", d=f"M{svg.number(x)},{svg.number(y)}{paths[kind]}", class_="place")
 
 
-def _bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup]:
+def _draw_bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup]:
     parts = []
     for kind, share in enumerate(shares.tolist()):
         parts.append(svg.element("rect", x=x, y=y, width=wide * share, height=12, class_=f"kind-{kind}"))
-        parts += [_place(kind, x + wide * share / 2 - 2.8, y + 3.3)] * (share > 0.08)
+        parts += [_draw_place(kind, x + wide * share / 2 - 2.8, y + 3.3)] * (share > 0.08)
         x += wide * share
     return parts
 
@@ -449,6 +458,8 @@ def _bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup]:
 
 MINUTE = "2026-01-05T08:20:00Z"
 SIDE, GAP = 320.0, 228.0
+Box = tuple[float, float, float, float]
+"""Left, top, width, height."""
 SEEN = """
 SELECT ST_X(position), ST_Y(position), subject FROM dbanon.fix JOIN dbanon.dataset USING (dataset_id)
 WHERE name = 'demo' AND t = %s ORDER BY 1, 2
@@ -462,6 +473,19 @@ FROM dbanon.cloak c WHERE lower(period) = %s
     AND run_id = (SELECT max(run_id) FROM dbanon.release WHERE name = 'demo_k5')
 ORDER BY 1, 2, 3, 4
 """
+
+
+MIDDLE = (
+    (104, "dbanon", "strong large"),
+    (130, "groups five or more,", None),
+    (148, "cloaks each group,", None),
+    (172, "then attacks the rows", "strong"),
+    (190, "as an adversary who", None),
+    (208, "knows all positions", None),
+    (236, "{0} of {0} hold", "strong large good"),
+    (254, "or nothing is published", "soft"),
+)
+"""Texts between the two panels: height, words, class."""
 
 
 def readme(url: str, clauses: int) -> str:
@@ -482,62 +506,66 @@ def readme(url: str, clauses: int) -> str:
     def at(x: float, y: float) -> tuple[float, float]:
         return (x - x0) * scale, (y1 - y) * scale
 
-    def box(row: Sequence[Any]) -> tuple[float, float, float, float]:
-        return (*at(row[0], row[3]), (row[2] - row[0]) * scale, (row[3] - row[1]) * scale)
-
+    place = {subject: at(x, y) for x, y, subject in seen}
+    people = [[place[subject] for subject in row[4]] for row in rows]
+    boxes = [(*at(xmin, ymax), (xmax - xmin) * scale, (ymax - ymin) * scale) for xmin, ymin, xmax, ymax, _ in rows]
     ends = zip(network.edge_from.tolist(), network.edge_to.tolist(), strict=True)
     ways = "".join(
         "M{:.0f},{:.0f}L{:.0f},{:.0f}".format(*at(network.x[a], network.y[a]), *at(network.x[b], network.y[b]))
         for a, b in ends
     )
-    streets = svg.element("path", d=ways, class_="line", stroke_width=1.2)
-    paper = svg.element("rect", width=SIDE, height=SIDE, class_="wash")
-    place = {subject: at(x, y) for x, y, subject in seen}
-    people = [[place[subject] for subject in row[4]] for row in rows]
-    chosen = _clearest([box(row) for row in rows], people)
-    five = people[chosen]
-    others = [one for one in place.values() if one not in five]
-    left, top, wide, high = box(rows[chosen])
+    city = [
+        svg.element("rect", width=SIDE, height=SIDE, class_="wash"),
+        svg.element("path", d=ways, class_="line", stroke_width=1.2),
+    ]
+    private, published = _draw_panels(list(place.values()), people, boxes)
+    parts = [
+        svg.element("g", *city, *private),
+        svg.element("g", *city, *published, transform=f"translate({SIDE + GAP:.0f})"),
+    ]
+    return _frame_panels(parts, len(seen), len(rows), clauses)
+
+
+def _draw_panels(
+    places: Sequence[tuple[float, float]], people: Sequence[Sequence[tuple[float, float]]], boxes: Sequence[Box]
+) -> tuple[list[Markup], list[Markup]]:
+    """Draw all places, and all rectangles; five people and their rectangle are marked in both."""
+    chosen = _choose_clearest(boxes, people)
+    left, top, wide, high = boxes[chosen]
+    others = [one for one in places if one not in people[chosen]]
     private = [
         *(svg.element("circle", cx=x, cy=y, r=3, class_="private") for x, y in others),
-        *(svg.element("circle", cx=x, cy=y, r=5, class_="private", style=RING) for x, y in five),
+        *(svg.element("circle", cx=x, cy=y, r=5, class_="private", style=RING) for x, y in people[chosen]),
         text(left + wide + 9, top + high / 2 + 5, "these five …", "strong halo"),
     ]
     published = [
-        *(svg.element("rect", x=x, y=y, width=w, height=h, class_="region") for x, y, w, h in map(box, rows)),
+        *(svg.element("rect", x=x, y=y, width=w, height=h, class_="region") for x, y, w, h in boxes),
         svg.element("rect", x=left, y=top, width=wide, height=high, class_="region marked"),
         text(left + wide + 9, top + high / 2 + 5, "… are this row", "strong halo"),
     ]
-    middle = SIDE + GAP / 2
+    return private, published
+
+
+def _frame_panels(panels: Sequence[Markup], seen: int, rows: int, clauses: int) -> str:
+    """Put words between and below the panels, and describe them."""
     arrow = "M{0},{2}h22m-8,-6l8,6l-8,6M{1},{2}h22m-8,-6l8,6l-8,6".format(SIDE + 6, SIDE + GAP - 29, SIDE / 2)
-    says = [
-        (104, "dbanon", "strong large"),
-        (130, "groups five or more,", None),
-        (148, "cloaks each group,", None),
-        (172, "then attacks the rows", "strong"),
-        (190, "as an adversary who", None),
-        (208, "knows all positions", None),
-        (236, f"{clauses} of {clauses} hold", "strong large good"),
-        (254, "else nothing is published", "soft"),
-    ]
     drawn = svg.figure(
         "readme",
         "Private beside published, with the attack between",
-        f"Left, where {len(seen)} people of a generated city are at twenty past eight. Right, what is published of "
-        f"that minute: {len(rows)} rectangles, each of which hides five people or more. Five people and their "
-        f"rectangle are marked in both. Between, dbanon groups, cloaks, and attacks the rows: {clauses} of {clauses} "
-        "clauses hold, else nothing would be published.",
+        f"On the left, dots mark {seen} people of a generated city at twenty past eight. On the right, {rows} "
+        "rectangles are published for that minute, and each hides five people or more. Five people and their rectangle "
+        f"are marked on both sides. Between, dbanon groups, cloaks, and attacks the rows: {clauses} of {clauses} "
+        "clauses hold. Otherwise dbanon would publish nothing.",
         svg.element("style", Markup(svg.STYLE + README_STYLE)),
         svg.element("rect", x=-10, y=-10, width=2 * SIDE + GAP + 20, height=SIDE + 68, style="fill:var(--paper)"),
-        svg.element("g", paper, streets, *private, clip_path="url(#readme-panel)"),
-        svg.element("g", paper, streets, *published, transform=f"translate({SIDE + GAP:.0f})"),
+        *panels,
         svg.element("rect", x=SIDE + 35, y=72, width=GAP - 70, height=196, rx=8, class_="ink", stroke_width=1.5),
         svg.element("path", d=arrow, class_="ink", stroke_width=1.5),
-        *(text(middle, y, words, class_, "middle") for y, words, class_ in says),
-        text(0, SIDE + 20, f"Private: where {len(seen)} people are", "private"),
+        *(text(SIDE + GAP / 2, y, words.format(clauses), class_, "middle") for y, words, class_ in MIDDLE),
+        text(0, SIDE + 20, f"Private: the places of {seen} people", "private"),
         text(0, SIDE + 38, "A generated city, at 8:20", "soft"),
         text(SIDE + GAP, SIDE + 20, "Published: a row is a rectangle", "published"),
-        text(SIDE + GAP, SIDE + 38, "It hides five people or more; who asked stays open", "soft"),
+        text(SIDE + GAP, SIDE + 38, "It hides five or more; any of them may have asked", "soft"),
         height=SIDE + 48,
         width=2 * SIDE + GAP,
     )
@@ -551,10 +579,8 @@ README_STYLE = """svg text{font-size:13px}svg text.large{font-size:17px}svg text
 """
 
 
-def _clearest(
-    boxes: Sequence[tuple[float, float, float, float]], people: Sequence[Sequence[tuple[float, float]]]
-) -> int:
-    """Choose a rectangle of five people who can be told apart, with room for words: the least of these."""
+def _choose_clearest(boxes: Sequence[Box], people: Sequence[Sequence[tuple[float, float]]]) -> int:
+    """Choose the least rectangle of five people whose dots do not overlap, with room for words."""
 
     def is_clear(n: int) -> bool:
         x, _, wide, high = boxes[n]

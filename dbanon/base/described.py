@@ -1,7 +1,7 @@
 """The one record of a run or release, from which cards and pages are made.
 
-SQL makes it (``dbanon.release_card``, ``dbanon.run_card``); for analysts it is made of what the view says of itself.
-What only administrators may know is not in that one, and what is not in the record cannot be on a page.
+SQL makes it (``dbanon.release_card``, ``dbanon.run_card``); for analysts it is made from the view's own description,
+which has no fact for administrators alone. A page shows no fact that is not in the record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ TESTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClauseFound:
-    """What the attack found of one clause, and the clause in plain words."""
+    """The result of the attack for one clause, and the clause in plain words."""
 
     name: str
     passed: bool
@@ -32,17 +32,17 @@ class ClauseFound:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What is left out, in words and shares that point to no single person.
+    """The people and times left out, in words and shares that point to no single person.
 
     Attributes
     ----------
     meaning : str
     reasons : mapping
-        What each reason means.
+        The meaning of each reason.
     shares : mapping
         By kind: ``share`` of all there were, and that of each of the ``reasons``; in words.
     hours : sequence of (datetime, datetime, int)
-        From when until when which percent of people: hours are joined until at least k were left out.
+        Begin, end, and percent of people left out; hours are joined until that is at least k people.
     """
 
     meaning: str
@@ -65,20 +65,20 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A run or a release; None where the reader may not know, or where there is no such thing.
+    """A run or a release; a field is None if its reader may not know it, or if it does not exist.
 
     Attributes
     ----------
     name : str
         ``published.cabs_k5``, or ``run 7``.
     left_open : mapping
-        By test: what a release that keeps every clause does not rule out.
+        Conclusions that a release with all clauses does not rule out, by test.
     columns : sequence of (str, str)
-        Of the view, each with its meaning.
+        Columns of the view, each with its meaning.
     changed : bool
-        Of a run: whether its rows or data are others than those that were attacked.
+        Whether a run's rows or data changed after the attack.
     readers : sequence of str or None
-        Roles; None: all analysts.
+        Roles that may read the release, or None for all analysts.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Described:
 
     @property
     def said_left_out(self) -> str:
-        """How much is left out of the people and times seen, in words."""
+        """The share of people and times seen that is left out, in words."""
         if self.percent_left_out is not None:
             return f"{self.percent_left_out} %"
         if self.left_out.shares:
@@ -135,71 +135,64 @@ class Described:
     def of_card(cls, card: Mapping[str, Any]) -> Self:
         """Make it of the record of SQL."""
         attack, left_out = card["attack"], card["left_out"]
-        k = card["k"] if isinstance(card["k"], int) else None
-        clauses = tuple(
-            ClauseFound(
-                name=one["name"],
-                passed=one["passed"],
-                violations=one["violations"],
-                sentence=one.get("sentence", ""),
-                plain=one.get("plain", one.get("sentence", "")),
-                test=one.get("test", "attack"),
-            )
-            for one in attack["clauses"] or ()
-        )
-        hours = tuple((moment(h["since"]), moment(h["until"]), h["percent"]) for h in left_out.get("joined") or ())
-        parts = tuple(
-            Part(
-                since=moment(one["since"]),
-                until=moment(one["until"]),
-                k=one["k"] if isinstance(one["k"], int) else None,
-                rows=one["rows"],
-                percent_left_out=one["percent_left_out"],
-                withdrawn=one["withdrawn_at"] is not None,
-            )
-            for one in card.get("parts") or ()
-        )
-        versions = {"dbanon": card["program_version"], **(card.get("versions") or {})}
+        versions = {"dbanon": card["program_version"], **card["versions"]}
         return cls(
+            **{name: card[name] for name in _EQUAL},
+            **{name: attack[name] for name in ("left_open", "checked_by", "digest")},
             name=f"published.{card['release']}" if card["release"] else f"run {card['run_id']}",
-            method=card["method"],
-            promise=card["promise"],
-            adversary=card["adversary"],
-            rows_are=card["rows_are"],
-            k=k,
-            holds=card.get("holds") or "instant",
-            rows=card["rows"],
+            k=_read_whole(card["k"]),
+            holds=card["holds"] or "instant",
             since=moment(card["period"]["since"]),
             until=moment(card["period"]["until"]),
-            srid=card["srid"],
-            clauses=clauses,
-            left_open=attack.get("left_open") or {},
+            clauses=tuple(_read_clause(one) for one in attack["clauses"]),
             left_out=LeftOut(
                 meaning=left_out["meaning"],
                 reasons=left_out["reasons"],
-                shares=left_out.get("shares") or {},
-                hours=hours,
+                shares=left_out["shares"],
+                hours=tuple((moment(h["since"]), moment(h["until"]), h["percent"]) for h in left_out["joined"] or ()),
             ),
-            paper=card["paper"],
-            percent_left_out=card.get("percent_left_out"),
-            parts=parts,
-            release=card["release"],
-            release_id=card["release_id"],
-            run_id=card.get("run_id"),
-            dataset=card["dataset"],
-            algorithm=card["algorithm"],
-            parameters=card["parameters"],
+            parts=tuple(_read_part(one) for one in card["parts"]),
             checked_at=moment(attack["checked_at"]),
-            checked_by=attack["checked_by"],
-            digest=attack.get("digest"),
-            changed=bool(attack.get("changed")),
-            readers=card["readers"],
+            changed=bool(attack["changed"]),
             published_at=moment(card["published_at"]),
-            published_by=card["published_by"],
-            overlap=card["overlap"],
-            overlap_reason=card["overlap_reason"],
             versions={name: version for name, version in versions.items() if version},
         )
+
+
+_EQUAL = (
+    *("method", "promise", "adversary", "rows_are", "rows", "srid", "paper", "percent_left_out", "release"),
+    *("release_id", "run_id", "dataset", "algorithm", "parameters", "readers", "published_by", "overlap"),
+    "overlap_reason",
+)
+"""Fields of `Described` that are called and written alike in the record of SQL."""
+
+
+def _read_clause(found: Mapping[str, Any]) -> ClauseFound:
+    """Read the result for a clause; if the method no longer has the clause, only its name is known."""
+    sentence = found.get("sentence", "")
+    return ClauseFound(
+        name=found["name"],
+        passed=found["passed"],
+        violations=found["violations"],
+        sentence=sentence,
+        plain=found.get("plain") or sentence.partition("; broken by ")[0],
+        test=found.get("test", "attack"),
+    )
+
+
+def _read_part(found: Mapping[str, Any]) -> Part:
+    return Part(
+        since=moment(found["since"]),
+        until=moment(found["until"]),
+        k=_read_whole(found["k"]),
+        rows=found["rows"],
+        percent_left_out=found["percent_left_out"],
+        withdrawn=found["withdrawn_at"] is not None,
+    )
+
+
+def _read_whole(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def moment(text: str | None) -> Any:

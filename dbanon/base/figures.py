@@ -1,7 +1,7 @@
-"""What was measured of a run, or of another program's output, against the private data: the figures of an evaluation.
+"""The figures of an evaluation, which measures a run or another program's output against the private data.
 
-Made in `dbanon.metrics` and `dbanon.runs`, drawn in `dbanon.pages`. Which figures there are, with formula, unit and
-source, is in `dbanon.metrics.METRICS`.
+`dbanon.metrics` and `dbanon.runs` compute them, and `dbanon.pages` draws them. `dbanon.metrics.METRICS` lists all
+figures with formula, unit and source.
 """
 
 from collections.abc import Mapping
@@ -12,26 +12,28 @@ if TYPE_CHECKING:  # `dbanon --help` does not wait for NumPy
     from dbanon.base.trajectory import Bool, Float, Int
 
 Against = Literal["published", "all"]
-"""Whom the truth is of: the people and times that a run publishes, or all there are in the data."""
+"""The truth is that of the people and times that a run publishes, or of all people and times in the data."""
 
 Asked = Literal["moment", "span"]
 """Whether questions are about a moment, or about ten minutes."""
 
+WHEN: dict[Asked, str] = {"moment": "at a moment", "span": "over ten minutes"}
+"""The same in words."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One measured number: its metric, and of which questions.
+    """One measured number: its metric, and the questions that it was measured with.
 
     Attributes
     ----------
     name : str
         A key of `dbanon.metrics.METRICS`.
     value : float or None
-        None where it cannot be said: no question had people. Of the usable resolution: the least side that was tried
-        stands for itself and all below it, and infinite means that the greatest is not enough.
+        None if no question was about a place with people. For the usable resolution, the least side that was tried
+        stands for itself and all smaller ones, and infinity means that the greatest side is not enough.
     low, high : float or None
-        Ends of its 90 % interval; None where there is none. `high` is infinite where the greatest side that was tried
-        is not enough.
+        Ends of its 90 % interval, if it has one. `high` is infinite if the greatest side that was tried is not enough.
     side_m : float or None
         The side of the squares that were asked about.
     asked : {"moment", "span"} or None
@@ -47,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Questions:
-    """Squares and times, each of which asks how many people were there then.
+    """Squares and times; each question asks for the number of people in a square at a time.
 
     Attributes
     ----------
@@ -72,7 +74,7 @@ class Questions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Answers:
-    """What is told to questions: float64[q] each; all three are equal for points."""
+    """The answers to questions: float64[q] each; all three are equal for points."""
 
     at_least: "Float"
     expected: "Float"
@@ -83,17 +85,17 @@ class Answers:
 class Movements:
     """Positions in time: true ones, those of another program's points, or the centres of regions.
 
-    Sorted by `track`, then `t`. A track is what a reader can follow: a record, and of true positions one person of it.
+    Sorted by `track`, then `t`. A reader can follow a track: a record, or for true positions one person of it.
 
     Attributes
     ----------
     person : int64[n]
-        Of true positions, the subject's code in the trajectories; of all others that of the track.
+        The subject's code in the trajectories for true positions; the track's number for all others.
     track : int64[n]
     t, x, y : float64[n]
         Unix seconds, metres.
     weight : float64[n]
-        How many people a position stands for: 1, or the `subjects` of a row.
+        Number of people that a position stands for: 1, or the `subjects` of a row.
     """
 
     person: "Int"
@@ -117,7 +119,7 @@ class Rectangles:
     bounds : float64[n, 4]
         xmin, ymin, xmax, ymax in metres.
     subjects : int64[n]
-        How many people a row stands for; 1 without such a column.
+        Number of people that a row stands for; 1 without such a column.
     """
 
     record: "Int"
@@ -135,7 +137,7 @@ class Rectangles:
 
     @property
     def centres(self) -> Movements:
-        """Where the middle of each is when it begins."""
+        """The middle of each, at the time when it begins."""
         x, y = (self.bounds[:, :2] + self.bounds[:, 2:]).T / 2
         weight: Float = self.subjects.astype(float)
         return Movements(person=self.record, track=self.record, t=self.since, x=x, y=y, weight=weight)
@@ -148,7 +150,7 @@ class Evaluation:
     Attributes
     ----------
     run_id : int or None
-        None of another program's output.
+        None for another program's output.
     source : str
         For people: ``run 7 (tp-aware, traj-anon)``, or the name of the file.
     dataset : str
@@ -156,12 +158,12 @@ class Evaluation:
     queries : int
         Questions of each size.
     seed : int
-        Of the questions, not of the run.
+        The seed of the questions, not of the run.
     figures : tuple of Figure
     questions, true, answers
-        All questions that were asked, how many people were there, what was told; private, and never stored.
+        All questions that were asked, the true counts, and the published answers. They are private and never stored.
     notes : tuple of str
-        What a reader of the figures has to know: what was sampled, what could not be asked.
+        Notes for a reader of the figures, such as that a sample was measured, or that questions were left out.
     """
 
     run_id: int | None

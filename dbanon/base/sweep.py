@@ -1,6 +1,6 @@
-"""What a sweep found: settings of one method on one dataset, each with its figures, or with why it cannot be.
+"""The result of a sweep: settings of one method on one dataset, each with its figures or the reason it has none.
 
-Made by `dbanon.database.Database.sweep`, judged by `dbanon.metrics.settings`, drawn by `dbanon.pages.sweep`.
+`dbanon.database.Database.sweep` makes it, `dbanon.metrics.settings` judges it, and `dbanon.pages.sweep` draws it.
 """
 
 import csv
@@ -8,16 +8,16 @@ import importlib
 import io
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from dbanon.base.command import run_command, typed
 from dbanon.base.errors import DbanonError
-from dbanon.base.figures import Asked, Evaluation, Figure
+from dbanon.base.figures import WHEN, Asked, Evaluation, Figure
 
 SIDE_M = 2000.0
-"""Settings are compared by counts in squares of this side, if nothing of them says another."""
+"""Settings are compared by counts in squares of this side, unless their questions name another."""
 
 Outcome = Literal["verified", "refused", "impossible"]
 
@@ -34,7 +34,7 @@ class Want:
         return f"{self.name}{'>=' if self.at_least else '<='}{self.value:g}"
 
     def met(self, value: float | None) -> bool:
-        """Whether a figure meets it; one that is not known meets nothing."""
+        """Whether a value meets it; an unknown value meets no want."""
         if value is None or math.isnan(value):
             return False
         return value >= self.value if self.at_least else value <= self.value
@@ -57,31 +57,31 @@ class Setting:
     Attributes
     ----------
     params : mapping
-        What the run was given: the values that vary, and those that do not.
+        All parameters that the run was given.
     varied : mapping
-        Of these, the values of parameters with several.
+        Those parameters of the run for which the sweep tries several values.
     promise : mapping
-        All values of parameters on which the promise depends, defaults too: settings that differ in one promise
+        Parameters on which the promise depends, with their defaults. Two settings that differ in one of them promise
         different things.
     strength : tuple of float
-        Orders promises: the greater is the stronger. See `dbanon.metrics.settings.strength`.
+        Orders promises, with the greatest the strongest. See `dbanon.metrics.settings.strength`.
     outcome : {"verified", "refused", "impossible"}
-        Refused by the attack; or impossible, as with fewer than k people.
+        "refused" by the attack; or "impossible", for example with fewer than k people.
     reason : str or None
-        Why it is refused or impossible.
+        The reason it is refused or impossible.
     evaluation : Evaluation or None
-        Its figures, where its rows were verified.
+        Its figures, if its rows were verified.
     run : mapping
-        What is kept of its run: ``rows``, ``metrics``, ``suppressed``, ``seen`` (all people and times), ``seconds``,
+        Facts about its run: ``rows``, ``metrics``, ``suppressed``, ``seen`` (all people and times), ``seconds``,
         ``peak_rss_mb``, ``overlap`` with earlier releases, and ``replicates``, from which differences are computed.
     run_id : int or None
-        Its run, where that was kept.
+        Its run, if that was kept.
     earlier : bool
-        Whether it was measured by an earlier sweep and found again.
+        Whether an earlier sweep measured it.
     minute : Minute or None
-        Its rows at a moment that all settings have in common, where they were computed in this call.
+        Its rows at a moment that all settings have in common, if they were computed in this call.
     side_m : float
-        Of the squares by whose counts it is compared.
+        Side of the squares whose counts are compared.
     front, meets, chosen : bool
         See `dbanon.metrics.settings.judge`.
     """
@@ -114,8 +114,8 @@ class Setting:
 
     @property
     def error(self) -> Figure | None:
-        """The error of counts in squares of `side_m`: at a moment, or over ten minutes where there are no moments."""
-        for asked in get_args(Asked):
+        """The error of counts in squares of `side_m`: at a moment, or over ten minutes if there are no moments."""
+        for asked in WHEN:
             found = self.measured("count_error", side_m=self.side_m, asked=asked)
             if found is not None and found.value is not None:
                 return found
@@ -123,7 +123,7 @@ class Setting:
 
     @property
     def publishable(self) -> bool | None:
-        """Whether earlier releases let it be published; None where that was not measured, as of a sample."""
+        """Whether earlier releases let it be published; None if that was not measured, as for a sample."""
         overlap = self.run.get("overlap")
         return None if self.outcome != "verified" or overlap is None else not overlap.get("below", 0)
 
@@ -162,9 +162,9 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
-    """What was measured of the same people with another method or algorithm: another promise, never ranked with these.
+    """Settings of another method or algorithm on the same people. They promise something else, and are not ranked.
 
-    `settings` are names and figures.
+    Each setting is its name and its figures.
     """
 
     method: str
@@ -173,8 +173,21 @@ class Family:
     settings: tuple[tuple[str, tuple[Figure, ...]], ...]
 
 
+def find_lines(settings: Iterable[Setting], name: str) -> list[list[Setting]]:
+    """Group the settings that differ in one parameter alone, in the order of its values; groups of one are left out."""
+    found: dict[tuple[Any, ...], list[Setting]] = {}
+    for one in settings:
+        found.setdefault(tuple((n, v) for n, v in one.varied.items() if n != name), []).append(one)
+    return [sorted(line, key=lambda one: _make_sort_key(one.varied[name])) for line in found.values() if len(line) > 1]
+
+
+def _make_sort_key(value: Any) -> tuple[bool, Any]:
+    """Sort numbers before texts."""
+    return (False, value) if isinstance(value, int | float) else (True, str(value))
+
+
 def column(figure: Figure) -> str:
-    """Name a figure with its side and what was asked, as the columns of a table are called."""
+    """Name the column of a figure: its name, the side of its squares, and whether it is about moments."""
     side = f"{figure.side_m:g}" if figure.side_m is not None else None
     return "_".join(part for part in (figure.name, side, figure.asked) if part)
 
@@ -186,20 +199,20 @@ class Sweep:
     Attributes
     ----------
     people : int
-        How many people the settings were computed on.
+        Number of people that the settings were computed on.
     sample : int or None
-        How many of them were drawn; None: all.
+        Number of people that were drawn at random, or None for all people.
     wants : tuple of Want
     settings : tuple of Setting
         In the order of the values given.
     sentences : tuple of str
-        What each parameter buys here, two a parameter.
+        Two sentences on the effect of each parameter.
     notes : tuple of str
-        What a reader of the figures has to know.
+        Notes for a reader of the figures.
     hides : str
         The promise of the method in one sentence.
     families : tuple of Family
-        What was measured earlier of the same people with other methods.
+        Earlier measurements of the same people with other methods.
     """
 
     dataset: str
@@ -218,19 +231,19 @@ class Sweep:
 
     @property
     def squares(self) -> str:
-        """Words for the squares by whose counts settings are compared."""
+        """Words for the squares whose counts are compared."""
         side = self.settings[0].side_m if self.settings else SIDE_M
         return f"squares of {side / 1000:g} km" if side >= 1000 else f"squares of {side:g} m"
 
     @property
     def when(self) -> str:
         """Words for the times at which settings are compared."""
-        errors = [one.error for one in self.settings if one.error is not None]
-        return "over ten minutes" if errors and errors[0].asked == "span" else "at a moment"
+        asked = [one.error.asked for one in self.settings if one.error is not None]
+        return WHEN[(asked and asked[0]) or "moment"]
 
     @property
     def chosen(self) -> Setting | None:
-        """The setting that is chosen, if any meets what is wanted and can be published."""
+        """The chosen setting, if one meets all wants and can be published."""
         return next((one for one in self.settings if one.chosen), None)
 
     def command(self, setting: Setting, name: str = "NAME") -> str:
@@ -251,12 +264,12 @@ class Sweep:
         return " ".join([*words, f"--queries {self.queries} --seed {self.seed} -o {file}"])
 
     def rows(self) -> list[dict[str, Any]]:
-        """Make one row a setting: its values, outcome, figures with their intervals, what is kept of the run, marks."""
+        """Make one row a setting: its values, outcome, figures with their intervals, facts about its run, and marks."""
         columns: dict[str, bool] = {}  # whether any setting has an interval there
         for one in self.settings:
             for name, figure in one.figures.items():
                 columns[name] = columns.get(name, False) or figure.low is not None
-        return [dict(_row(one, columns)) for one in self.settings]
+        return [dict(_make_row(one, columns)) for one in self.settings]
 
     def frame(self) -> Any:
         """Make a frame of pandas of `rows`.
@@ -282,7 +295,7 @@ class Sweep:
         return text.getvalue()
 
 
-def _row(setting: Setting, columns: Mapping[str, bool]) -> Iterator[tuple[str, Any]]:
+def _make_row(setting: Setting, columns: Mapping[str, bool]) -> Iterator[tuple[str, Any]]:
     yield from setting.params.items()
     yield from (("outcome", setting.outcome), ("reason", setting.reason))
     for name, ranged in columns.items():

@@ -40,7 +40,7 @@ _MOVE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """What became of a run of which one row was moved: the clauses that broke, what verify and publish said."""
+    """The fate of a run with one row moved: the clauses that broke, and the answers of verify and publish."""
 
     clauses: tuple[str, ...]
     verify: str
@@ -49,9 +49,9 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the demo did: the loads (none where the dataset was there already), the run, rows of the view.
+    """The results of the demo: the loads (none if the dataset was there already), the run, rows of the view.
 
-    `gate` is None where this login may not change stored rows; `page` is None where none was asked for.
+    `gate` is None if this login may not change stored rows; `page` is None if none was asked for.
     """
 
     loads: "tuple[LoadReport, ...]"
@@ -127,7 +127,7 @@ def _is_loaded(database: "Database") -> bool:
 def _load(database: "Database") -> "tuple[LoadReport, ...]":
     with tempfile.TemporaryDirectory(prefix="dbanon-demo-") as folder:
         database.progress("generating a city", 0, None)
-        # Not the city that `dbanon synth` makes by default, which would be recognised as a copy of the demo's.
+        # With another seed than `dbanon synth` has by default, whose city would be recognised as a copy of the demo's.
         trajectories, requests = synth.write_demo(Path(folder), seed=12)
         columns = synth.CSV_COLUMNS
         # Equal names in another dataset mean other people.
@@ -139,7 +139,7 @@ def _load(database: "Database") -> "tuple[LoadReport, ...]":
 
 
 def text(shown: Demo) -> str:
-    """The demo for people, ending with what to do next."""
+    """Lay out the demo, ending with the next steps."""
     family = methods.method(shown.result.method)
     parts = [report.load_text(loaded) for loaded in shown.loads]
     parts.append(report.run_text(shown.result))
@@ -160,7 +160,7 @@ def text(shown: Demo) -> str:
 
 
 def _gate_text(gate: Gate) -> str:
-    """Say what the gate did, as it happened before the publication."""
+    """Report how the gate refused the moved row before the publication."""
     said = [f"verify: {gate.verify}", f"publish: {gate.publish}"]
     broke = f"the clause {gate.clauses[0]} broke" if gate.clauses else "no clause broke"
     return "\n".join(
@@ -173,7 +173,7 @@ def _gate_text(gate: Gate) -> str:
 
 
 def _page_text(page: Path) -> str:
-    """Say where the page is, and how to see it."""
+    """Name the page's file, and the way to see it."""
     return (
         f"Wrote {page}: private beside published on a page. Its people are generated, so the truth is shown.\n"
         f"Open it in a browser: {page.resolve().as_uri()}\n"
@@ -182,7 +182,7 @@ def _page_text(page: Path) -> str:
 
 
 def as_dict(shown: Demo) -> dict[str, Any]:
-    """The demo as ``--json`` prints it."""
+    """Make the object of the demo that ``--json`` prints."""
     rows = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
     return {
         "loads": [vars(one) for one in shown.loads],

@@ -1,4 +1,4 @@
-"""Commands for those who read releases: written to files, and drawn by QGIS. An analyst's login is enough."""
+"""Commands for readers of releases: write files, styles for QGIS, and pages. An analyst's login is enough."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,7 +47,7 @@ def report(
     """Write a page about a release or run: promise, attack, maps, what is left out; one HTML file without scripts."""
     asked["output"] = asked["output"] or Path(f"{what}.html")
     with open_database() as database:
-        file = database.report(_what(what), **asked)
+        file = database.report(_parse_target(what), **asked)
     show(lambda: f"Wrote {file}", lambda: {"what": what, "file": str(file), "private": asked["with_truth"]})
 
 
@@ -61,10 +61,10 @@ def compare(
     """Write a page of two releases or runs side by side; those of different families are not ranked."""
     asked["output"] = asked["output"] or Path(f"{one}-{other}.html")
     with open_database() as database:
-        file = database.compare(_what(one), _what(other), **asked)
+        file = database.compare(_parse_target(one), _parse_target(other), **asked)
     show(lambda: f"Wrote {file}", lambda: {"one": one, "other": other, "file": str(file)})
 
 
-def _what(text: str) -> str | int:
-    """A run by its number, or a release by its name, which begins with a letter."""
+def _parse_target(text: str) -> str | int:
+    """Read the number of a run, or the name of a release, which begins with a letter."""
     return int(text) if text.isdecimal() and len(text) < 19 else text

@@ -15,11 +15,12 @@ from dbanon.base import console
 from dbanon.base.console import visible
 from dbanon.base.described import Described
 from dbanon.base.errors import counted
+from dbanon.base.figures import WHEN
 from dbanon.pages import notebook, words
 from dbanon.pages.charts import metres
 
 if TYPE_CHECKING:
-    from dbanon.base.figures import Evaluation, Figure
+    from dbanon.base.figures import Asked, Evaluation, Figure
     from dbanon.base.sweep import Setting, Sweep
     from dbanon.database import RunResult
     from dbanon.load import LoadReport
@@ -34,12 +35,12 @@ WIDTH = 100
 
 def table(header: Sequence[str], rows: Rows) -> str:
     """Lay out rows as aligned text columns; numbers to the right."""
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[_write_cell(value) for value in row] for row in rows]
     named = [visible(name) for name in header]
     widths = [max(len(r[i]) for r in [named, *cells]) for i in range(len(named))]
     right = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(named))]
-    lines = [_line(named, widths, right), _line(["-" * w for w in widths], widths, right)]
-    return "\n".join([*lines, *(_line(row, widths, right) for row in cells)])
+    lines = [_write_line(named, widths, right), _write_line(["-" * w for w in widths], widths, right)]
+    return "\n".join([*lines, *(_write_line(row, widths, right) for row in cells)])
 
 
 def fitted(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -53,7 +54,7 @@ def fitted(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return table(header, broken)
 
 
-def _cell(value: Any) -> str:
+def _write_cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -71,17 +72,17 @@ def _is_number(text: str) -> bool:
     return text == "" or text.replace(",", "").replace(".", "").lstrip("-").isdigit()
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+def _write_line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
     padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
     return "  ".join(padded).rstrip()
 
 
 def health_text(found: Sequence[Mapping[str, Any]]) -> str:
-    """Say what is wrong, a line each, and what to do."""
+    """List problems, a line each, with the remedy."""
     levels = {1: "late", 2: "held", 3: "not known"}
     lines = []
     for row in found:
-        since = f" Since {_cell(row['since'])}." if row["since"] else ""
+        since = f" Since {_write_cell(row['since'])}." if row["since"] else ""
         remedy = f" {row['remedy']}." if row["remedy"] else ""
         lines.append(f"{levels[row['level']]}: {row['what']}{since}{remedy}")
     return "\n".join(lines) or "Nothing is wrong."
@@ -89,10 +90,10 @@ def health_text(found: Sequence[Mapping[str, Any]]) -> str:
 
 def as_json(value: Any) -> str:
     """Make the one JSON object of ``--json``."""
-    return json.dumps(value, default=_plain, sort_keys=False)
+    return json.dumps(value, default=_make_plain, sort_keys=False)
 
 
-def _plain(value: Any) -> Any:
+def _make_plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if hasattr(value, "item"):
@@ -103,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 
 def load_text(report: "LoadReport") -> str:
-    """A load as a table: rows read, kept, and quarantined by reason."""
+    """Lay out a load as a table: rows read, kept, and quarantined by reason."""
     rows: list[tuple[str, int | str]] = [("load", str(report.load_id))]
     rows += [("rows read", report.read), ("rows kept", report.kept)]
     rows += [(f"quarantined: {reason}", n) for reason, n in sorted(report.quarantined.items())]
@@ -120,7 +121,7 @@ def load_text(report: "LoadReport") -> str:
 
 
 def synth_text(report: "SynthReport") -> str:
-    """What was generated, as a table, and how long it took."""
+    """Lay out what was generated as a table, and the time that it took."""
     where = f"dataset {report.dataset}" if report.dataset is not None else counted(len(report.files), "file")
     rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
     rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
@@ -137,7 +138,7 @@ def synth_text(report: "SynthReport") -> str:
 
 
 def run_json(result: "RunResult") -> dict[str, Any]:
-    """A run as ``--json`` prints it; the keys are an interface."""
+    """Make the object of a run that ``--json`` prints; the keys are an interface."""
     verdict = result.verdict
     attack = {
         "attack": verdict.attack,
@@ -165,7 +166,7 @@ def run_json(result: "RunResult") -> dict[str, Any]:
 
 
 def run_text(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
-    """A run for people: what was computed, what was left out, what the attack found; `counts` as for `picture`."""
+    """Lay out a run: figures, people left out, and the result of the attack; `counts` as for `picture`."""
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
     parts += [picture(result, counts)] if console.draws() else []
     if result.metrics:
@@ -177,7 +178,7 @@ def run_text(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
     clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations) for c in result.verdict.clauses]
     parts.append(table([f"attack {result.verdict.attack}", "verdict", "violations"], clauses))
     if result.verdict.figures:
-        figures = ", ".join(f"{name} {_cell(value)}" for name, value in result.verdict.figures.items())
+        figures = ", ".join(f"{name} {_write_cell(value)}" for name, value in result.verdict.figures.items())
         parts.append(textwrap.fill(f"The attack counted: {figures}.", WIDTH))
     if result.timings:
         seconds = ", ".join(f"{name.removesuffix('_s')} {value:.2f} s" for name, value in result.timings.items())
@@ -188,9 +189,9 @@ def run_text(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
 
 
 def picture(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
-    """A run in a few lines: how large its regions are, who is left out, why and when, the usable resolution.
+    """Draw a run in a few lines: sizes of regions, people left out by reason and hour, and the usable resolution.
 
-    `counts` are figures of counts, where some were measured.
+    `counts` are figures of counts, if any were measured.
     """
     lines = []
     if shares := notebook.sizes(result.metrics, 32):
@@ -260,19 +261,19 @@ def published_text(name: str, rows: int) -> str:
 
 
 def plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:
-    """A plan as ``--json`` prints it: an object of the items by name."""
+    """Make the object of a plan that ``--json`` prints: its items by name."""
     return {"plan": {i.item: {"value": i.value, "exact": i.exact, "note": i.note} for i in items}}
 
 
 def plan_text(items: Sequence["PlanItem"]) -> str:
-    """A plan for people: estimates are marked, and how the run would end comes last."""
-    counts = [(i.item, ("" if i.exact else "about ") + _cell(i.value), i.note) for i in items[:-1]]
+    """Lay out a plan: estimates are marked, and the expected end of the run comes last."""
+    counts = [(i.item, ("" if i.exact else "about ") + _write_cell(i.value), i.note) for i in items[:-1]]
     ending = items[-1]
     return f"{table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"
 
 
 def sweep_json(found: "Sweep", file: Path | None) -> dict[str, Any]:
-    """A sweep as ``--json`` prints it: a row a setting, and what was found."""
+    """Make the object of a sweep that ``--json`` prints: a row a setting, and the results."""
     chosen = found.chosen
     return {
         "dataset": found.dataset,
@@ -282,7 +283,7 @@ def sweep_json(found: "Sweep", file: Path | None) -> dict[str, Any]:
         "sample": found.sample,
         "queries": found.queries,
         "seed": found.seed,
-        "settings": [{name: _in_json(value) for name, value in row.items()} for row in found.rows()],
+        "settings": [{name: _write_infinity(value) for name, value in row.items()} for row in found.rows()],
         "sentences": list(found.sentences),
         "notes": list(found.notes),
         "command": found.command(chosen) if chosen else None,
@@ -290,15 +291,15 @@ def sweep_json(found: "Sweep", file: Path | None) -> dict[str, Any]:
     }
 
 
-def _in_json(value: Any) -> Any:
+def _write_infinity(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def sweep_text(found: "Sweep", file: Path | None) -> str:
-    """A sweep for people: a row a setting, sentences, and how to publish the chosen one."""
+    """Lay out a sweep: a row a setting, sentences, and the command that publishes the chosen one."""
     off = found.squares.removeprefix("squares of ") + " off"
     head = ["setting", "published", off, "usable from", "rows", "seconds", "may be published", ""]
-    parts = [table(head, [_sweep_row(one) for one in found.settings])]
+    parts = [table(head, [_write_sweep_row(one) for one in found.settings])]
     reasons: dict[str, list[str]] = {}
     for one in found.settings:
         if one.reason:
@@ -307,22 +308,21 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
     parts += [textwrap.fill(sentence, WIDTH) for sentence in (*found.sentences, *found.notes)]
     chosen = found.chosen
     if chosen is None:
-        parts.append("No setting meets what is wanted and can be published.")
+        parts.append("No setting meets all wants and can be published.")
     else:
-        which = (
-            "of those that meet what is wanted" if found.wants else "(say with --want what answers must be good for)"
-        )
+        which = "of the settings that meet all wants" if found.wants else "(add a --want for more)"
         said = (
-            "* on the front of its promise: no other publishes more or errs less. Chosen: the strongest promise "
-            f"{which}, and there the counts that are least off even if the questions were unlucky. To publish it:"
+            "* on the front of its promise: no other is better in share or error and as good in the other. "
+            "Chosen: the strongest promise "
+            f"{which}, and the least upper end of the error's interval. To publish it:"
         )
         parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
     if file is not None:
-        parts.append(f"Wrote {visible(str(file))}; it is private: errors are held against the true data.")
+        parts.append(f"Wrote {visible(str(file))}; it is private: errors are computed from the true data.")
     return "\n\n".join(parts)
 
 
-def _sweep_row(one: "Setting") -> list[Any]:
+def _write_sweep_row(one: "Setting") -> list[Any]:
     name = f"{'* ' if one.front else '  '}{one.name}"
     marks = ", ".join(word for word, is_so in (("chosen", one.chosen), ("measured before", one.earlier)) if is_so)
     if one.outcome != "verified":
@@ -331,14 +331,14 @@ def _sweep_row(one: "Setting") -> list[Any]:
     off = f"{error.value:.0%}" if error is not None and error.value is not None else ""
     if error is not None and error.low is not None and error.high is not None:
         off += f" [{error.low:.0%}, {error.high:.0%}]"
-    side = words.usable_resolution(one.evaluation.figures if one.evaluation is not None else ())
+    side = words.usable_resolution(list(one.figures.values()))
     may = {True: "yes", False: "no", None: "not measured"}[one.publishable]
     share = "" if one.share is None else f"{one.share:.0%}"
     return [name, share, off, side, one.run.get("rows"), one.run.get("seconds"), may, marks]
 
 
 def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> dict[str, Any]:
-    """All families, algorithms and parameters as ``--json`` prints them."""
+    """Make the object of all families, algorithms and parameters that ``--json`` prints."""
     return {
         "methods": [
             {
@@ -355,14 +355,14 @@ def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
 
 
 def methods_text(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> str:
-    """All families for people, a line or two each."""
+    """Lay out all families, a line or two each."""
     families = [(family.name, family.summary) for family, _ in described]
     listed = fitted(["method", "is for"], families)
     return f"{listed}\n\n`dbanon methods NAME` shows what a method promises, its algorithms and its parameters."
 
 
 def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> str:
-    """One family, its algorithms and its parameters for people."""
+    """Lay out one family, its algorithms and its parameters."""
     sentences = [
         f"{family.name}: {family.summary}",
         family.guarantee,
@@ -380,7 +380,7 @@ def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> st
 
 
 def evaluation_text(measured: "Evaluation") -> str:
-    """Show an evaluation: the two figures on top, the error by size, and the others by what they are for."""
+    """Lay out an evaluation: the two main figures, the error by size, and the others by group."""
     from dbanon.metrics import GROUPS, METRICS
 
     grouped: dict[str, list[Figure]] = {group: [] for group in GROUPS}
@@ -391,62 +391,45 @@ def evaluation_text(measured: "Evaluation") -> str:
     parts = [f"{measured.source}: {asked}, against {whom} {measured.dataset}"]
     for group, title in GROUPS.items():
         figures = [figure for figure in grouped[group] if figure.side_m is None]
-        if group == "counts":  # and the one of the field that is asked of each size
+        if group == "counts":  # and `query_error`, a figure of papers that each size has
             figures = [figure for figure in measured.figures if figure.side_m is not None]
         if figures:
-            parts.append(f"{title}\n{_by_size(figures) if group == 'counts' else _figures(figures)}")
+            parts.append(f"{title}\n{_list_sizes(figures) if group == 'counts' else _list_figures(figures)}")
     return "\n\n".join([*parts, *("\n".join(f"Note: {note}" for note in measured.notes),) * bool(measured.notes)])
 
 
-def _figures(figures: "Iterable[Figure]") -> str:
-    """A line for each figure, with its interval and what it means."""
+def _list_figures(figures: "Iterable[Figure]") -> str:
+    """Lay out figures, a line each, with interval and meaning."""
     from dbanon.metrics import METRICS
 
-    about = {"moment": "at a moment", "span": "over ten minutes", None: ""}
-    return fitted(
-        ["figure", "", "value", "90 % interval", "what it says"],
-        [
-            (
-                METRICS[one.name].title,
-                about[one.asked],
-                _value(one.value, METRICS[one.name].unit),
-                ""
-                if one.low is None
-                else f"{_value(one.low, METRICS[one.name].unit)} to {_value(one.high, METRICS[one.name].unit)}",
-                METRICS[one.name].plain,
-            )
-            for one in figures
-        ],
-    )
-
-
-def _by_size(figures: "Iterable[Figure]") -> str:
-    """A line for each size and kind of question."""
-    sizes: dict[tuple[float, str], dict[str, Figure]] = {}
+    rows = []
     for one in figures:
-        sizes.setdefault((one.side_m or 0, one.asked or ""), {})[one.name] = one
+        about = METRICS[one.name]
+        value, low, high = (_write_value(number, about.unit) for number in (one.value, one.low, one.high))
+        ends = "" if one.low is None else f"{low} to {high}"
+        rows.append((about.title, WHEN[one.asked] if one.asked else "", value, ends, about.plain))
+    return fitted(["figure", "", "value", "90 % interval", "what it says"], rows)
+
+
+def _list_sizes(figures: "Iterable[Figure]") -> str:
+    """Lay out figures of counts, a line for each size and kind of question."""
+    sizes: dict[tuple[float, Asked], dict[str, Figure]] = {}
+    for one in figures:
+        sizes.setdefault((one.side_m or 0, one.asked or "moment"), {})[one.name] = one
     rows = []
     for (side, asked), found in sorted(sizes.items(), key=lambda item: (item[0][1], item[0][0])):
         error = found["count_error"]
-        rows.append(
-            [
-                metres(side),
-                "at a moment" if asked == "moment" else "over ten minutes",
-                _value(error.value, "share"),
-                f"{_value(error.low, 'share')} to {_value(error.high, 'share')}",
-                _value(found["bias"].value, "share"),
-                _value(found["bounds_width"].value, "people"),
-                _value(found["coverage"].value, "share"),
-                _value(found["query_error"].value, "share"),
-            ]
-        )
+        ends = f"{_write_value(error.low, 'share')} to {_write_value(error.high, 'share')}"
+        shown = (("bias", "share"), ("bounds_width", "people"), ("coverage", "share"), ("query_error", "share"))
+        others = [_write_value(found[name].value, unit) for name, unit in shown]
+        rows.append([metres(side), WHEN[asked], _write_value(error.value, "share"), ends, *others])
     return table(
         ["squares of", "asked", "count error", "90 % interval", "bias", "bounds apart", "truth within", "query error"],
         rows,
     )
 
 
-def _value(value: float | None, unit: str) -> str:
+def _write_value(value: float | None, unit: str) -> str:
     """Write a figure with its unit, to three digits."""
     if value is None:
         return "not known"

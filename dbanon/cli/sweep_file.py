@@ -1,4 +1,4 @@
-"""Writes what a sweep found to a file that its owner alone may read, whole or not at all."""
+"""Writes the result of a sweep to a file that its owner alone may read, whole or not at all."""
 
 import importlib.metadata
 from pathlib import Path
@@ -9,7 +9,7 @@ from dbanon.releases import export
 
 
 def demand_known(file: Path) -> None:
-    """Raise `ParameterError` for a file of another kind or in a folder that is not there, before hours are spent."""
+    """Raise `ParameterError`, before hours are spent, for a file of another kind or in a folder that does not exist."""
     if not file.parent.is_dir():
         raise ParameterError("The folder of the file must exist. Got one that does not; make it first.")
     if file.suffix not in (".html", ".csv"):

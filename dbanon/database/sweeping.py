@@ -1,7 +1,7 @@
-"""Sweeps: every combination of some values of parameters computed, attacked and asked the same questions.
+"""Sweeps: compute and attack every combination of some values of parameters, and ask all of them the same questions.
 
-Nothing is published. What was measured at this revision of the dataset is found again, so a sweep that was interrupted
-goes on where it was. Invariant: runs and samples of a sweep are tied to its session, and go with it.
+A sweep publishes nothing. It finds the settings again that were measured at this revision of the dataset, so an
+interrupted sweep goes on where it was. Invariant: a sweep's runs and samples are deleted when its session ends.
 """
 
 import importlib.metadata
@@ -35,7 +35,7 @@ _IMPOSSIBLE = (InfeasibleError, ParameterError, DataError)
 
 @dataclass(frozen=True, kw_only=True)
 class _Combination:
-    """What one setting is asked for, and how it is known again."""
+    """The parameters of one setting, and the key under which its figures are kept."""
 
     params: Mapping[str, Any]
     varied: Mapping[str, Any]
@@ -50,17 +50,21 @@ class _Combination:
 
 @dataclass(kw_only=True)
 class _Clock:
-    """Shows what is done under the name of the setting, and about how long the rest takes by what was measured."""
+    """Shows progress under the name of the setting, and estimates the time left from the settings before."""
 
     total: int
     progress: Progress
     spent: list[float] = field(default_factory=list)
     label: str = ""
 
-    def begin(self, place: int, left: int, name: str) -> None:
-        """Say which setting comes."""
+    @contextmanager
+    def time(self, place: int, left: int, name: str) -> Iterator[None]:
+        """Announce a setting, and keep the time that it takes."""
         self.label = f"setting {place} of {self.total} ({name}){self._estimate(left)}"
         self.progress(self.label, 0, None)
+        began = time.perf_counter()
+        yield
+        self.spent.append(time.perf_counter() - began)
 
     def _estimate(self, left: int) -> str:
         if not self.spent:
@@ -76,8 +80,43 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
     """Measure all settings; see `dbanon.database.Database.sweep`."""
     family = methods.method(method)
     algorithm = family.algorithm(asked.algorithm).name
-    connection, wants = database.connection, asked.wants
+    connection = database.connection
     dataset = stored.dataset_row(connection, asked.dataset)
+    _demand_allowed(connection, asked)
+    combinations = _check_combinations(connection, family, algorithm, dataset, asked)
+    found = _find_measured(connection, combinations, asked)
+    _demand_known(asked.wants, found.values())
+    missing = {place: one for place, one in enumerate(combinations) if place not in found}
+    if missing:
+        with (
+            tied.session(database.lock_url, database.target.url) as lock_key,
+            _show_progress(database, len(combinations)) as clock,
+        ):
+            work = _Work(database, family, algorithm, asked, lock_key)
+            for nth, (place, one) in enumerate(missing.items()):
+                with clock.time(place + 1, len(missing) - nth, one.name):
+                    found[place] = replace(_make_setting(one, work.measure(one), earlier=False), minute=work.minute)
+                _demand_known(asked.wants, found.values())
+    marked = settings.judge((found[place] for place in range(len(combinations))), asked.wants)
+    made = _Shown(
+        dataset=asked.dataset,
+        method=method,
+        algorithm=algorithm,
+        people=asked.sample or stored.count_subjects(connection, dataset.dataset_id),
+        sample=asked.sample,
+        queries=asked.queries,
+        seed=asked.seed,
+        wants=asked.wants,
+        settings=marked,
+        notes=_make_notes(asked, marked),
+        hides=family.guarantee,
+        families=tuple(_find_families(connection, combinations[0].key)),
+    )
+    return replace(made, sentences=settings.sentences(made))
+
+
+def _demand_allowed(connection: Connection, asked: Sweeping) -> None:
+    """Refuse a login that may not compute, and runs that would outlive their sample."""
     if not queue.may_compute(connection):
         raise StoreError(
             "A sweep must be made by a login that may compute and read what runs wrote. This one may not; have "
@@ -87,60 +126,34 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
         raise ParameterError(
             "Runs on a sample must go with it. Got keep and sample; leave one out, or run the chosen setting on all."
         )
-    combinations = _combinations(connection, family, algorithm, dataset, asked)
-    found: dict[int, Setting] = {}
-    for place, one in enumerate(combinations):
-        known = kept.find(connection, one.key, asked.dataset)
-        if known is not None and (known.run_id is not None or not asked.keep):
-            found[place] = _setting(one, known, earlier=True)
-    missing = {place: one for place, one in enumerate(combinations) if place not in found}
-    _demand_known(wants, found.values())
-    if missing:
-        with (
-            tied.session(database.lock_url, database.target.url) as lock_key,
-            _progress(database, len(combinations)) as clock,
-        ):
-            work = _Work(database, family, algorithm, asked, lock_key)
-            for nth, (place, one) in enumerate(missing.items()):
-                clock.begin(place + 1, len(missing) - nth, one.name)
-                began = time.perf_counter()
-                found[place] = replace(_setting(one, work.measure(one), earlier=False), minute=work.minute)
-                clock.spent.append(time.perf_counter() - began)
-                _demand_known(wants, found.values())
-    marked = settings.judge((found[place] for place in range(len(combinations))), wants)
-    made = _Shown(
-        dataset=asked.dataset,
-        method=method,
-        algorithm=algorithm,
-        people=asked.sample or stored.count_subjects(connection, dataset.dataset_id),
-        sample=asked.sample,
-        queries=asked.queries,
-        seed=asked.seed,
-        wants=wants,
-        settings=marked,
-        notes=_notes(asked, marked),
-        hides=family.guarantee,
-        families=tuple(_families(connection, combinations[0].key)),
-    )
-    return replace(made, sentences=settings.sentences(made))
+
+
+def _find_measured(connection: Connection, combinations: list[_Combination], asked: Sweeping) -> dict[int, Setting]:
+    """Find the settings that were measured earlier, by their places among all."""
+    kept_ones = ((place, one, kept.find(connection, one.key, asked.dataset)) for place, one in enumerate(combinations))
+    return {
+        place: _make_setting(one, known, earlier=True)
+        for place, one, known in kept_ones
+        if known is not None and (known.run_id is not None or not asked.keep)
+    }
 
 
 class _Shown(Sweep):
-    """A sweep that shows itself in a notebook: shares and sizes, nothing that was held against the truth."""
+    """A sweep that shows itself in a notebook: shares and sizes, and no error, which would need the truth."""
 
     def _repr_html_(self) -> str:
-        return notebook.sweep(f"Sweep of {self.dataset} · {self.method}", [_in_short(one) for one in self.settings])
+        return notebook.sweep(f"Sweep of {self.dataset} · {self.method}", [_summarise(one) for one in self.settings])
 
 
-def _in_short(one: Setting) -> tuple[str, float | None, str]:
-    """Give a setting's name, share and a word on it."""
+def _summarise(one: Setting) -> tuple[str, float | None, str]:
+    """Give a setting's name and share, and a word on it."""
     side_m = one.value("median_cloak_side_m")
     if one.outcome != "verified" or side_m is None:
         return one.name, None, one.outcome
     return one.name, one.share, f"half under {metres(side_m)}" + (", chosen" if one.chosen else "")
 
 
-def _combinations(
+def _check_combinations(
     connection: Connection, family: methods.Method, algorithm: str, dataset: DatasetRow, asked: Sweeping
 ) -> list[_Combination]:
     """Check all combinations before anything is computed."""
@@ -169,10 +182,10 @@ def _combinations(
     return made
 
 
-def _families(connection: Connection, key: kept.Key) -> Iterator[Family]:
-    """Gather what was measured earlier with other methods, each under its own promise."""
+def _find_families(connection: Connection, key: kept.Key) -> Iterator[Family]:
+    """Find the settings of other methods that were measured earlier, each method with its own promise."""
     found: dict[tuple[str, str], list[tuple[str, tuple[Figure, ...]]]] = {}
-    for method, algorithm, params, figures in kept.others(connection, key):
+    for method, algorithm, params, figures in kept.find_others(connection, key):
         usual = {one["name"]: one["default"] for one in methods.describe(methods.method(method))}
         given = {name: value for name, value in params.items() if name == "k" or value != usual.get(name, value)}
         name = ", ".join(f"{name} {value}" for name, value in given.items())
@@ -202,15 +215,15 @@ class _Work:
         try:
             result = self._compute(one, ids)
         except _IMPOSSIBLE as error:
-            if ids:  # a run that is gone was dropped by another login, which says nothing of the setting
+            if ids:  # raises if another login dropped the run, which is no fact about the setting
                 stored.run_row(self.database.connection, ids[-1])
-            measured = self._unmeasured(status="impossible", reason=str(error))
+            measured = self._make_unmeasured(status="impossible", reason=str(error))
         else:
-            measured = self._asked(one, result)
+            measured = self._ask(one, result)
         self._demand_unchanged(one.key.revision)
         about = {
             "version": importlib.metadata.version("dbanon"),
-            "releases": kept.releases(self.database.connection, one.key.dataset_id),
+            "releases": kept.count_releases(self.database.connection, one.key.dataset_id),
             "seconds": round(time.perf_counter() - began, 3),
         }
         run_id = ids[-1] if self.asked.keep and ids else None
@@ -221,7 +234,7 @@ class _Work:
         return measured
 
     def _demand_unchanged(self, revision: int) -> None:
-        """Raise `DataError` if data came or went since: settings of other data must not stand beside those before."""
+        """Raise `DataError` if the data changed, since settings of other data cannot be compared with those before."""
         rows = [stored.dataset_row(self.database.connection, name) for name in (self.asked.dataset, self.dataset)]
         if rows[0].revision != revision:
             raise DataError(
@@ -241,13 +254,13 @@ class _Work:
 
         return self.database._at_once(submit)
 
-    def _asked(self, one: _Combination, result: RunResult) -> Evaluation:
-        """Ask a run, where its rows were verified and it has any."""
+    def _ask(self, one: _Combination, result: RunResult) -> Evaluation:
+        """Ask a run questions, if its rows were verified and it has any."""
         connection, run_id = self.database.connection, result.run_id
         if result.status != "verified":
-            return self._unmeasured(status="refused", reason=result.refusal)
+            return self._make_unmeasured(status="refused", reason=result.refusal)
         if not stored.has_rows(connection, run_id):
-            return self._unmeasured(status="impossible", reason="No person is published: all people are left out.")
+            return self._make_unmeasured(status="impossible", reason="No person is published: all people are left out.")
         asked = Evaluating(queries=self.asked.queries, seed=self.asked.seed)
         measured = evaluating.measure(connection, self.database.target.url, run_id, asked, self.database.progress)
         if measured.questions is not None:
@@ -258,12 +271,12 @@ class _Work:
             "attack": dict(result.verdict.figures),
             "seen": result.verdict.figures.get(self.family.totals.get("subjects", "")),
             "replicates": settings.replicates(measured),
-            # What is published would be of all people, not of those drawn.
-            "overlap": None if self.asked.sample is not None else _overlap(connection, run_id),
+            # A release would be of all people, not of those drawn.
+            "overlap": None if self.asked.sample is not None else _measure_overlap(connection, run_id),
         }
         return replace(measured, run={**measured.run, **run})
 
-    def _unmeasured(self, **run: Any) -> Evaluation:
+    def _make_unmeasured(self, **run: Any) -> Evaluation:
         return Evaluation(
             run_id=None,
             source=f"{self.family.name}, {self.algorithm}",
@@ -276,8 +289,8 @@ class _Work:
         )
 
 
-def _overlap(connection: Connection, run_id: int) -> dict[str, Any]:
-    """Measure a run against the releases there are; what cannot be compared cannot be published."""
+def _measure_overlap(connection: Connection, run_id: int) -> dict[str, Any]:
+    """Measure a run against existing releases; a run that cannot be compared cannot be published."""
     try:
         return stored.measure_overlap(connection, run_id)
     except StoreError:
@@ -286,7 +299,7 @@ def _overlap(connection: Connection, run_id: int) -> dict[str, Any]:
         return {"relation": "not known", "below": 1, "reason": str(error)}
 
 
-def _setting(one: _Combination, measured: Evaluation, *, earlier: bool) -> Setting:
+def _make_setting(one: _Combination, measured: Evaluation, *, earlier: bool) -> Setting:
     status = measured.run.get("status")
     return Setting(
         params=one.params,
@@ -303,7 +316,7 @@ def _setting(one: _Combination, measured: Evaluation, *, earlier: bool) -> Setti
 
 
 def _demand_known(wants: tuple[Want, ...], found: Iterable[Setting]) -> None:
-    """Refuse a figure that no setting has, once one was measured; what was measured stays."""
+    """Refuse a want that no measured setting has a figure for; the measured settings are kept."""
     verified = [one for one in found if one.outcome == "verified"]
     for want in wants if verified else ():
         if want.name not in METRICS and all(one.value(want.name) is None for one in verified):
@@ -313,21 +326,21 @@ def _demand_known(wants: tuple[Want, ...], found: Iterable[Setting]) -> None:
             )
 
 
-def _notes(asked: Sweeping, marked: tuple[Setting, ...]) -> tuple[str, ...]:
+def _make_notes(asked: Sweeping, marked: tuple[Setting, ...]) -> tuple[str, ...]:
     notes = []
     if asked.sample is not None:
         notes.append(
-            f"Computed on {counted(asked.sample, 'person', 'people')} drawn at random. "
-            "With fewer people in a km2, regions are larger, "
-            "counts are further off and fewer settings are possible than with all people. Compare settings with one "
-            "another, and measure the chosen one on all. Whether earlier releases let it be published was not measured."
+            f"Computed on {counted(asked.sample, 'person', 'people')} drawn at random. With fewer people in a km2, "
+            "regions are larger, counts are further off and fewer settings are possible than with all people. Compare "
+            "settings with one another, and measure the chosen one on all people. Settings of a sample are not "
+            "compared with earlier releases."
         )
     return (*notes, *dict.fromkeys(note for one in marked if one.evaluation for note in one.evaluation.notes))
 
 
 @contextmanager
-def _progress(database: "Database", total: int) -> Iterator[_Clock]:
-    """Show what each setting does under its name."""
+def _show_progress(database: "Database", total: int) -> Iterator[_Clock]:
+    """Show the progress of each setting under its name."""
     shown, clock = database.progress, _Clock(total=total, progress=database.progress)
     database.progress = clock
     try:

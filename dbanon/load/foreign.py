@@ -1,7 +1,7 @@
-"""The output of another program, to be measured beside dbanon's: points or rectangles with times, of CSV or Parquet.
+"""Reads the output of another program from CSV or Parquet, to compare it with runs: points or rectangles with times.
 
-Nothing of it is stored. A file with a row that cannot be used is refused whole, since a measure of the rest would
-flatter it; a sentence holds counts, and never a cell.
+None of it is stored. A file with one row that cannot be used is refused, since measuring the other rows would flatter
+it. Errors give counts, and never a cell.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _KNOWN = {
     "ymax": "ymax y_max maxy max_y",
     "subjects": "subjects people count",
 }
-"""What columns mean, and the names under which they are found, whatever their case."""
+"""Meanings of columns, and the names by which they are found, in upper or lower case."""
 
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _OPTION = "--column {0}=NAME"
@@ -49,13 +49,13 @@ def read(
     Parameters
     ----------
     srid : int
-        Of the dataset that the file is compared with: x and y are in it, and lon and lat are projected to it.
+        The system of the dataset: x and y are in it, and lon and lat are projected to it.
     extent : tuple of float
-        The least rectangle that holds the data: a file with nothing inside it is of another place, or the wrong way
-        round.
+        The least rectangle that holds the data. A file with no row inside it is of another place, or its axes are
+        swapped.
     columns : mapping, optional
-        Names of columns by what they mean (id, time, x, y, lon, lat; since, until, xmin, ymin, xmax, ymax, subjects),
-        where they do not name themselves.
+        Names of columns by their meaning (id, time, x, y, lon, lat; since, until, xmin, ymin, xmax, ymax, subjects), if
+        they are not named so.
     tz : str, optional
         Zone of times that name none.
 
@@ -67,15 +67,15 @@ def read(
         If times need a zone.
     """
     _parse.check_zone(tz)
-    found = _found(path, columns or {})
+    found = _find_columns(path, columns or {})
     if any(corner in found for corner in _CORNERS):
-        return _rectangles(path, found, extent, tz)
-    return _points(path, found, srid, extent, tz)
+        return _read_rectangles(path, found, extent, tz)
+    return _read_points(path, found, srid, extent, tz)
 
 
-def _points(path: Path, found: dict[str, str], srid: int, extent: Box, tz: str | None) -> Movements:
+def _read_points(path: Path, found: dict[str, str], srid: int, extent: Box, tz: str | None) -> Movements:
     axes = ("lon", "lat") if "x" not in found and ("lon" in found or "lat" in found) else ("x", "y")
-    track, cells = _cells(path, found, ("id", "time", *axes), tz)
+    track, cells = _read_cells(path, found, ("id", "time", *axes), tz)
     x, y = (cells[axis] for axis in axes)
     if axes == ("lon", "lat"):
         _demand(path, (np.abs(x) <= 180) & (np.abs(y) <= 90), "lon within 180 and lat within 90", "they may be swapped")
@@ -91,9 +91,9 @@ def _points(path: Path, found: dict[str, str], srid: int, extent: Box, tz: str |
     )
 
 
-def _rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | None) -> Rectangles:
+def _read_rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | None) -> Rectangles:
     wanted = ("id", "since", "until", *_CORNERS) + ("subjects",) * ("subjects" in found)
-    record, cells = _cells(path, found, wanted, tz)
+    record, cells = _read_cells(path, found, wanted, tz)
     since, until, bounds = cells["since"], cells["until"], np.column_stack([cells[corner] for corner in _CORNERS])
     subjects = cells.get("subjects", np.ones(len(record)))
     _demand(path, until >= since, "until at or after since", "check which is which")
@@ -108,8 +108,8 @@ def _rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | None) 
     )  # fmt: skip
 
 
-def _found(path: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Find the column of each meaning: the one given, or one that is known by its name."""
+def _find_columns(path: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Find the column of each meaning: the given one, or one with a known name."""
     unknown = sorted(given.keys() - _KNOWN.keys())
     if unknown:
         raise DataError(f"A column must be named as one of {', '.join(_KNOWN)}. Got '{unknown[0]}'; correct --column.")
@@ -120,8 +120,10 @@ def _found(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     return {mean: name for mean, name in known.items() if name is not None} | dict(given)
 
 
-def _cells(path: Path, found: dict[str, str], wanted: tuple[str, ...], tz: str | None) -> tuple[Int, dict[str, Float]]:
-    """Read the codes of ids, and what is wanted besides as numbers; all finite."""
+def _read_cells(
+    path: Path, found: dict[str, str], wanted: tuple[str, ...], tz: str | None
+) -> tuple[Int, dict[str, Float]]:
+    """Read the codes of ids, and the other wanted columns as finite numbers."""
     for mean in wanted:
         if mean not in found:
             _names.check(path.name, _files.header(path), [mean], _OPTION.format(mean))
@@ -149,7 +151,7 @@ def _demand(path: Path, good: Bool, held: str, remedy: str) -> None:
 
 
 def _demand_overlap(path: Path, bounds: Float, extent: Box, axes: tuple[str, str]) -> None:
-    """Refuse a file of which nothing is where the data are; say so if it would be with its axes swapped."""
+    """Refuse a file with no row in the area of the data; the error says if its axes are swapped."""
 
     def meets(places: Float) -> bool:
         low, high = places[:, :2] <= extent[2:], places[:, 2:] >= extent[:2]

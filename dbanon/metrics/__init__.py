@@ -1,8 +1,8 @@
-"""The utility of what is published: pure functions of true positions and of what is told about them.
+"""Measures the utility of published rows: pure functions of true positions and of answers from the rows.
 
-`METRICS` is the list of all figures that are measured: command line, pages and the reference are made from it, so a
-figure has its formula, unit and source in one place. A question asks how many people were in a square at a time; a is
-the true answer, e what is expected, l and u the least and the most, n how many people there are.
+`METRICS` lists all figures. Command line, pages and the reference are made from it, so a figure has its formula, unit
+and source in one place. A question asks for the number of people in a square at a time: a is the true answer, e the
+expected one, l and u are its bounds, and n is the number of all people.
 """
 
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ class Metric:
     unit : {"share", "m", "s", "people", "bits", ""}
         A share is shown as a percentage; "" is a number between -1 and 1.
     better : {"less", "more"} or None
-        Which values are good; None where neither is.
+        Whether smaller or greater values are good; None if neither is.
     plain : str
-        What it says, for people who have read no paper.
+        Its meaning, for people who have read no paper.
     source : str
-        Where the definition is from.
+        The publication that defines it.
     group : {"top", "counts", "field", "outside"}
     """
 
@@ -48,11 +48,10 @@ class Metric:
     unit: str
     better: Better | None
     plain: str
-    source: str
+    source: str = "dbanon"
     group: Group
 
 
-_DBANON = "dbanon"
 _ADATRACE = (
     "Gursoy, Liu, Truex, Yu, Wei: Utility-Aware Synthesis of Differentially Private and Attack-Resilient Location"
     " Traces, CCS 2018"
@@ -70,7 +69,6 @@ def _quantiles(name: str, title: str, unit: str, what: str) -> list[Metric]:
             unit=unit,
             better="less",
             plain=f"{share} % of the published time of people is in rows whose {what} is at most this.",
-            source=_DBANON,
             group="top",
         )
         for share, words in ((10, "small"), (50, "median"), (90, "large"))
@@ -99,7 +97,6 @@ _ALL = (
         unit="share",
         better="more",
         plain="How much of the data is published; the rest is left out.",
-        source=_DBANON,
         group="top",
     ),
     Metric(
@@ -109,7 +106,6 @@ _ALL = (
         unit="m",
         better="less",
         plain="Ask about squares of this side or larger, and the error of counts is at most 20 %.",
-        source=_DBANON,
         group="top",
     ),
     *_quantiles("region_side_m", "Side of a region", "m", "side of a square as large as the region"),
@@ -121,7 +117,6 @@ _ALL = (
         unit="share",
         better="more",
         plain="How many of the requests that people sent are published.",
-        source=_DBANON,
         group="top",
     ),
     Metric(
@@ -131,7 +126,6 @@ _ALL = (
         unit="share",
         better="more",
         plain="How often the true count lies within the bounds: always for dbanon's rows, or there is a defect.",
-        source=_DBANON,
         group="counts",
     ),
     Metric(
@@ -151,7 +145,6 @@ _ALL = (
         unit="share",
         better=None,
         plain="Whether expected counts are too high (above 0) or too low (below 0) in all.",
-        source=_DBANON,
         group="counts",
     ),
     Metric(
@@ -161,7 +154,6 @@ _ALL = (
         unit="people",
         better="less",
         plain="How many people lie between the least and the most that an answer allows.",
-        source=_DBANON,
         group="counts",
     ),
     Metric(
@@ -171,7 +163,6 @@ _ALL = (
         unit="share",
         better="less",
         plain="The width of the bounds as a share of the people there are.",
-        source=_DBANON,
         group="counts",
     ),
     Metric(
@@ -264,7 +255,6 @@ _ALL = (
         unit="share",
         better="less",
         plain="By how much counts of people from zone to zone are off, as a share of the people there are.",
-        source=_DBANON,
         group="field",
     ),
     Metric(
@@ -274,7 +264,6 @@ _ALL = (
         unit="share",
         better="less",
         plain="By how much the times that people stay in an area are off, as a share of the people there are.",
-        source=_DBANON,
         group="field",
     ),
     *(_unicity(points) for points in range(1, 7)),

@@ -1,4 +1,4 @@
-"""How far the answers to questions are off: the figures of counts, each with its 90 % interval."""
+"""Measures how far answers are off: the figures of counts, each with its 90 % interval."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,9 +28,9 @@ def count_figures(
 ) -> tuple[Figure, ...]:
     """Measure answers by side, at moments and in spans; then the usable resolution of both.
 
-    `covered` tells whether bounds hold, where answers are estimates from a sample and their bounds too.
+    `covered` says whether bounds hold, if answers and bounds are estimates from a sample.
 
-    With a the true answer, e what is expected, l and u the bounds, all of one side::
+    With a the true answer, e the expected one, l and u the bounds, all of one side::
 
         count_error         sum |e - a| / sum a
         bias                sum (e - a) / sum a
@@ -42,22 +42,22 @@ def count_figures(
 
     Intervals are percentiles of a bootstrap over questions (Efron and Tibshirani: An Introduction to the Bootstrap,
     1993, section 13.3); that of the coverage is exact (Clopper and Pearson, Biometrika 26(4), 1934), since a bootstrap
-    of nothing but hits knows no doubt. Questions are resampled one by one, not by moment: each has a moment drawn from
+    of hits alone has no width. Questions are resampled one by one, not by moment: each has a moment drawn from
     all there are, so they are independent. On taxis both ways held the truth equally often (88 % of 300 evaluations),
-    and neither does where all questions share five moments (77 and 78 %).
+    and neither does if all questions share five moments (77 and 78 %).
 
-    The query error's lower limit is that of AdaTrace and LDPTrace. Where most squares hold fewer people, it divides by
-    much more than the answer: it looks best where counts are worst.
+    The query error has the lower limit of AdaTrace and LDPTrace. If most squares hold fewer people, it divides by much
+    more than the answer, so it looks best for the worst counts.
     """
     figures: list[Figure] = []
     errors: dict[Asked, dict[float, tuple[float, Float]]] = {"moment": {}, "span": {}}
     inside = within(true, answers) if covered is None else covered
-    for side, asked, chosen in _groups(questions):
+    for side, asked, chosen in _group_questions(questions):
         own = _Sums(true[chosen], answers.expected[chosen], answers.at_least[chosen], answers.at_most[chosen], people)
         resampled = own.resampled(rng)
         for name, of in _RATIOS.items():
-            figures.append(_figure(name, of(own.total), of(resampled), side, asked))
-        figures.append(_coverage(inside[chosen], side, asked))
+            figures.append(_make_figure(name, of(own.total), of(resampled), side, asked))
+        figures.append(_measure_coverage(inside[chosen], side, asked))
         errors[asked][side] = (float(_RATIOS["count_error"](own.total)), _RATIOS["count_error"](resampled))
     return *figures, *(usable_resolution(of, asked) for asked, of in errors.items() if of)
 
@@ -66,26 +66,26 @@ def usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) ->
     """Find the least side from which on the count error is at most 0.2.
 
     Between the last side that is worse and the next one the error is taken to be linear in log(side). The least side
-    that was asked about stands for itself and all below it. Infinite, where the greatest is not enough; None, where no
-    question had people.
+    that was asked about stands for itself and all smaller ones. The value is infinite if the greatest side is not
+    enough, and None if no square had people.
 
     Parameters
     ----------
     errors : dict of float and (float, float64[b])
-        By side the count error, and that of each replicate.
+        The count error by side, and that of each replicate.
     """
     sides = sorted(errors)
     measured = np.array([[errors[side][0]] for side in sides])
     replicates = np.array([errors[side][1] for side in sides])
     if np.isnan(measured).all():
         return Figure(name="usable_resolution_m", value=None, asked=asked)
-    low, high = np.quantile(_resolutions(sides, replicates), INTERVAL, method="inverted_cdf").tolist()
-    value = float(_resolutions(sides, measured)[0])
+    low, high = np.quantile(_find_resolutions(sides, replicates), INTERVAL, method="inverted_cdf").tolist()
+    value = float(_find_resolutions(sides, measured)[0])
     return Figure(name="usable_resolution_m", value=value, low=low, high=high, asked=asked)
 
 
 def within(true: Float, answers: Answers) -> Bool:
-    """Tell which true counts lie within their bounds; an answer that is no number bounds nothing."""
+    """Test which true counts lie within their bounds; NaN is no bound."""
     inside: Bool = (answers.at_least <= true + TOLERANCE) & (true <= answers.at_most + TOLERANCE)
     return inside
 
@@ -98,7 +98,7 @@ def exact_interval(successes: float, n: int) -> tuple[float, float]:
 
 
 def resampling(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw how often each of n observations is in each replicate of a bootstrap: int64[replicates, n]."""
+    """Draw the number of times each of n observations is in each replicate of a bootstrap: int64[replicates, n]."""
     drawn = rng.integers(n, size=(REPLICATES, n)) + n * np.arange(REPLICATES)[:, None]
     return np.bincount(drawn.ravel(), minlength=REPLICATES * n).reshape(REPLICATES, n)
 
@@ -119,7 +119,7 @@ class _Sums:
         return sums
 
 
-def _ratio(above: int, below: int) -> Any:
+def _divide(above: int, below: int) -> Any:
     def of(sums: Float) -> Float:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(sums[below] > 0, sums[above] / sums[below], np.nan)
@@ -127,17 +127,17 @@ def _ratio(above: int, below: int) -> Any:
     return of
 
 
-# By the rows of _Sums: questions, true, off, too many, width, off by the literature.
+# Rows of _Sums: questions, true answers, absolute errors, signed errors, widths, query errors.
 _RATIOS: dict[str, Any] = {
-    "count_error": _ratio(2, 1),
-    "bias": _ratio(3, 1),
-    "bounds_width": _ratio(4, 0),
-    "bounds_width_share": _ratio(4, 1),
-    "query_error": _ratio(5, 0),
+    "count_error": _divide(2, 1),
+    "bias": _divide(3, 1),
+    "bounds_width": _divide(4, 0),
+    "bounds_width_share": _divide(4, 1),
+    "query_error": _divide(5, 0),
 }
 
 
-def _groups(questions: Questions) -> Iterator[tuple[float, Asked, Bool]]:
+def _group_questions(questions: Questions) -> Iterator[tuple[float, Asked, Bool]]:
     kinds: tuple[tuple[Asked, Bool], ...] = (("moment", questions.moment), ("span", ~questions.moment))
     for side in np.unique(questions.side_m).tolist():
         for asked, of_kind in kinds:
@@ -146,21 +146,21 @@ def _groups(questions: Questions) -> Iterator[tuple[float, Asked, Bool]]:
                 yield side, asked, chosen
 
 
-def _figure(name: str, value: Float, replicates: Float, side: float, asked: Asked) -> Figure:
+def _make_figure(name: str, value: Float, replicates: Float, side: float, asked: Asked) -> Figure:
     if np.isnan(value):
         return Figure(name=name, value=None, side_m=side, asked=asked)
     low, high = np.nanquantile(replicates, INTERVAL).tolist()
     return Figure(name=name, value=float(value), low=low, high=high, side_m=side, asked=asked)
 
 
-def _coverage(covered: Bool, side: float, asked: Asked) -> Figure:
+def _measure_coverage(covered: Bool, side: float, asked: Asked) -> Figure:
     hits, n = int(covered.sum()), len(covered)
     low, high = exact_interval(hits, n)
     return Figure(name="coverage", value=hits / n, low=low, high=high, side_m=side, asked=asked)
 
 
-def _resolutions(sides: list[float], errors: Float) -> Float:
-    """Find the resolution of each column of float64[sides, b]; an error that cannot be said is too large."""
+def _find_resolutions(sides: list[float], errors: Float) -> Float:
+    """Find the resolution of each column of float64[sides, b]; NaN counts as too large."""
     side = np.array(sides)
     bad = ~(errors <= USABLE_ERROR)
     worst = len(sides) - 1 - np.argmax(bad[::-1], axis=0)  # the last side that is too bad

@@ -1,4 +1,4 @@
-"""How far two tallies of people are apart, by cell, hour, trip or class: the true one and the one that is told."""
+"""Compares two tallies of people by cell, hour, trip or class: the true one and the published one."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,12 +28,12 @@ class Tally:
 def density_jsd(true: Tally, told: Tally) -> float | None:
     """Compare maps of people: the mean over hours of the Jensen-Shannon divergence of the shares of cells.
 
-    Keys begin with the hour. Hours in which nobody truly is anywhere do not count; an hour that has people and is told
-    to have none counts 1. None, if no hour has people.
+    Keys begin with the hour. Hours without people in truth do not count; an hour with people in truth alone counts 1.
+    None if no hour has people.
 
     Source: density error of Gursoy et al., CCS 2018, by hour and in base 2.
     """
-    keys, a, e = _aligned(true, told)
+    keys, a, e = _align(true, told)
     hours, hour = np.unique(keys[:, 0], return_inverse=True)
     found = [divergence(a[hour == h], e[hour == h]) for h in range(len(hours)) if a[hour == h].sum() > 0]
     return float(np.mean(found)) if found else None
@@ -44,32 +44,32 @@ def trip_jsd(true: Tally, told: Tally) -> float | None:
 
     Source: trip error of Gursoy et al., CCS 2018. None, if there are no true trips.
     """
-    _, a, e = _aligned(true, told)
+    _, a, e = _align(true, told)
     return divergence(a, e) if a.sum() > 0 else None
 
 
 def tally_error(true: Tally, told: Tally) -> float | None:
     """Sum |e - a| / sum a over all keys of either: `flow_error` of pairs of zones, `dwell_error` of classes of time.
 
-    None, if there is nothing in truth.
+    None if there are no people in truth.
     """
-    _, a, e = _aligned(true, told)
+    _, a, e = _align(true, told)
     return float(np.abs(e - a).sum() / a.sum()) if a.sum() > 0 else None
 
 
 def location_tau_b(true: Tally, told: Tally) -> float | None:
     """Compare orders of cells by Kendall's tau-b of people a cell, over all cells that have people in either.
 
-    With C pairs of cells in the same order, D in the reverse, T ties in truth alone and U ties in what is told alone::
+    With C pairs of cells in the same order, D in the reverse, T ties in truth alone and U ties in the other alone::
 
         tau_b = (C - D) / sqrt((C + D + T) (C + D + U))
 
     Ties are taken out on both sides, so the same data give 1. The programs of AdaTrace and LDPTrace divide by all pairs
-    and give less for the same data. None, where all cells have the same number on one side.
+    and give less for the same data. None if all cells have the same number on one side.
 
     Source: Kendall: The Treatment of Ties in Ranking Problems, Biometrika 33(3), 1945.
     """
-    _, a, e = _aligned(true, told)
+    _, a, e = _align(true, told)
     there = (a > 0) | (e > 0)
     if len(np.unique(a[there])) < 2 or len(np.unique(e[there])) < 2:
         return None
@@ -94,15 +94,15 @@ def divergence(a: Float, e: Float) -> float:
 
 
 def weighted_quantiles(values: Float, weights: Float, at: tuple[float, ...] = (0.1, 0.5, 0.9)) -> list[float | None]:
-    """Find the least values that shares of the weight are at or below: of sides and times of rows, by people and time.
+    """Find weighted quantiles: the least values with at least those shares of the weight at or below them.
 
-    None each, where nothing weighs.
+    All are None if there is no weight.
     """
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order])
     if not len(below) or below[-1] <= 0:
         return [None for _ in at]
-    # A hair less, so that rounding of the sum does not pass over a value that is just enough.
+    # Slightly less, so that rounding of the sum does not skip a value that is just enough.
     found = np.searchsorted(below, np.array(at) * below[-1] * (1 - 1e-12))
     return [float(value) for value in values[order][np.minimum(found, len(below) - 1)]]
 
@@ -112,8 +112,8 @@ def weighed(number: Int, weights: Float, size: int) -> Float:
     return np.bincount(number, weights=weights, minlength=size).astype(np.float64, copy=False)
 
 
-def _aligned(true: Tally, told: Tally) -> tuple[Int, Float, Float]:
-    """Put the values of both beside each other: keys int64[m, d] by number or code, and m values of each."""
+def _align(true: Tally, told: Tally) -> tuple[Int, Float, Float]:
+    """Align the values of both by key: keys int64[m, d], and m values of each."""
     both = [np.asarray(tally.keys) for tally in (true, told)]
     columns = [keys if keys.ndim == 2 else keys[:, None] for keys in both]
     wide = max(column.shape[1] if len(column) else 1 for column in columns)

@@ -1,4 +1,4 @@
-"""Questions at random, and what is true: how many people were in a square at a moment, or during ten minutes."""
+"""Draws questions at random, and counts the true answers: people in a square at a moment, or during ten minutes."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -19,10 +19,10 @@ _COMPARED_M = 2000.0
 
 
 def fitting_sides(window: tuple[float, float, float, float]) -> tuple[float, ...]:
-    """Choose the sides of squares by the window: at most half of its shorter side, for larger ones hold nearly all.
+    """Choose the sides of squares: at most half of the window's shorter side, as larger ones hold nearly all people.
 
-    Where fewer than three of `SIDES_M` are left, there are five of those and of their halves, quarters and so on; the
-    least two of all are always asked.
+    If fewer than three of `SIDES_M` are left, their halves, quarters and so on make up five. The two least of all are
+    always asked.
     """
     reach = min(window[2] - window[0], window[3] - window[1]) / 2
     fit = tuple(side for side in _LADDER_M if side <= reach)
@@ -36,7 +36,7 @@ def compared_side(questions: Questions) -> float:
 
 
 def sides_note(questions: Questions) -> tuple[str, ...]:
-    """Say which sides were asked, if not all of `SIDES_M`."""
+    """Note the sides that were asked, if not all of `SIDES_M`."""
     asked = tuple(np.unique(questions.side_m).tolist())
     if not asked or asked == SIDES_M:
         return ()
@@ -60,18 +60,18 @@ def draw_questions(
     """Draw squares at random places and times: `queries` of each side at moments, and as many during spans.
 
     Each question has a moment or span of its own, drawn from all that are given. So the questions of a side are drawn
-    independently, which is what `count_figures` takes for granted.
+    independently, which `count_figures` requires.
 
     Parameters
     ----------
     window : tuple of float
         xmin, ymin, xmax, ymax in metres: centres of squares are uniform in it.
     moments : float64[m]
-        Unix seconds; all that can be asked about, not a few.
+        Unix seconds: all moments that can be asked about.
     spans : float64[s, 2]
         Since and until, in unix seconds.
     sides_m : sequence of float, optional
-        Else those that fit the window.
+        By default those that fit the window.
     about_moments : bool
         Whether the rows hold at moments; otherwise only spans are asked about.
     """
@@ -94,7 +94,7 @@ def true_counts(movements: Movements, questions: Questions) -> Float:
     from its start up to but without its end.
 
     Positions are taken in parts that hold all positions of their people. Those of a part are sorted by time, so that
-    the ones at a question's time lie together: memory is for a part, never for people x questions.
+    those at a question's time lie together: memory is for a part, never for people x questions.
     """
     order = np.lexsort((questions.until, questions.since))
     sides = questions.side_m[order]
@@ -107,21 +107,21 @@ def true_counts(movements: Movements, questions: Questions) -> Float:
         in_time = np.argsort(slot, kind="stable")
         columns = [values[part][in_time] for values in (movements.person, movements.x, movements.y)]
         for asked, first, last in times.groups(slot[in_time]):
-            person, x, y = _in_order_of_people([values[first:last] for values in columns])
+            person, x, y = _sort_by_person([values[first:last] for values in columns])
             left, right, bottom, top = (edges[asked] for edges in squares)
             _count(person, x, y, left, right, bottom, top, counts[asked])
         return counts
 
     answers = np.empty(len(order))
-    answers[order] = sum(cores.each(count, _parts(movements.person)), np.zeros(len(order), np.int64))
+    answers[order] = sum(cores.each(count, _cut_parts(movements.person)), np.zeros(len(order), np.int64))
     return answers
 
 
 class _Times:
-    """The times of questions, in their order by since and until, and which slots of time each of them is made of.
+    """The times of questions, in their order by since and until, and the slots of time that make up each of them.
 
-    Between all times at which a question begins or ends lie slots: slot 2 b + 1 is time b alone, slot 2 b + 2 what
-    follows it up to the next one. A moment is one slot, a span all from its start up to but without its end.
+    All times at which a question begins or ends cut time into slots: slot 2 b + 1 is time b alone, slot 2 b + 2 the
+    time between it and the next one. A moment is one slot; a span is all slots from its start to before its end.
     """
 
     def __init__(self, since: Float, until: Float) -> None:
@@ -132,22 +132,22 @@ class _Times:
         self._low, self._high, self._questions = low[self._begin], high[self._begin], len(since)
 
     def slot(self, t: Float) -> Int:
-        """Find the slot of each time; in two bytes where they suffice, which NumPy sorts ten times as fast."""
+        """Find the slot of each time; two bytes are used if they suffice, since NumPy sorts them ten times as fast."""
         above = np.searchsorted(self._bounds, t, side="right")
         exactly = np.append(np.nan, self._bounds)[above] == t
         slots: Int = (2 * above - exactly).astype(np.uint16 if 2 * len(self._bounds) < 2**16 else np.int64)
         return slots
 
     def groups(self, slot: Int) -> Iterator[tuple[slice, int, int]]:
-        """Give the questions of each time, and which of the positions, whose slots ascend, are of that time."""
+        """Give the questions of each time, and the range of positions at that time; `slot` ascends."""
         first, last = np.searchsorted(slot, self._low), np.searchsorted(slot, self._high)
         ends = np.append(self._begin[1:], self._questions)
         for group in np.flatnonzero(last > first).tolist():
             yield slice(int(self._begin[group]), int(ends[group])), int(first[group]), int(last[group])
 
 
-def _parts(person: Int) -> Iterator[Int | slice]:
-    """Cut positions into parts of about a million, each with all those of its people and in their order."""
+def _cut_parts(person: Int) -> Iterator[Int | slice]:
+    """Cut positions into parts of about a million, each with all positions of its people and in their order."""
     in_order = bool((person[1:] >= person[:-1]).all())
     order = None if in_order else np.argsort(person, kind="stable")
     ascending = person if order is None else person[order]
@@ -156,7 +156,7 @@ def _parts(person: Int) -> Iterator[Int | slice]:
         yield slice(first, last) if order is None else order[first:last]
 
 
-def _in_order_of_people(columns: list[Any]) -> list[Any]:
+def _sort_by_person(columns: list[Any]) -> list[Any]:
     person = columns[0]
     if (person[1:] >= person[:-1]).all():
         return columns
@@ -168,7 +168,7 @@ def _in_order_of_people(columns: list[Any]) -> list[Any]:
 def _count(  # noqa: PLR0917 - Numba kernels take arrays by position
     person: Any, x: Any, y: Any, left: Any, right: Any, bottom: Any, top: Any, counts: Any
 ) -> None:
-    """Count people by square; positions are in the order of people, of whom some may have several."""
+    """Count people by square; positions are in the order of people, and a person may have several."""
     once = True
     for i in range(1, len(person)):
         once &= person[i] != person[i - 1]

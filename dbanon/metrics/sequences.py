@@ -1,4 +1,4 @@
-"""How people move along: lengths and extents of tracks, and the most frequent ways through cells."""
+"""Compares movements: lengths and diameters of tracks, and the most frequent sequences of cells."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ LENGTHS = (2, 3, 4, 5)
 
 @dataclass(frozen=True, kw_only=True)
 class Patterns:
-    """`f1`: of the most frequent patterns; `support`: how far off their numbers are. None, if nobody truly moves."""
+    """`f1` of the most frequent patterns, and `support`, the error of their numbers; None if there are no true ones."""
 
     f1: float | None
     support: float | None
@@ -28,11 +28,11 @@ def length_jsd(true: Movements, told: Movements) -> float | None:
 
     The Jensen-Shannon divergence, base 2, of 20 buckets of one width between the least and the greatest true length;
     the first and the last are open, so that no track falls out. Tracks count as many people as their first position.
-    None, if there are no true tracks.
+    None if there are no true tracks.
 
     Source: length error of Gursoy et al., CCS 2018.
     """
-    return _compared(true, _lengths(true), told, _lengths(told))
+    return _compare(true, _measure_lengths(true), told, _measure_lengths(told))
 
 
 def diameter_jsd(true: Movements, told: Movements) -> float | None:
@@ -40,23 +40,23 @@ def diameter_jsd(true: Movements, told: Movements) -> float | None:
 
     Source: diameter error of Gursoy et al., CCS 2018.
     """
-    return _compared(true, diameters(true), told, diameters(told))
+    return _compare(true, diameters(true), told, diameters(told))
 
 
 def patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
     """Compare the 100 most frequent sequences of 2 to 5 successive distinct cells.
 
     A track is the cells of its positions in order, without repeating one that it stays in. Each place in a track where
-    a sequence begins counts as many people as the position there. With A the most frequent true ones and E those told::
+    a sequence begins counts as many people as the position there. With A the most frequent true ones, E the others'::
 
         pattern_f1      = 2 |A and E| / (|A| + |E|), 0 if none agree
         pattern_support = mean over A of |told - true| / true, of how often each occurs
 
-    Equally frequent ones come by their length, then by their cells, in truth as in what is told.
+    Equally frequent sequences are ordered by length, then by cells, on both sides.
 
     Source: Gursoy et al., CCS 2018 (FP F1 similarity, FP average relative error); LDPTrace divides by 0 if none agree.
     """
-    counts = _pattern_counts(true, told, cell_m)
+    counts = _count_patterns(true, told, cell_m)
     most = [np.argsort(-count, kind="stable")[:PATTERNS] for count in counts]
     a, e = (top[count[top] > 0] for top, count in zip(most, counts, strict=True))
     if not len(a):
@@ -67,7 +67,7 @@ def patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
 
 def diameters(movements: Movements) -> Float:
     """Measure the greatest distance within each track: float64[tracks]."""
-    begin = np.flatnonzero(_begins(movements))
+    begin = np.flatnonzero(_mark_begins(movements))
     greatest = np.empty(len(begin))
     _measure(movements.x, movements.y, np.append(begin, len(movements.x)), greatest)
     return greatest
@@ -75,10 +75,10 @@ def diameters(movements: Movements) -> Float:
 
 @kernel
 def _measure(x: Any, y: Any, begin: Any, greatest: Any) -> None:
-    """Find the greatest distance of two positions in each track: those far from its middle come first.
+    """Find the greatest distance of two positions in each track, beginning with those far from its middle.
 
-    With r how far they are from the middle, two positions are at most r[i] + r[j] apart: once that is less than what
-    was found, no later pair of i is farther apart, and once 2 r[i] is, no pair at all.
+    With r the distances from the middle, two positions are at most r[i] + r[j] apart: once that is less than the
+    greatest distance found, no later pair of i is farther apart, and once 2 r[i] is, no pair at all.
     """
     for track in range(len(greatest)):
         px, py = x[begin[track] : begin[track + 1]], y[begin[track] : begin[track + 1]]
@@ -97,31 +97,31 @@ def _measure(x: Any, y: Any, begin: Any, greatest: Any) -> None:
         greatest[track] = most
 
 
-def _begins(movements: Movements) -> Bool:
+def _mark_begins(movements: Movements) -> Bool:
     """Tell which positions are the first of their track."""
     track = movements.track
     return np.append(np.ones(min(1, len(track)), np.bool_), track[1:] != track[:-1])
 
 
-def _lengths(movements: Movements) -> Float:
-    begin = _begins(movements)
+def _measure_lengths(movements: Movements) -> Float:
+    begin = _mark_begins(movements)
     step = np.hypot(np.diff(movements.x, prepend=np.nan), np.diff(movements.y, prepend=np.nan))[: len(begin)]
     return weighed(np.cumsum(begin) - 1, np.where(begin, 0.0, step), 0)
 
 
-def _compared(true: Movements, a: Float, told: Movements, e: Float) -> float | None:
+def _compare(true: Movements, a: Float, told: Movements, e: Float) -> float | None:
     if not len(a):
         return None
     edges = np.linspace(a.min(), a.max(), BUCKETS + 1)[1:-1]
     return divergence(*(
-        weighed(np.searchsorted(edges, sizes, side="right"), moved.weight[_begins(moved)], BUCKETS)
+        weighed(np.searchsorted(edges, sizes, side="right"), moved.weight[_mark_begins(moved)], BUCKETS)
         for moved, sizes in ((true, a), (told, e))
     ))  # fmt: skip
 
 
-def _pattern_counts(true: Movements, told: Movements, cell_m: float) -> tuple[Float, Float]:
-    """Count every sequence that occurs, in truth and in what is told: float64[patterns] each."""
-    cell, track, weight, is_told = _visits(true, told, cell_m)
+def _count_patterns(true: Movements, told: Movements, cell_m: float) -> tuple[Float, Float]:
+    """Count every sequence that occurs, in truth and as published: float64[patterns] each."""
+    cell, track, weight, is_told = _list_visits(true, told, cell_m)
     found: list[tuple[Float, Float]] = [(np.empty(0), np.empty(0))]
     label, cells = cell, int(cell.max(initial=-1)) + 1
     for length in range(2, LENGTHS[-1] + 1):
@@ -130,7 +130,7 @@ def _pattern_counts(true: Movements, told: Movements, cell_m: float) -> tuple[Fl
         code = (label[: len(whole)] * cells + cell[length - 1 :])[whole]
         if not len(code):
             break
-        kinds, number = _numbered(code)
+        kinds, number = _number(code)
         people, of_told = weight[: len(whole)][whole], is_told[: len(whole)][whole]
         a, e = (weighed(number, people * part, kinds) for part in (~of_told, of_told))
         found.append((a, e))
@@ -139,15 +139,15 @@ def _pattern_counts(true: Movements, told: Movements, cell_m: float) -> tuple[Fl
     return np.concatenate([a for a, _ in found]), np.concatenate([e for _, e in found])
 
 
-def _visits(true: Movements, told: Movements, cell_m: float) -> tuple[Int, Int, Float, Bool]:
-    """Give the cell, track, weight and side of each visit of a cell: true ones, then those told."""
+def _list_visits(true: Movements, told: Movements, cell_m: float) -> tuple[Int, Int, Float, Bool]:
+    """List the visits of cells, first true, then published ones: cell, track, weight, and whether it is published."""
     both = (true, told)
     column, row = (
-        _numbered(np.floor(np.concatenate([getattr(moved, axis) for moved in both]) / cell_m).astype(np.int64))
+        _number(np.floor(np.concatenate([getattr(moved, axis) for moved in both]) / cell_m).astype(np.int64))
         for axis in ("x", "y")
     )
-    cell = _numbered(column[1] * row[0] + row[1])[1]
-    begin = np.concatenate([_begins(moved) for moved in both])
+    cell = _number(column[1] * row[0] + row[1])[1]
+    begin = np.concatenate([_mark_begins(moved) for moved in both])
     track = np.cumsum(begin)
     new = begin | (np.diff(cell, prepend=-1) != 0)
     weight = np.concatenate([moved.weight for moved in both])
@@ -155,7 +155,7 @@ def _visits(true: Movements, told: Movements, cell_m: float) -> tuple[Int, Int, 
     return cell[new], track[new], weight[new], is_told[new]
 
 
-def _numbered(code: Int) -> tuple[int, Int]:
+def _number(code: Int) -> tuple[int, Int]:
     """Number the distinct codes in their order; returns how many there are, and the number of each."""
     if not len(code):
         return 0, code

@@ -1,8 +1,8 @@
-"""Compares the settings of a sweep: which are on the front, which one to take, and what each parameter buys here.
+"""Compares the settings of a sweep: finds the front, chooses a setting, and describes the effect of each parameter.
 
-Settings of one promise are compared with one another, never across promises: more hidden is not worse. Differences are
-those of a paired bootstrap: all settings were asked the same questions, and their figures are drawn again from the same
-ones of these (`replicates`), so that what a question has of its own falls out of the difference.
+Only settings with the same promise are compared, because hiding more is not worse. Differences are those of a paired
+bootstrap: all settings were asked the same questions, and their figures are drawn again from the same of these
+(`replicates`), so that the difficulty of a question cancels out in the difference.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import numpy as np
 
 from dbanon.base.errors import counted
 from dbanon.base.figures import Evaluation
-from dbanon.base.sweep import SIDE_M, Setting, Sweep, Want
+from dbanon.base.sweep import SIDE_M, Setting, Sweep, Want, find_lines
 from dbanon.metrics.questions import compared_side
 
 REPLICATES = 400
@@ -25,12 +25,12 @@ _SAME_SHARE = 0.005
 
 
 def strength(promise: Mapping[str, Any], described: Iterable[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Order promises: the greater is the stronger, by the weightiest parameter first.
+    """Order promises, with the greatest the strongest, by the most important parameter first.
 
     Parameters
     ----------
     promise : mapping
-        Values by parameter. None is the value of another parameter, the strictest there is.
+        Values by parameter. None stands for the strictest value.
     described : iterable of mapping
         The method's parameters, as `dbanon.methods.describe` gives them.
     """
@@ -40,13 +40,13 @@ def strength(promise: Mapping[str, Any], described: Iterable[Mapping[str, Any]])
 
 
 def replicates(found: Evaluation) -> dict[str, Any]:
-    """Draw the error of counts again and again from the questions that were asked; empty where there are none.
+    """Draw replicates of the error of counts from the questions that were asked; empty if there are none.
 
     Returns
     -------
     dict
-        ``side_m`` of the squares; ``values``; and ``questions``, a digest of the places and times: only of equal ones
-        values are pairs.
+        ``side_m`` of the squares; ``values``; and ``questions``, a digest of the places and times: values are pairs
+        only if it is equal.
     """
     questions, true, answers = found.questions, found.true, found.answers
     if questions is None or true is None or answers is None:
@@ -68,7 +68,7 @@ def replicates(found: Evaluation) -> dict[str, Any]:
 
 
 def difference(one: Setting, other: Setting) -> tuple[float, float] | None:
-    """Say by how much counts of another setting are further off than those of one, as a 90 % interval."""
+    """Measure by how much the count error of another setting is greater, as a 90 % interval."""
     mine, theirs = one.run.get("replicates") or {}, other.run.get("replicates") or {}
     if not mine or not theirs or mine["side_m"] != theirs["side_m"]:
         return None
@@ -80,24 +80,24 @@ def difference(one: Setting, other: Setting) -> tuple[float, float] | None:
 
 
 def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, ...]:
-    """Mark the settings that are on the front of their promise, those that meet what is wanted, and the chosen one.
+    """Mark the settings on the front of their promise, the settings that meet all wants, and the chosen setting.
 
     A setting is on the front if no other of its promise publishes as much and errs less, or publishes more and errs as
-    little. Chosen is, of those that meet all that is wanted and that earlier releases let be published: the one with
-    the strongest promise, since the sweep gives none of it away unasked; of these, on the front, the one whose count
-    error is least even if questions were unlucky (the upper end of its interval).
+    little. The choice is among settings that meet all wants and that earlier releases let be published. It falls on the
+    strongest promise, since the sweep weakens none unasked. Among these settings, it is the one on the front with the
+    least upper end of the count error's interval, so that lucky questions do not decide.
     """
     settings = list(settings)
     side = min((one.run["replicates"]["side_m"] for one in settings if one.run.get("replicates")), default=SIDE_M)
     settings = [replace(one, side_m=side) for one in settings]
     marked = [replace(one, meets=_meets(one, wants)) for one in settings]
-    front = {id(one) for group in _by_promise(marked).values() for one in _front(group)}
+    front = {id(one) for group in _group_by_promise(marked).values() for one in _find_front(group)}
     marked = [replace(one, front=id(one) in front) for one in marked]
-    eligible = [one for one in marked if one.meets and _comparable(one) and one.publishable is not False]
+    eligible = [one for one in marked if one.meets and _is_comparable(one) and one.publishable is not False]
     if not eligible:
         return tuple(marked)
     strongest = max(one.strength for one in eligible)
-    best = min(_front([one for one in eligible if one.strength == strongest]), key=_uncertainty)
+    best = min(_find_front([one for one in eligible if one.strength == strongest]), key=_get_upper_end)
     return tuple(replace(one, chosen=one is best) for one in marked)
 
 
@@ -105,35 +105,35 @@ def _meets(setting: Setting, wants: Sequence[Want]) -> bool:
     return setting.outcome == "verified" and all(want.met(setting.value(want.name)) for want in wants)
 
 
-def _comparable(setting: Setting) -> bool:
+def _is_comparable(setting: Setting) -> bool:
     return setting.outcome == "verified" and setting.share is not None and setting.error is not None
 
 
-def _by_promise(settings: Iterable[Setting]) -> dict[tuple[Any, ...], list[Setting]]:
+def _group_by_promise(settings: Iterable[Setting]) -> dict[tuple[Any, ...], list[Setting]]:
     groups: dict[tuple[Any, ...], list[Setting]] = {}
     for one in settings:
-        if _comparable(one):
+        if _is_comparable(one):
             groups.setdefault(tuple(sorted(one.promise.items())), []).append(one)
     return groups
 
 
-def _front(group: Sequence[Setting]) -> list[Setting]:
+def _find_front(group: Sequence[Setting]) -> list[Setting]:
     def beaten(one: Setting) -> bool:
-        mine = _place(one)
+        mine = _locate(one)
         return any(
-            _place(o)[0] >= mine[0] and _place(o)[1] <= mine[1] and _place(o) != mine for o in group if o is not one
+            _locate(o)[0] >= mine[0] and _locate(o)[1] <= mine[1] and _locate(o) != mine for o in group if o is not one
         )
 
     return [one for one in group if not beaten(one)]
 
 
-def _place(setting: Setting) -> tuple[float, float]:
+def _locate(setting: Setting) -> tuple[float, float]:
     share, error = setting.share, setting.error
-    assert share is not None and error is not None and error.value is not None  # noqa: S101, PT018 - _comparable
+    assert share is not None and error is not None and error.value is not None  # noqa: S101, PT018 - _is_comparable
     return round(share, 4), error.value
 
 
-def _uncertainty(setting: Setting) -> float:
+def _get_upper_end(setting: Setting) -> float:
     error = setting.error
     if error is None or error.value is None:
         return float("inf")
@@ -144,93 +144,82 @@ def _uncertainty(setting: Setting) -> float:
 
 
 def sentences(sweep: Sweep) -> tuple[str, ...]:
-    """Say in two sentences what each parameter buys here: its own effect, and whether it is so everywhere."""
-    compared = [one for one in sweep.settings if _comparable(one)]
+    """Describe each parameter in two sentences: its own effect, and whether that is so everywhere."""
+    compared = [one for one in sweep.settings if _is_comparable(one)]
     names = list(compared[0].varied) if compared else []
     said: list[str] = []
     for name in names:
-        lines = [line for line in _lines(compared, name) if len(line) > 1]
-        if lines:
+        if lines := find_lines(compared, name):
             reference = sweep.chosen
             shown = next((line for line in lines if reference is not None and reference in line), lines[0])
-            said += [_effect(sweep, name, shown), _everywhere(sweep, name, lines, names)]
+            said += [_describe_effect(sweep, name, shown), _describe_everywhere(sweep, name, lines, names)]
     return tuple(said)
 
 
-def _lines(settings: Sequence[Setting], name: str) -> list[list[Setting]]:
-    """Give settings that differ in one parameter alone, by its values."""
-    lines: dict[tuple[Any, ...], list[Setting]] = {}
-    for one in settings:
-        lines.setdefault(tuple((n, v) for n, v in one.varied.items() if n != name), []).append(one)
-    return [sorted(line, key=lambda one: _order(one.varied[name])) for line in lines.values()]
-
-
-def _order(value: Any) -> tuple[bool, Any]:
-    return (False, value) if isinstance(value, int | float) else (True, str(value))
-
-
-def _effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:
+def _describe_effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:
     first, last = line[0], line[-1]
     others = ", ".join(f"{n} = {v}" for n, v in first.varied.items() if n != name)
     where = f"From {name} = {first.varied[name]} to {last.varied[name]}" + (f" (with {others})" if others else "")
-    changed = _sign(first, last)
+    changed = _compare(first, last)
     if changed:
-        counts = f"counts {sweep.when} in {sweep.squares} go from {_off(first)} off to {_off(last)}"
+        counts = f"counts {sweep.when} in {sweep.squares} go from {_write_error(first)} off to {_write_error(last)}"
     else:
         counts = (
-            f"counts {sweep.when} in {sweep.squares} show no difference that {_asked(sweep)} can show "
-            f"({_off(first)} and {_off(last)} off)"
+            f"counts {sweep.when} in {sweep.squares} show no difference that {_count_questions(sweep)} can show "
+            f"({_write_error(first)} and {_write_error(last)} off)"
         )
     one, other = first.share or 0, last.share or 0
     if abs(one - other) < _SAME_SHARE:
-        return f"{where} {counts}, while the same {_percent(one)} are published."
-    return f"{where} {counts}, and instead of {_percent(one)} there are {_percent(other)} published."
+        return f"{where} {counts}, while the same {_write_percent(one)} are published."
+    return f"{where} {counts}, and instead of {_write_percent(one)} there are {_write_percent(other)} published."
 
 
-def _everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], names: Sequence[str]) -> str:
+def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], names: Sequence[str]) -> str:
     for value in dict.fromkeys(one.varied[name] for line in lines for one in line):
-        if all(_best(name, value, line) for line in lines):
-            at = _each(name, names)
+        if all(_is_best(name, value, line) for line in lines):
+            at = _name_others(name, names)
             return (
                 f"{name} = {value} publishes more and errs less {sweep.when} than every other value{at}"
-                f"{_over_spans(name, value, lines)}."
+                f"{_note_spans(name, value, lines)}."
             )
-    signs = [_sign(line[0], line[-1]) for line in lines]
+    signs = [_compare(line[0], line[-1]) for line in lines]
     if len(lines) == 1:
-        values = ", ".join(f"{one.varied[name]}: {_off(one)}" for one in lines[0])
+        values = ", ".join(f"{one.varied[name]}: {_write_error(one)}" for one in lines[0])
         return f"Counts {sweep.when} in {sweep.squares} are off by {name}: {values}."
     if len(set(signs)) == 1:
-        how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {_asked(sweep)}"}[signs[0]]
-        return f"It is so everywhere: with more {name}, {how}{_each(name, names)}."
+        how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {_count_questions(sweep)}"}[
+            signs[0]
+        ]
+        return f"It is so everywhere: with more {name}, {how}{_name_others(name, names)}."
     worse, better = counted(signs.count(1), "case"), counted(signs.count(-1), "case")
     return (
         f"It depends on the others. With more {name}, counts get worse in {worse} and better in {better}; in "
-        f"{counted(signs.count(0), 'case')} there is no difference that {_asked(sweep)} can show."
+        f"{counted(signs.count(0), 'case')} there is no difference that {_count_questions(sweep)} can show."
     )
 
 
-def _asked(sweep: Sweep) -> str:
+def _count_questions(sweep: Sweep) -> str:
     return counted(sweep.queries, "question")
 
 
-def _each(name: str, names: Sequence[str]) -> str:
+def _name_others(name: str, names: Sequence[str]) -> str:
     others = [n for n in names if n != name]
     return f", at every value of {' and '.join(others)}" if others else ""
 
 
-def _best(name: str, value: Any, line: Sequence[Setting]) -> bool:
-    """Whether a value publishes more, and errs less beyond what questions leave open, than all others of a line."""
+def _is_best(name: str, value: Any, line: Sequence[Setting]) -> bool:
+    """Whether a value publishes more than all others of a line, and errs less by more than chance."""
     own = next((one for one in line if one.varied[name] == value), None)
     others = [one for one in line if one is not own]
     return (
         own is not None
         and bool(others)
-        and all((own.share or 0) > (o.share or 0) + _SAME_SHARE and _sign(own, o) > 0 for o in others)
+        and all((own.share or 0) > (o.share or 0) + _SAME_SHARE and _compare(own, o) > 0 for o in others)
     )
 
 
-def _over_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> str:
-    """Say so where a value that is best at moments is not over ten minutes."""
+def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> str:
+    """Note the cases in which the best value at moments is not the best over ten minutes."""
 
     def off(one: Setting) -> float:
         found = one.measured("count_error", side_m=one.side_m, asked="span")
@@ -240,15 +229,15 @@ def _over_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> st
     return f"; over ten minutes another value errs less in {counted(worse, 'case')} of {len(lines)}" if worse else ""
 
 
-def _sign(one: Setting, other: Setting) -> int:
-    """Tell whether counts of the other are further off (1), less so (-1), or neither can be said (0)."""
+def _compare(one: Setting, other: Setting) -> int:
+    """Compare the count errors of two settings: 1 if the other's is greater, -1 if less, 0 if neither is certain."""
     found = difference(one, other)
     if found is None:
         return 0
     return 1 if found[0] > 0 else -1 if found[1] < 0 else 0
 
 
-def _off(setting: Setting) -> str:
+def _write_error(setting: Setting) -> str:
     error = setting.error
     if error is None or error.value is None:
         return "unknown"
@@ -256,5 +245,5 @@ def _off(setting: Setting) -> str:
     return f"{error.value * 100:.0f} %{ends}"
 
 
-def _percent(share: float) -> str:
+def _write_percent(share: float) -> str:
     return f"{share * 100:.0f} %"

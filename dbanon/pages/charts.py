@@ -1,26 +1,27 @@
 """Draws charts: bars, columns, ranges and lines. Figures in, SVG out, with every value in words beside its mark."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from markupsafe import Markup
 
+from dbanon.base.figures import Figure
 from dbanon.pages.svg import WIDTH, element, figure, number
 
 Kind = Literal["published", "published-wash", "private", "private-wash", "gone"]
+Point = tuple[float, float, float, float]
+"""x, y, and the interval of y from low to high."""
 
 _ROW = 19
-_LETTER = 6.1  # how wide a letter of 11 pixels is, about
+_LETTER = 6.1  # width of a letter of 11 pixels, on average
 _TOP = 20  # above the plot of a chart with two axes, for texts of marks
-_PLOT = 120
-_LEFT = 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """The values from one end of a chart to the other, and those that are written beside it.
+    """The range of values along a chart, and the ticks that are written beside it.
 
     Attributes
     ----------
@@ -29,7 +30,7 @@ class Axis:
     log : bool
         Whether equal steps are equal factors.
     name : str
-        What is counted, with its unit; written beside a horizontal axis.
+        Name of the values, with their unit; written beside a horizontal axis.
     """
 
     low: float
@@ -39,10 +40,54 @@ class Axis:
     name: str = ""
 
     def share(self, value: float) -> float:
-        """Say how far along the axis a value is: 0 to 1; values beyond an end are at it."""
+        """Find the place of a value along the axis, from 0 to 1; values beyond an end are at that end."""
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         given = (math.log(max(value, self.low)) if self.log else value) - low
         return min(max(given / ((high - low) or 1), 0.0), 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """The area between two axes of a chart, and its frame of levels and values."""
+
+    x: Axis
+    y: Axis
+    left: float = 40
+    top: float = _TOP
+    right: float = WIDTH - 10
+    bottom: float = 140
+
+    @property
+    def height(self) -> float:
+        """Height of a figure with this plot and the texts below it."""
+        return self.bottom + (36 if self.x.name else 21)
+
+    def across(self, value: float) -> float:
+        """Find the place of a value of the horizontal axis."""
+        return self.left + self.x.share(value) * (self.right - self.left)
+
+    def up(self, value: float) -> float:
+        """Find the place of a value of the vertical axis."""
+        return self.bottom - self.y.share(value) * (self.bottom - self.top)
+
+    def join(self, places: Iterable[tuple[float, float]]) -> str:
+        """Write the path that joins values in a line."""
+        return "M" + "L".join(f"{number(self.across(x))} {number(self.up(y))}" for x, y in places)
+
+    def frame(self) -> list[Markup]:
+        """Draw the levels and values of both axes."""
+        levels = "".join(f"M{self.left:g} {number(self.up(value))}H{number(self.right)}" for value, _ in self.y.ticks)
+        drawn = [
+            element("path", d=levels, class_="line"),
+            *(text(self.left - 5, self.up(v) + 4, said, anchor="end", class_="soft") for v, said in self.y.ticks),
+        ]
+        for at, said in ((self.across(value), said) for value, said in self.x.ticks):
+            anchor = "end" if at > WIDTH - 20 else "middle"
+            drawn.append(text(at, self.bottom + 15, said, anchor=anchor, class_="soft"))
+        if self.x.name:
+            middle = (self.left + self.right) / 2
+            drawn.append(text(middle, self.bottom + 30, self.x.name, anchor="middle", class_="soft"))
+        return drawn
 
 
 def axis(high: float, *, unit: str = "", name: str = "", steps: int = 4) -> Axis:
@@ -95,7 +140,7 @@ def bars(name: str, title: str, description: str, rows: Sequence[Bar], *, most: 
     for place, row in enumerate(rows):
         y, width = place * _ROW + 3, max(room * row.value / high, 1)
         drawn += [
-            text(start - 6, y + 11, _short(row.label, 24), anchor="end"),
+            text(start - 6, y + 11, _shorten(row.label, 24), anchor="end"),
             element("rect", x=start, y=y, width=width, height=13, class_=row.kind),
             text(start + width + 5, y + 11, row.text, class_="soft"),
         ]
@@ -125,33 +170,24 @@ def columns(
     mark: tuple[float, str] | None = None,
 ) -> Markup:
     """Draw columns, as of a histogram; `mark` is a value of the horizontal axis that has a line and words."""
-    right, bottom = WIDTH - 10, _TOP + _PLOT
-    drawn: list[Markup] = _frame(x, y, right, bottom)
+    plot = Plot(x=x, y=y)
+    drawn = plot.frame()
     if any(block.hatched for block in blocks):
-        drawn.append(_hatch(name))
+        drawn.append(hatch(name))
     for block in blocks:
-        left, end = (_LEFT + x.share(value) * (right - _LEFT) for value in (block.since, block.until))
-        top, foot = (bottom - y.share(value) * _PLOT for value in (block.below + block.value, block.below))
-        fill = f"url(#{name}-hatch)" if block.hatched else None
-        drawn.append(
-            element(
-                "rect",
-                x=left + 0.5,
-                y=top,
-                width=max(end - left - 1, 0.5),
-                height=max(foot - top, 0),
-                class_=None if block.hatched else block.kind,
-                fill=fill,
-            )
-        )
+        left, end = plot.across(block.since), plot.across(block.until)
+        top, foot = plot.up(block.below + block.value), plot.up(block.below)
+        style = {"fill": f"url(#{name}-hatch)"} if block.hatched else {"class_": block.kind}
+        size = {"width": max(end - left - 1, 0.5), "height": max(foot - top, 0)}
+        drawn.append(element("rect", x=left + 0.5, y=top, **size, **style))
     if mark is not None:
-        at = _LEFT + x.share(mark[0]) * (right - _LEFT)
+        at = plot.across(mark[0])
         late = at > WIDTH / 2
         drawn += [
-            element("path", d=f"M{number(at)} {_TOP - 8}V{bottom}", class_="ink", stroke_width=1.5),
+            element("path", d=f"M{number(at)} {_TOP - 8}V{plot.bottom:g}", class_="ink", stroke_width=1.5),
             text(at + (-5 if late else 5), _TOP - 3, mark[1], anchor="end" if late else "start", class_="strong halo"),
         ]
-    return figure(name, title, description, *drawn, height=_height(x, bottom))
+    return figure(name, title, description, *drawn, height=plot.height)
 
 
 def histogram(
@@ -166,7 +202,7 @@ def histogram(
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """One row from `low` to `high`, with a dot, and where it is private the truth as a diamond."""
+    """One row from `low` to `high`, with a dot, and on private charts the truth as a diamond."""
 
     label: str
     low: float
@@ -178,7 +214,7 @@ class Range:
 
 
 def ranges(name: str, title: str, description: str, rows: Sequence[Range], x: Axis, *, private: bool = False) -> Markup:
-    """Draw rows with bounds, such as answers, or a figure with its interval; a `private` chart says so itself."""
+    """Draw rows with bounds, such as answers, or figures with intervals; a `private` chart has a mark."""
     start = 8 + _LETTER * min(max((len(row.label) for row in rows), default=0), 24)
     right = WIDTH - 14 - _LETTER * max((len(row.text) for row in rows), default=0)
     bottom = len(rows) * _ROW + 4
@@ -192,7 +228,7 @@ def ranges(name: str, title: str, description: str, rows: Sequence[Range], x: Ax
     for place, row in enumerate(rows):
         y = place * _ROW + 12
         drawn += [
-            text(start - 6, y + 4, _short(row.label, 24), anchor="end"),
+            text(start - 6, y + 4, _shorten(row.label, 24), anchor="end"),
             element(
                 "rect", x=at(row.low), y=y - 5, width=max(at(row.high) - at(row.low), 1), height=10, class_=row.kind
             ),
@@ -213,12 +249,19 @@ def ranges(name: str, title: str, description: str, rows: Sequence[Range], x: Ax
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A line through points (x, y, low, high); of a point without an interval the last two are equal to y."""
+    """A line through points; of a point without an interval, low and high are equal to y."""
 
     name: str
-    points: Sequence[tuple[float, float, float, float]]
+    points: Sequence[Point]
     kind: Literal["published", "private"] = "published"
     dashed: bool = False
+
+
+def point(x: float, measured: Figure) -> Point:
+    """Make a point of a share with its interval, in percent."""
+    value = measured.value or 0.0
+    low, high = (value if end is None else end for end in (measured.low, measured.high))
+    return x, 100 * value, 100 * low, 100 * high
 
 
 def lines(
@@ -234,65 +277,36 @@ def lines(
 ) -> Markup:
     """Draw lines with intervals, each named at its end; `level` is a vertical value that has a line and words.
 
-    A `private` chart says so itself.
+    A `private` chart has a mark.
     """
-    right = WIDTH - 12 - _LETTER * max((len(one.name) for one in drawn_lines), default=0)
-    bottom = _TOP + _PLOT
-    drawn: list[Markup] = _frame(x, y, right, bottom)
-
-    def at(value: float, height: float) -> str:
-        return f"{number(_LEFT + x.share(value) * (right - _LEFT))} {number(bottom - y.share(height) * _PLOT)}"
-
+    plot = Plot(x=x, y=y, right=WIDTH - 12 - _LETTER * max((len(one.name) for one in drawn_lines), default=0))
+    drawn = plot.frame()
     if level is not None:
-        height = bottom - y.share(level[0]) * _PLOT
+        height, right = plot.up(level[0]), number(plot.right)
         drawn += [
-            element("path", d=f"M{_LEFT} {number(height)}H{number(right)}", class_="ink", stroke_dasharray="2 3"),
-            text(right, height - 4, level[1], anchor="end", class_="strong halo"),
+            element("path", d=f"M{plot.left:g} {number(height)}H{right}", class_="ink", stroke_dasharray="2 3"),
+            text(plot.right, height - 4, level[1], anchor="end", class_="strong halo"),
         ]
     last = -math.inf
-    for one in sorted(drawn_lines, key=lambda one: -one.points[-1][1] if one.points else 0):
-        if not one.points:
-            continue
-        way = "M" + "L".join(at(value, height) for value, height, _, _ in one.points)
-        whiskers = "".join(f"M{at(value, low)}L{at(value, high)}" for value, _, low, high in one.points)
-        dash = "5 3" if one.dashed else None
-        drawn += [
-            element("path", d=way, class_=f"line-{one.kind}", stroke_width=1.8, stroke_dasharray=dash),
-            element("path", d=whiskers, class_=f"line-{one.kind}"),
-        ]
-        for value, height, _, _ in one.points:
-            cx, cy = at(value, height).split()
-            drawn.append(
-                element(
-                    "circle",
-                    cx=cx,
-                    cy=cy,
-                    r=3.5,
-                    class_="paper" if one.dashed else one.kind,
-                    stroke=f"var(--{one.kind})",
-                    stroke_width=1.5,
-                )
-            )
-        value, height = one.points[-1][:2]
-        ending = max(float(at(value, height).split()[1]) + 4, last + 13)  # names of lines that end together
-        last = ending
-        drawn.append(text(float(at(value, height).split()[0]) + 8, ending, one.name))
-    drawn += [_mark(bottom + 30)] if private else []
-    return figure(name, title, description, *drawn, height=_height(x, bottom))
+    for one in sorted((one for one in drawn_lines if one.points), key=lambda one: -one.points[-1][1]):
+        end, height = one.points[-1][:2]
+        last = max(plot.up(height) + 4, last + 13)  # names of lines that end together are put below each other
+        drawn += [*_draw_line(plot, one), text(plot.across(end) + 8, last, one.name)]
+    drawn += [_mark(plot.bottom + 30)] if private else []
+    return figure(name, title, description, *drawn, height=plot.height)
 
 
-def _frame(x: Axis, y: Axis, right: float, bottom: float) -> list[Markup]:
-    """Draw the levels and values of two axes."""
-    levels = [(bottom - y.share(value) * _PLOT, said) for value, said in y.ticks]
-    places = [(_LEFT + x.share(value) * (right - _LEFT), said) for value, said in x.ticks]
-    drawn = [
-        element("path", d="".join(f"M{_LEFT} {number(at)}H{number(right)}" for at, _ in levels), class_="line"),
-        *(text(_LEFT - 5, at + 4, said, anchor="end", class_="soft") for at, said in levels),
-        *(text(at, bottom + 15, said, anchor=_anchor(at), class_="soft") for at, said in places),
+def _draw_line(plot: Plot, line: Line) -> list[Markup]:
+    """Draw a line, the intervals of its points, and the points."""
+    way = plot.join((x, y) for x, y, _, _ in line.points)
+    whiskers = "".join(plot.join([(x, low), (x, high)]) for x, _, low, high in line.points)
+    dash = "5 3" if line.dashed else None
+    dot = {"r": 3.5, "class_": "paper" if line.dashed else line.kind, "stroke": f"var(--{line.kind})"}
+    return [
+        element("path", d=way, class_=f"line-{line.kind}", stroke_width=1.8, stroke_dasharray=dash),
+        element("path", d=whiskers, class_=f"line-{line.kind}"),
+        *(element("circle", cx=plot.across(x), cy=plot.up(y), **dot, stroke_width=1.5) for x, y, _, _ in line.points),
     ]
-    if x.name:
-        drawn.append(text((_LEFT + right) / 2, bottom + 30, x.name, anchor="middle", class_="soft"))
-    return drawn
 
 
 def _mark(y: float) -> Markup:
@@ -300,19 +314,11 @@ def _mark(y: float) -> Markup:
     return text(WIDTH - 8, y, "PRIVATE", anchor="end", class_="private halo")
 
 
-def _anchor(at: float) -> str:
-    return "end" if at > WIDTH - 20 else "middle"
-
-
-def _height(x: Axis, bottom: float) -> float:
-    return bottom + (36 if x.name else 21)
-
-
-def _hatch(name: str) -> Markup:
-    """Define the hatching of what was left out; its id is the figure's own."""
+def hatch(name: str) -> Markup:
+    """Define the hatching that marks data left out; its id belongs to one figure."""
     stroke = element("path", d="M0 5L5 0", stroke="var(--gone)", stroke_width=1.4)
     return element("pattern", stroke, id=f"{name}-hatch", width=5, height=5, patternUnits="userSpaceOnUse")
 
 
-def _short(label: str, most: int) -> str:
+def _shorten(label: str, most: int) -> str:
     return label if len(label) <= most else f"{label[: most - 1]}…"

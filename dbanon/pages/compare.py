@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from dbanon.base.described import Described
 from dbanon.base.errors import counted
-from dbanon.pages import charts, frame, maps, words
+from dbanon.pages import frame, maps, words
+from dbanon.pages.drawn import sizes
 from dbanon.pages.shown import Shown
 
 
@@ -44,10 +45,10 @@ def page(one: Side, other: Side, zone: ZoneInfo) -> str:
         if same
         else "They promise different things: neither is better by a figure of this page."
     )
-    about = " · ".join(f"{letter}: {side.record.name}" for letter, side in sides.items())
+    about = [f"{letter}: {side.record.name}" for letter, side in sides.items()]
     return frame.document(
         around,
-        frame.header(f"{names[0]} beside {names[1]}", lead, about),
+        frame.header(f"{names[0]} beside {names[1]}", lead, *about),
         frame.section("What each promises", frame.columns(*(_promise(letter, side) for letter, side in sides.items()))),
         frame.section("Figures", frame.table(["figure", "A", "B"], _rows(list(sides.values()), zone))),
         frame.section(
@@ -65,23 +66,20 @@ def _promise(letter: str, side: Side) -> Markup:
 
 
 def _rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
-    def row(name: str, *values: str) -> list[str]:
-        return [name, *values]
-
     records, shown = [side.record for side in sides], [side.shown for side in sides]
     held = [f"{r.held} of {len(r.clauses)}" for r in records]
     times = [words.span(*(None if t is None else t.astimezone(zone) for t in (r.since, r.until))) for r in records]
-    settings = [words.settings(r.parameters) or "-" for r in records]
+    settings = [frame.isolate(words.settings(r.parameters) or "-") for r in records]
     return [
-        row("clauses that hold", *held),
-        row("people whom a row hides", *(_hides(side) for side in sides)),
-        row("published", *(_published(r) for r in records)),
-        row("rows", *(f"{r.rows or 0:,}" for r in records)),
-        row("half of the regions under", *(words.length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown)),
-        row("nine tenths under", *(words.length(s.sides[2]) if len(s.sides) == 3 else "-" for s in shown)),
-        row("in exact rows", *(words.percent(s.exact) for s in shown)),
-        row("time", *times),
-        row("parameters", *settings),
+        ["clauses that hold", *held],
+        ["people whom a row hides", *(_hides(side) for side in sides)],
+        ["published", *(_published(r) for r in records)],
+        ["rows", *(f"{r.rows or 0:,}" for r in records)],
+        ["half of the regions under", *(words.length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown)],
+        ["nine tenths under", *(words.length(s.sides[2]) if len(s.sides) == 3 else "-" for s in shown)],
+        ["in exact rows", *(words.percent(s.exact) for s in shown)],
+        ["time", *times],
+        ["parameters", *settings],
     ]
 
 
@@ -119,15 +117,7 @@ def _map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
 def _sizes(letter: str, side: Side) -> Markup:
     if not side.shown.sizes:
         return frame.card(letter, "There are no rows that hide people.")
-    half = words.length(side.shown.sides[1])
-    drawn = charts.histogram(
-        f"sizes-{letter.lower()}",
-        f"{letter}: how large the regions are",
-        f"Half are under {half}.",
-        side.shown.sizes,
-        mark=(side.shown.sides[1], f"half are under {half}"),
-        axis="side of a square as large as the region",
-    )
+    drawn = sizes(f"sizes-{letter.lower()}", f"{letter}: how large the regions are", side.shown)
     return frame.picture(drawn, f"{letter}: share of people and time; the last bar is open.")
 
 
@@ -139,16 +129,14 @@ def _advice(one: Side, other: Side) -> list[Markup]:
             frame.card(
                 "Publish one of the two",
                 "Both are of the same people. Where they speak of the same time, a reader of both may find fewer "
-                "than k: "
-                "dbanon measures that before it publishes the second, and refuses.",
+                "than k people for a row. dbanon measures that before it publishes the second, and refuses.",
             )
         )
     cards.append(
         frame.card(
             "How far off answers are",
-            "This page has nothing that was held against true positions. dbanon evaluate measures that for each, "
-            "with the same "
-            "questions.",
+            "This page has no figure that was held against true positions. dbanon evaluate measures that for each, "
+            "with the same questions.",
         )
     )
     return cards

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from dbanon.base.errors import counted
 from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.blocks import Blocks, local
-from dbanon.pages.shown import levels
+from dbanon.pages.shown import Shown, levels
 
 _FOUND = {
     "last": "the last known position",
@@ -26,18 +26,18 @@ class Drawn(Blocks):
         if moment is None or window is None:
             return frame.card("No map", "There are no rows that hide people, so there is nothing to draw.")
         at = moment.at.astimezone(self.zone)
-        words_of = f"{at:%H:%M}"
+        time = f"{at:%H:%M}"
         drawn = maps.panel(
             "published-map",
-            f"Published at {words_of}",
-            f"Drawn of those that hide {self.shown.k} or more people at {words_of}: {moment.said}.",
+            f"Published at {time}",
+            f"Drawn of the rows that hide {self.shown.k} or more people at {time}: {moment.said}.",
             window,
             maps.backdrop(self.shown.lines, self.shown.areas),
             maps.regions(moment.regions, marked=moment.marked),
         )
         caption = Markup(
             '<b class="is-published">Published: {} of the {} that hold at {} and hide people.</b> {}'
-        ).format(moment.said, counted(moment.rows, "row"), words_of, self._around())
+        ).format(moment.said, counted(moment.rows, "row"), time, self._around())
         return frame.picture(drawn, caption, class_="map")
 
     def _around(self) -> str:
@@ -70,9 +70,8 @@ class Drawn(Blocks):
         group = (
             frame.card(
                 "How to read the pair",
-                "The outlined dots are one group, and the outlined region is its row. A reader of the view sees "
-                "the region "
-                "and what it says of all in it: not which of them, nor where inside they are.",
+                "The outlined dots are one group, and the outlined region is its row. A reader of the view sees the "
+                "region and what it says of all people in it. The reader sees neither who they are nor where inside.",
             )
             if len(truth.marked)
             else Markup("")
@@ -100,9 +99,8 @@ class Drawn(Blocks):
             )
             figures.append(frame.picture(drawn, name))
         lead = (
-            f"What published.density says: people expected in each square of {side}, mean of the hour. People are "
-            "taken to "
-            "be spread evenly over their regions, which flattens peaks."
+            f"What published.density says: people expected in each square of {side}, mean of the hour. dbanon takes "
+            "people to be spread evenly over their regions, which flattens peaks."
         )
         return frame.section("Hour by hour", legend, frame.small_maps(*figures), lead=lead)
 
@@ -120,22 +118,13 @@ class Drawn(Blocks):
         shown = self.shown
         if not shown.sizes or len(shown.sides) != 3:
             return Markup("")
-        half, low, high = words.length(shown.sides[1]), words.length(shown.sides[0]), words.length(shown.sides[2])
-        drawn = charts.histogram(
-            "sizes",
-            "How large the regions are",
-            f"Side of a square as large as a region: a tenth under {low}, half under {half}, nine tenths under {high}.",
-            shown.sizes,
-            mark=(shown.sides[1], f"half are under {half}"),
-            axis="side of a square as large as the region",
-        )
         return frame.block(
             "How large are the regions?",
             frame.picture(
-                drawn,
-                f"A tenth lies in regions under {low}, nine tenths under {high}. A region counts for each of its "
-                "people and "
-                "minutes. The last bar is open: it holds all that are larger.",
+                sizes("sizes", "How large the regions are", shown),
+                f"A tenth lies in regions under {words.length(shown.sides[0])}, nine tenths under "
+                f"{words.length(shown.sides[2])}. A region counts for each of its people and minutes. The last bar is "
+                "open: it holds all that are larger.",
             ),
         )
 
@@ -209,15 +198,14 @@ class Drawn(Blocks):
             "Who is left out, and when?",
             frame.picture(
                 drawn,
-                f"Percent of people left out, most from {most[0]:%H:%M} to {most[1]:%H:%M} ({most[2]} %). Hours "
-                "with few are "
-                "joined, as in published.left_out.",
+                f"Percent of people left out, most from {most[0]:%H:%M} to {most[1]:%H:%M} ({most[2]} %). Hours in "
+                "which few people are left out are joined, as in published.left_out.",
             ),
         )
 
     def questions(self) -> Markup:
         """Draw what the rows tell to some questions."""
-        rows, true = self.shown.questions, Markup("")
+        rows = self.shown.questions
         if not rows:
             return Markup("")
         high = max(one.at_most for one in rows)
@@ -235,9 +223,8 @@ class Drawn(Blocks):
                 drawn,
                 Markup(
                     "People in squares at some moments. Bar: <code>at_least</code> to <code>at_most</code>, which "
-                    "hold. "
-                    '<b class="is-published">Dot: expected</b>, a guess.{}'
-                ).format(true),
+                    'always hold. <b class="is-published">Dot: expected</b>, a guess.'
+                ),
             ),
         )
 
@@ -245,6 +232,19 @@ class Drawn(Blocks):
         """Put the charts of the rows together."""
         blocks = [self.left_out(), self.sizes(), self.crowds(), self.scale(), self.atoms()]
         return frame.section("What the rows look like", frame.columns(*filter(None, blocks)))
+
+
+def sizes(name: str, title: str, shown: Shown) -> Markup:
+    """Draw a histogram of the sides of regions, and where the middle one is."""
+    low, half, high = map(words.length, shown.sides)
+    return charts.histogram(
+        name,
+        title,
+        f"Side of a square as large as a region: a tenth under {low}, half under {half}, nine tenths under {high}.",
+        shown.sizes,
+        mark=(shown.sides[1], f"half are under {half}"),
+        axis="side of a square as large as the region",
+    )
 
 
 def _counted(cells: Mapping[int, str], names: Sequence[str]) -> str:

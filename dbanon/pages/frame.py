@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from dbanon.base.console import visible
 from dbanon.pages import svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -85,7 +86,7 @@ class Frame:
     ----------
     title : str
         Its title, without the mark of what is private.
-    band : str
+    band : str or Markup
         For whom it is and what it shows, in one or two sentences.
     head : str
         Of each printed page, for whom it is.
@@ -96,7 +97,7 @@ class Frame:
     """
 
     title: str
-    band: str
+    band: Any
     head: str
     foot: str
     private: bool = False
@@ -104,7 +105,7 @@ class Frame:
 
 def document(frame: Frame, header: Markup, *blocks: Markup) -> str:
     """Put a page together: its band, `header` with its h1, sections, and a footer."""
-    title = f"[PRIVATE] {frame.title}" if frame.private else frame.title
+    title = visible(f"[PRIVATE] {frame.title}" if frame.private else frame.title)
     band = Markup('<div class="band{}"><span>{}</span></div>').format(
         " private-band" if frame.private else "", frame.band
     )
@@ -132,19 +133,29 @@ def document(frame: Frame, header: Markup, *blocks: Markup) -> str:
             band=band,
             header=header,
             main=Markup("\n").join(blocks),
-            foot=frame.foot,
+            foot=isolate(frame.foot),
         )
     )
 
 
 def _css(content: str) -> str:
-    """Write a text as a string of a style sheet; nothing in it can end the string or the element."""
-    return '"' + "".join(c if c.isalnum() or c in " .,:;-_" else f"\\{ord(c):06x}" for c in content) + '"'
+    """Write a text as a string of a style sheet; nothing in it can end the string or the element.
+
+    A space ends each escape, since a style sheet takes the first space after an escape for its end.
+    """
+    own = visible(content)
+    return '"' + "".join(c if c.isalnum() or c in " .,:;-_" else f"\\{ord(c):x} " for c in own) + '"'
 
 
-def header(title: str, lead: Any, about: Any) -> Markup:
+def isolate(text: Any) -> Markup:
+    """Show a name or text of a user: it turns no text around it, and direction marks in it are seen as numbers."""
+    return Markup("<bdi>{}</bdi>").format(visible(str(text)))
+
+
+def header(title: str, lead: Any, *about: Any) -> Markup:
     """Say what a page is about: a heading, one sentence, and a line of facts."""
-    return Markup('<h1><bdi>{}</bdi></h1><p class="lead">{}</p><p class="soft small">{}</p>').format(title, lead, about)
+    facts = Markup(" · ").join(about)
+    return Markup('<h1>{}</h1><p class="lead">{}</p><p class="soft small">{}</p>').format(isolate(title), lead, facts)
 
 
 def section(heading: str, *blocks: Markup, note: str = "", lead: Any = None) -> Markup:
@@ -211,52 +222,43 @@ def table(
 
     On a phone each row is a block, its cells one below another with the column's name.
     """
-
-    def kind(place: int) -> Markup:
-        return Markup(' class="number"') if place in numbers else Markup("")
-
-    heads = Markup("").join(
-        Markup('<th scope="col"{}>{}</th>').format(kind(place), name) for place, name in enumerate(head)
-    )
-    lines = Markup("").join(
-        Markup('<tr><th scope="row">{}</th>{}</tr>').format(
-            row[0],
-            Markup("").join(
-                Markup('<td{} data-name="{}">{}</td>').format(kind(place), head[place], cell)
-                for place, cell in enumerate(row[1:], 1)
-            ),
-        )
-        for row in rows
-    )
     said = Markup("<caption>{}</caption>").format(caption) if caption else Markup("")
-    return Markup('<table class="stacked">{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(
-        said, heads, lines
-    )
+    return _table(head, Markup("<tbody>{}</tbody>").format(_lines(head, rows, numbers)), numbers, said)
 
 
 def grouped(head: Sequence[str], groups: Iterable[tuple[Any, Iterable[Sequence[Any]]]]) -> Markup:
     """Lay rows out in groups, each under a heading of its own, so that all have the same columns."""
-    heads = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in head)
-    bodies = []
-    for title, rows in groups:
-        lines = Markup("").join(
-            Markup('<tr><th scope="row">{}</th>{}</tr>').format(
-                row[0],
-                Markup("").join(
-                    Markup('<td data-name="{}">{}</td>').format(head[place], cell)
-                    for place, cell in enumerate(row[1:], 1)
-                ),
-            )
-            for row in rows
+    body = Markup('<tbody><tr><th scope="rowgroup" colspan="{}">{}</th></tr>{}</tbody>')
+    return _table(
+        head, Markup("").join(body.format(len(head), title, _lines(head, rows, ())) for title, rows in groups)
+    )
+
+
+def _table(head: Sequence[str], body: Markup, numbers: Sequence[int] = (), caption: str = "") -> Markup:
+    heads = Markup("").join(
+        Markup('<th scope="col"{}>{}</th>').format(_aligned(place, numbers), name) for place, name in enumerate(head)
+    )
+    return Markup('<table class="stacked">{}<thead><tr>{}</tr></thead>{}</table>').format(caption, heads, body)
+
+
+def _lines(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence[int]) -> Markup:
+    cell = Markup('<td{} data-name="{}">{}</td>')
+    return Markup("").join(
+        Markup('<tr><th scope="row">{}</th>{}</tr>').format(
+            row[0],
+            Markup("").join(cell.format(_aligned(n, numbers), head[n], row[n]) for n in range(1, len(row))),
         )
-        top = Markup('<tr><th scope="rowgroup" colspan="{}">{}</th></tr>').format(len(head), title)
-        bodies.append(Markup("<tbody>{}{}</tbody>").format(top, lines))
-    return Markup('<table class="stacked"><thead><tr>{}</tr></thead>{}</table>').format(heads, Markup("").join(bodies))
+        for row in rows
+    )
+
+
+def _aligned(place: int, numbers: Sequence[int]) -> Markup:
+    return Markup(' class="number"') if place in numbers else Markup("")
 
 
 def code(text: str) -> Markup:
     """Show commands or SQL as they are typed."""
-    return Markup("<pre><code>{}</code></pre>").format(text)
+    return Markup("<pre><code>{}</code></pre>").format(visible(text, lines=True))
 
 
 def signatures(*lines: str) -> Markup:
@@ -272,4 +274,4 @@ def bold(text: Any) -> Markup:
 
 def mono(text: Any) -> Markup:
     """Show a name as it is typed."""
-    return Markup("<code>{}</code>").format(escape(text))
+    return Markup("<code>{}</code>").format(isolate(text))

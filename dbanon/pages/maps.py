@@ -1,7 +1,7 @@
-"""Draws maps of metres: true positions orange, published regions blue, cells by class, and what lies under them.
+"""Draws maps of metres: true positions orange, published regions blue, cells by class, and a public table under them.
 
 Shapes come as SVG paths, which PostGIS makes, in units of a window: `Window.unit_m` metres each, from its upper left
-corner. A window shows where nearly all people are; a single person must not stretch it.
+corner. A window shows the area of nearly all people; a single person must not stretch it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ class Window:
 
     @property
     def unit_m(self) -> float:
-        """Metres that one unit of a path is."""
+        """Length of one unit of a path, in metres."""
         return (self.x1 - self.x0) / UNITS
 
     @property
@@ -37,10 +37,10 @@ class Window:
 
 
 def least_window(cells: Iterable[tuple[float, float, float]], side_m: float, *, share: float = 0.95) -> Window | None:
-    """Find the window of the cells that hold nearly all people; None where there are none.
+    """Find the window of the cells that hold nearly all people; None if there are no people.
 
-    From the box of all cells, the outermost row or column with the fewest people for its length goes, while `share`
-    of them stay. A map is at most twice as wide as high, and hardly higher than wide.
+    It begins with the box of all cells, and drops the outermost row or column with the fewest people for its length,
+    while `share` of the people stay. The rest is widened by `fit_window`.
 
     Parameters
     ----------
@@ -65,19 +65,23 @@ def least_window(cells: Iterable[tuple[float, float, float]], side_m: float, *, 
             break
         room -= people
         kept = [cell for cell in kept if cell[dimension] != at]
-    x0, x1, y0, y1 = min(xs), max(xs) + side_m, min(ys), max(ys) + side_m
+    return fit_window(min(xs), min(ys), max(xs) + side_m, max(ys) + side_m)
+
+
+def fit_window(x0: float, y0: float, x1: float, y1: float) -> Window:
+    """Widen a box to the shape of a map: at most twice as wide as high, and hardly higher than wide."""
     wide, high = max(x1 - x0, (y1 - y0) / 1.1), max(y1 - y0, (x1 - x0) / 2)
-    middle_x, middle_y = (x0 + x1) / 2, (y0 + y1) / 2
-    return Window(x0=middle_x - wide / 2, x1=middle_x + wide / 2, y0=middle_y - high / 2, y1=middle_y + high / 2)
+    x, y = (x0 + x1) / 2, (y0 + y1) / 2
+    return Window(x0=x - wide / 2, x1=x + wide / 2, y0=y - high / 2, y1=y + high / 2)
 
 
 def panel(
     name: str, title: str, description: str, window: Window, *layers: Markup, bar: bool = True, private: bool = False
 ) -> Markup:
-    """Draw a map of its layers, the lowest first, and a bar of a round length; a `private` one says so itself."""
+    """Draw a map of its layers, the lowest first, and a bar of a round length; a `private` one has a mark."""
     scaled = element("g", *layers, transform=f"scale({number(WIDTH / UNITS)})")
     above = [
-        *([_bar(window)] if bar else []),
+        *([_draw_bar(window)] if bar else []),
         *([text(WIDTH - 8, 16, "PRIVATE", anchor="end", class_="private halo")] if private else []),
     ]
     ground = element("rect", width=WIDTH, height=window.height, class_="wash")
@@ -85,7 +89,7 @@ def panel(
 
 
 def regions(paths: Iterable[str], *, marked: int | None = None) -> Markup:
-    """Draw published regions, each for itself so that where many lie it is darker; `marked` is the place of one."""
+    """Draw published regions, one by one so that overlaps are darker; `marked` is the place of one."""
     drawn = [
         element("path", d=path, class_="region marked" if place == marked else "region")
         for place, path in enumerate(paths)
@@ -106,12 +110,12 @@ def dots(places: Sequence[tuple[float, float]], *, size: float = 5, marked: bool
 
 
 def backdrop(lines: str, areas: str) -> Markup:
-    """Draw what lies under a map: a public table that the operator names."""
+    """Draw the ground of a map: a public table that the operator names."""
     under = element("path", d=areas, class_="land") if areas else Markup("")
     return under + (element("path", d=lines, class_="ways") if lines else Markup(""))
 
 
-def _bar(window: Window) -> Markup:
+def _draw_bar(window: Window) -> Markup:
     """Draw a bar of about a quarter of the width."""
     most = (window.x1 - window.x0) / 4
     length = max(n * 10**e for e in range(-1, 8) for n in (1, 2, 5) if n * 10**e <= most or (n, e) == (1, -1))

@@ -1,7 +1,7 @@
-"""Makes views of runs, releases and sweeps for notebooks: small, and never with what is private.
+"""Makes small views of runs, releases and sweeps for notebooks, without private data.
 
-A notebook is kept and shared, so a view shows neither true positions nor what was held against them. It changes
-nothing around it: its style is for what is inside it alone, and its ids are its own however often it is shown.
+A notebook is kept and shared, so a view shows neither true positions nor errors that were computed from them. Its
+style applies to the view alone, and its ids are unique in the notebook.
 """
 
 import re
@@ -28,13 +28,13 @@ div.figures svg{width:360px;max-width:100%;height:auto}
 _TENTHS = {f"cloak_side_{tenth}0_m": tenth / 10 for tenth in range(1, 10) if tenth != 5} | {"median_cloak_side_m": 0.5}
 
 Fact = tuple[str, str]
-"""A value in words, and what it is."""
+"""A value in words, and its name."""
 
 
 def sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, float, float]]:
-    """Give how large the regions of a run are: (side in metres, up to, share of 1), by equal factors.
+    """Give the sizes of a run's regions: (side in metres, up to, share of 1), by equal factors.
 
-    From a tenth to nine tenths of them; empty where a run does not say it, or all are of one size.
+    They range from the tenth to the ninetieth percentile; empty if the run has none, or all regions have one size.
     """
     tenths = sorted((share, float(figures[name])) for name, share in _TENTHS.items() if name in figures)
     if len(tenths) < len(_TENTHS) or not 0 < tenths[0][1] < tenths[-1][1]:
@@ -60,15 +60,15 @@ def run(
     ----------
     title : str
     held, clauses : int
-        How many clauses of the attack hold, and how many there are.
+        Number of clauses of the attack that hold, and of all clauses.
     metrics : mapping
         Its figures.
     left_out : sequence of (str, int, int or None)
-        What was left out: what it is, how many, of how many in all. It is said as readers of a release see it: in
-        whole percent, or that these are fewer than `k`.
+        The reason, the number left out, and the number in all. The view shows it as readers of a release see it: in
+        whole percent, or as fewer than `k`.
     """
-    name = _name()
-    facts = [(_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
+    name = _make_name()
+    facts = [(_write_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
     if "median_cloak_side_m" in metrics:
         facts.append((metres(metrics["median_cloak_side_m"]), "half of the regions under"))
     figures = []
@@ -85,40 +85,43 @@ def run(
     if bars := [
         Bar(label=what.replace("_", " "), value=percent / 100, text=said, kind="gone")
         for what, n, total in left_out
-        for percent, said in [_left_out(n, total, k or 2)]
+        for percent, said in [_describe_share(n, total, k or 2)]
     ]:
         words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
         facts.append(("", "grey: left out, by reason"))
         figures.append(charts.bars(f"{name}-left-out", "Left out, by reason", words, bars, most=1.0))
-    return view(title, facts, *figures, verdict=_verdict(held, clauses))
+    return view(title, facts, *figures, verdict=_describe_verdict(held, clauses))
 
 
 def release(card: Mapping[str, Any]) -> str:
-    """Make the view of a release from its card: its promise and how it was checked."""
+    """Make the view of a release from its card: its promise and its verification."""
     clauses = card["attack"]["clauses"] or ()
     held = sum(bool(one["passed"]) for one in clauses)
     state = "" if card["live"] else ", withdrawn"
     facts = [(f"k = {card['k']}", "")] if card["k"] else []
     facts += [(f"{card['rows']:,}", "rows"), (f"{card['method']}, {card['algorithm']}", "")]
-    facts += [(f"{_day(card['period']['since'])} to {_day(card['period']['until'])}", "")]
+    facts += [(f"{_write_day(card['period']['since'])} to {_write_day(card['period']['until'])}", "")]
     return view(
-        f"Release published.{card['release']}{state}", facts, text=card["promise"], verdict=_verdict(held, len(clauses))
+        f"Release published.{card['release']}{state}",
+        facts,
+        text=card["promise"],
+        verdict=_describe_verdict(held, len(clauses)),
     )
 
 
 def sweep(title: str, settings: Sequence[tuple[str, float | None, str]]) -> str:
-    """Make the view of a sweep: of each setting the share published, or why there is none, and a word on it."""
+    """Make the view of a sweep: for each setting the share published, or its outcome, and a word on it."""
     bars = [
         Bar(
             label=label,
             value=share or 0,
-            text=", ".join(filter(None, [_percent(share) if share is not None else "", said])),
+            text=", ".join(filter(None, [_write_percent(share) if share is not None else "", said])),
             kind="published" if share is not None else "gone",
         )
         for label, share, said in settings
     ]
     words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
-    drawn = charts.bars(f"{_name()}-settings", "Share published by setting", words, bars, most=1.0)
+    drawn = charts.bars(f"{_make_name()}-settings", "Share published by setting", words, bars, most=1.0)
     return view(title, [(str(len(bars)), "settings"), ("", "shares of people and times that are published")], drawn)
 
 
@@ -126,7 +129,7 @@ def view(
     title: str, facts: Sequence[Fact], *figures: Markup, text: str = "", verdict: tuple[str, bool] | None = None
 ) -> str:
     """Put a view together: a title with a verdict, facts in a line, a text, figures side by side."""
-    name = _name()
+    name = _make_name()
     judged = Markup(' · <b class="{}">{}</b>').format("good" if verdict[1] else "warn", verdict[0]) if verdict else ""
     listed = Markup("").join(Markup('<span class="fact"><b>{}</b> {}</span>').format(*fact) for fact in facts)
     return str(
@@ -146,7 +149,7 @@ def view(
 
 
 def scoped(style: str, name: str) -> str:
-    """Make a style sheet one for the inside of the element with the class `name` alone; ``:root`` is that element."""
+    """Limit a style sheet to the element with the class `name`, which ``:root`` becomes, and its content."""
 
     def within(found: re.Match[str]) -> str:
         selectors = [one.strip() for one in found[2].split(",")]
@@ -156,29 +159,29 @@ def scoped(style: str, name: str) -> str:
     return re.sub(r"(^|[{}])\s*([^{}@]+)\{", within, style.strip())
 
 
-def _name() -> str:
-    """Make a name that no other view in the notebook has."""
+def _make_name() -> str:
+    """Make a name that is unique in the notebook."""
     return f"dbanon-{secrets.token_hex(5)}"
 
 
-def _verdict(held: int, clauses: int) -> tuple[str, bool]:
+def _describe_verdict(held: int, clauses: int) -> tuple[str, bool]:
     if not clauses:
         return "✗ not attacked", False
     said = f"{held} of {counted(clauses, 'clause')} hold"
     return (f"✓ verified, {said}", True) if held == clauses else (f"✗ refused, {said}", False)
 
 
-def _left_out(n: int, total: int | None, k: int) -> tuple[int, str]:
-    """Say how much was left out as ``describe_share`` of SQL does: its percent, and words."""
+def _describe_share(n: int, total: int | None, k: int) -> tuple[int, str]:
+    """Give a share left out in percent and in words, as ``describe_share`` of SQL does."""
     if n < k or not total:
         return 0, f"fewer than {k}, or none" if n < k else "not known"
     percent = -(-100 * n // total)
     return percent, f"{percent} %"
 
 
-def _percent(share: float) -> str:
+def _write_percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _day(text: str | None) -> str:
+def _write_day(text: str | None) -> str:
     return (text or "?")[:16].replace("T", " ")

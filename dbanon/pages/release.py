@@ -1,8 +1,7 @@
 """Makes the page of a release or a run: for the file of a privacy officer, for analysts, and with truth for operators.
 
-The record says what is known, `Shown` what is drawn of the rows; a private page has `Truth` and `Evaluation` as
-    well. No
-other thing goes in, and nothing is computed from what a page of the audience may not show.
+A page is made from the record and from `Shown`; a private page also has `Truth` and `Evaluation`. Nothing else goes in,
+so no part of a page is computed from data that its audience may not see.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,21 +33,25 @@ def page(
     unmeasured: str = "",
     parts: Sequence[str] = (),
 ) -> str:
-    """Make the page; `truth` and `evaluation`, or why there is none, are for operators alone.
+    """Make the page; `truth` and `evaluation`, or the reason that there is none, are for operators alone.
 
-    `parts` says of a release that grows which part is shown, and which others there are.
+    `parts` names the part of a growing release that is shown, and its other parts.
 
-    Raises `ValueError` if the page of another audience is given them: a defect of the caller.
+    Raises `ValueError` if the page of another audience is given one of them, or the region of one group is marked on
+    it: a defect of the caller.
     """
     private = audience == "operators"
-    if not private and (truth is not None or evaluation is not None or parts):
+    marked = shown.moment is not None and shown.moment.marked is not None
+    if not private and (marked or truth is not None or evaluation is not None or parts):
         raise ValueError("A page that is not private must not be given the truth.")
     made = {"file": _file, "analysts": _analysts, "operators": _operators}[audience]
     body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured, chosen=parts))
     band = {
         "file": "To file with the impact assessment. Shows shares of what was left out, no true position.",
         "analysts": f"For readers of {record.name}. Made from the view alone: no true position went into it.",
-        "operators": f"PRIVATE: shows true positions. For operators of the dataset {record.dataset}. Do not forward.",
+        "operators": Markup("PRIVATE: shows true positions. For operators of the dataset {}. Do not forward.").format(
+            frame.isolate(record.dataset)
+        ),
     }[audience]
     head = {
         "file": "for the impact assessment",
@@ -59,29 +62,29 @@ def page(
         title=f"{record.name}: what it promises, and what it shows",
         band=band,
         head=head,
-        foot=_foot(record),
+        foot=_write_foot(record),
         private=private,
     )
-    return frame.document(around, _header(record, zone), *body)
+    return frame.document(around, _write_header(record, zone), *body)
 
 
-def _foot(record: Described) -> str:
+def _write_foot(record: Described) -> str:
     version = f" by dbanon {record.versions['dbanon']}" if "dbanon" in record.versions else ""
     of = f", release {record.release_id}" if record.release_id is not None else ""
     run = f", run {record.run_id}" if record.run_id is not None else ""
     return f"Computed{version} as {record.name}{of}{run}"
 
 
-def _header(record: Described, zone: ZoneInfo) -> Markup:
+def _write_header(record: Described, zone: ZoneInfo) -> Markup:
     known = [
         f"Method {record.method}" + (f" ({record.algorithm})" if record.algorithm else ""),
         f"k = {record.k}" if record.k is not None else "",
-        f"dataset {record.dataset}" if record.dataset else "",
+        Markup("dataset {}").format(frame.isolate(record.dataset)) if record.dataset else "",
         words.span(local(record.since, zone), local(record.until, zone)),
         f"{record.rows:,} rows" if record.rows is not None else "",
         f"published {words.when(local(record.published_at, zone))}" if record.published_at else "",
     ]
-    return frame.header(record.name, words.with_k(record.promise, record.k), " · ".join(filter(None, known)))
+    return frame.header(record.name, words.with_k(record.promise, record.k), *filter(None, known))
 
 
 class _Page(Drawn, Told, Utility):

@@ -1,7 +1,7 @@
-"""What a page shows of a release's rows, and what it must not: few people, single ones, ends of distributions.
+"""Decides which figures of a release's rows a page shows: none about few or single people, or ends of distributions.
 
-Computed from the rows that readers have, so it adds nothing to what they know; but a page travels further than a login,
-so it is coarser. Figures go in, and come out joined until none of them is about fewer than k people.
+All are computed from rows that readers have, so a page adds nothing to their knowledge. But a page travels further than
+a login, so it is coarser: figures are joined until none of them is about fewer than k people.
 """
 
 import math
@@ -20,7 +20,7 @@ _MOST_BARS = 7
 
 
 class Bin(NamedTuple):
-    """How much weight (people x time) and how many people there are between two values; `until` may be infinite."""
+    """The weight (people x time) and the number of people between two values; `until` may be infinite."""
 
     since: float
     until: float
@@ -29,7 +29,7 @@ class Bin(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question about a square, and what the rows tell."""
+    """A question about a square, and its answer by the rows."""
 
     label: str
     at_least: float
@@ -45,13 +45,13 @@ class Moment:
     ----------
     at : datetime
     regions : sequence of str
-        Paths of those that are drawn: of k people and more, and in the window.
+        Paths of the drawn regions: those in the window of k people or more.
     rows : int
-        How many rows that hide people hold then.
+        Number of rows that hide people and hold at that time.
     undrawn : int
-        How many regions more there are in the window: of too many, every n-th by area is drawn.
+        Number of other regions in the window. If there are too many, every n-th by area is drawn.
     marked : int or None
-        The place of the region of one group, on private pages alone.
+        The place of one group's region, on private pages alone.
     """
 
     at: datetime
@@ -70,30 +70,30 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What is drawn of a release's rows; of a part where it grows.
+    """The drawing of a release's rows; if the release grows, of one part.
 
     Attributes
     ----------
     k : int
     window : Window or None
-        None where there are no rows.
+        None if there are no rows.
     hours : sequence of (datetime, mapping)
-        Of each hour the path of each class of cells; see `levels`.
+        For each hour the path of each class of cells; see `levels`.
     cell_m : float
         The side of these cells.
     sizes : sequence of (float, float, float)
         Bins of the side of a square as large as a region, and their share of people and time; the last is open.
     sides : sequence of float
-        Its quantiles 10, 50 and 90 %; empty where there are no rows that hide people.
+        Quantiles of this side: 10, 50 and 90 %; empty if no row hides people.
     crowds : sequence of (str, float)
-        How many a row hides, and the share of people and time.
+        The number of people that a row hides, and the share of people and time.
     exact : float
-        The share of people and time in rows that hide no one.
+        The share of people and time in exact rows.
     questions : sequence of Question
     atoms : str
-        A path of all atoms, of methods that have them.
+        A path of all atoms, if the method has them.
     lines, areas : str
-        Paths of what lies under the maps.
+        Paths of the public table under the maps.
     """
 
     k: int
@@ -113,18 +113,18 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What only a private page shows, held against `Shown`.
+    """True positions, which only a private page shows beside `Shown`.
 
     Attributes
     ----------
     places : sequence of (float, float)
-        Where people were at the moment that is shown, in units of the window, as the run found it.
+        Positions of people at the moment that is shown, in units of the window, as the run found them.
     marked : sequence of (float, float)
-        Those of the marked group.
+        Positions of the marked group.
     people : int
-        How many had a position then, in the window or not.
+        Number of people with a position at that moment, in the window or not.
     align : str
-        How a position was found: "last", "linear" or "exact".
+        The way a position was found: "last", "linear" or "exact".
     """
 
     places: Sequence[tuple[float, float]]
@@ -134,7 +134,7 @@ class Truth:
 
 
 def sampled(paths: Sequence[str], most: int, most_bytes: int) -> list[str]:
-    """Take evenly from paths in the order of their areas, until they are few and short enough: small and large ones."""
+    """Draw an even sample of paths in the order of their areas, few and short enough."""
     number = min(len(paths), most)
     while True:
         drawn = [paths[n * len(paths) // number] for n in range(number)]
@@ -143,26 +143,31 @@ def sampled(paths: Sequence[str], most: int, most_bytes: int) -> list[str]:
         number //= 2
 
 
+def answered(questions: Iterable[Question], k: int) -> list[Question]:
+    """Keep the questions to which the rows tell k people or more, most people first."""
+    return sorted((one for one in questions if one.expected >= k), key=lambda one: -one.expected)
+
+
 def levels(k: int) -> list[str]:
-    """Name the classes of cells: fewer than k are one tint, however few."""
+    """Name the classes of cells: all counts below k are one class."""
     return [f"fewer than {k}", *(f"{k * f:,} to {2 * k * f:,}" for f in (1, 2, 4)), f"{8 * k:,} and more"]
 
 
 def level(people: float, k: int) -> int:
-    """Give the class of a cell with so many people expected."""
+    """Give the class of a cell by the number of people expected in it."""
     return 0 if people < k else min(int(math.log2(people / k)) + 1, 4)
 
 
 def squares(
     cells: Iterable[tuple[float, float, float]], side_m: float, window: Window, k: int, *, few: bool
 ) -> dict[int, str]:
-    """Draw cells by class, those in a window: one path for each class.
+    """Draw the cells in a window, as one path for each class.
 
     Parameters
     ----------
     cells : iterable of (x, y, people)
     few : bool
-        Whether cells with fewer than k people are tinted; not where rows may be of single people.
+        Whether cells with fewer than k people are tinted; False if rows may be of single people.
     """
     side, found = round(side_m / window.unit_m), dict[int, list[str]]()
     for x, y, people in cells:
@@ -176,9 +181,10 @@ def squares(
 
 
 def joined(bins: Sequence[Bin], k: int) -> list[Bin]:
-    """Join bins until each has at least k people; the last is open, and the first begins where its last did.
+    """Join bins until each has at least k people; the last one is open.
 
-    The first 2 % and the last 5 % of the weight are not told apart: the least and the greatest are single groups.
+    The first 2 % and the last 5 % of the weight are one bin each, because the least and the greatest region may be that
+    of a single group. The first bin begins at the last of the bins that it joins.
     """
     total, done = sum(one.weight for one in bins), 0.0
     made: list[list[Bin]] = []
@@ -197,14 +203,14 @@ def joined(bins: Sequence[Bin], k: int) -> list[Bin]:
         return []
     found = [Bin(of[0].since, of[-1].until, sum(b.weight for b in of), sum(b.people for b in of)) for of in made]
     found[0] = found[0]._replace(since=made[0][-1].since if len(made) > 1 else made[0][0].since)
-    # The last begins where the one before ends, not where its own regions do: these may be of one group somewhere off.
+    # The last begins at the end of the one before, and not at its own regions, which may be one remote group's.
     begin = found[-2].until if len(found) > 1 else found[0].since
     found[-1] = found[-1]._replace(since=begin, until=math.inf)
     return found
 
 
 def bars(hidden: Sequence[Bin]) -> list[tuple[float, float, float]]:
-    """Make bars of joined bins, with their share; the last is open, and as wide wherever its greatest region ends."""
+    """Make bars of joined bins, with their share; the last is open, and its width does not depend on its regions."""
     total = sum(one.weight for one in hidden)
     return [
         (one.since, one.since * STEP**2 if math.isinf(one.until) else one.until, one.weight / total) for one in hidden
@@ -226,14 +232,14 @@ def quantiles(bins: Sequence[Bin], shares: Sequence[float] = (0.1, 0.5, 0.9)) ->
 
 
 def crowd_bars(crowds: Sequence[tuple[int, float, float]], k: int) -> list[tuple[str, float]]:
-    """Say how many people rows hide: bars of one number or some, none of fewer than k people.
+    """Make bars of the number of people that rows hide, each of one number or a range, and of at least k people.
 
-    The last tenth is one open bar: the fullest group is one group.
+    The last tenth is one open bar, because the fullest group is a single one.
 
     Parameters
     ----------
     crowds : sequence of (crowd, weight, people)
-        In ascending order of crowd, those of k and more.
+        In ascending order of crowd, from k on.
     """
     total, done = sum(weight for _, weight, _ in crowds), 0.0
     single = bool(crowds) and crowds[-1][0] - crowds[0][0] < _MOST_BARS
@@ -253,7 +259,7 @@ def crowd_bars(crowds: Sequence[tuple[int, float, float]], k: int) -> list[tuple
     if not bars or bars[-1].people < k:
         return []
     words = [f"{one.low} people" if one.low == one.high else f"{one.low} to {one.high}" for one in bars[:-1]]
-    words.append(f"{bars[-2].high + 1 if len(bars) > 1 else k} or more")  # not where the fullest group is
+    words.append(f"{bars[-2].high + 1 if len(bars) > 1 else k} or more")  # and not the size of the fullest group
     return [(word, one.weight / total) for word, one in zip(words, bars, strict=True)]
 
 

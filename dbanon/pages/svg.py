@@ -11,19 +11,20 @@ from markupsafe import Markup, escape
 WIDTH = 360
 """Units across a figure: its text of 11 units is 11 pixels on a phone."""
 
-STYLE = """
-:root{--ink:#1a1d21;--soft:#525a67;--line:#d5dae1;--paper:#fff;--wash:#f4f7fb;--gone:#7d8592;--good:#13702b;
---warn:#8a5300;
+_COLOURS = """--good:#13702b;--warn:#8a5300;
 --published:#0b62a8;--published-wash:#a9cdea;--private:#b3470f;--private-wash:#f7d3b8;
---class-0:#dbeaf7;--class-1:#a9cdea;--class-2:#6ca7d8;--class-3:#2c7cbd;--class-4:#0b4a82}
-@media (prefers-color-scheme:dark){:root{--ink:#eceff3;--soft:#a9b3c1;--line:#3a424e;--paper:#14171b;--wash:#1c2127;
+--class-0:#dbeaf7;--class-1:#a9cdea;--class-2:#6ca7d8;--class-3:#2c7cbd;--class-4:#0b4a82"""
+"""Of light and of paper."""
+
+STYLE = (
+    f"""
+:root{{--ink:#1a1d21;--soft:#525a67;--line:#d5dae1;--paper:#fff;--wash:#f4f7fb;--gone:#7d8592;{_COLOURS}}}
+@media (prefers-color-scheme:dark){{:root{{--ink:#eceff3;--soft:#a9b3c1;--line:#3a424e;--paper:#14171b;--wash:#1c2127;
 --gone:#8a95a5;--good:#69cf85;--warn:#f0b04a;--published:#6db4ee;--published-wash:#1f4a6e;--private:#ff9d5c;
---private-wash:#6b3a17;--class-0:#1d3c57;--class-1:#27587f;--class-2:#347bb0;--class-3:#58a3dc;--class-4:#a3d3f8}}
-@media print{:root{--ink:#000;--soft:#444;--line:#bbb;--paper:#fff;--wash:#fff;--gone:#777;--good:#13702b;
---warn:#8a5300;
---published:#0b62a8;--published-wash:#a9cdea;--private:#b3470f;--private-wash:#f7d3b8;
---class-0:#dbeaf7;--class-1:#a9cdea;--class-2:#6ca7d8;--class-3:#2c7cbd;--class-4:#0b4a82}}
-svg text{font:11px Arial,Helvetica,sans-serif;fill:var(--ink);font-variant-numeric:tabular-nums}
+--private-wash:#6b3a17;--class-0:#1d3c57;--class-1:#27587f;--class-2:#347bb0;--class-3:#58a3dc;--class-4:#a3d3f8}}}}
+@media print{{:root{{--ink:#000;--soft:#444;--line:#bbb;--paper:#fff;--wash:#fff;--gone:#777;{_COLOURS}}}}}
+"""
+    + """svg text{font:11px Arial,Helvetica,sans-serif;fill:var(--ink);font-variant-numeric:tabular-nums}
 svg text.soft{fill:var(--soft)}svg text.strong{font-weight:bold}
 svg text.private{fill:var(--private);font-weight:bold}svg text.published{fill:var(--published);font-weight:bold}
 svg text.halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}
@@ -41,6 +42,7 @@ vector-effect:non-scaling-stroke}
 .ways{fill:none;stroke:var(--gone);stroke-opacity:.6;vector-effect:non-scaling-stroke}
 .land{fill:var(--line);fill-opacity:.45}
 """
+)
 """Colours of light, dark and paper, and the classes of marks."""
 
 

@@ -1,23 +1,22 @@
-"""The page of a sweep: what each parameter buys, which settings are on the front, which one to publish.
+"""Makes the page of a sweep: the effect of each parameter, the front, and the setting to publish.
 
-Errors were held against true positions, so the page is private.
+Errors were computed from true positions, so the page is private.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any
 
 from markupsafe import Markup
 
 from dbanon.base.errors import counted
-from dbanon.base.figures import Asked, Figure
-from dbanon.base.sweep import Setting, Sweep
+from dbanon.base.figures import WHEN, Figure
+from dbanon.base.sweep import Setting, Sweep, find_lines
 from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.charts import Axis, Line, metres, text
-from dbanon.pages.svg import WIDTH, element, figure, number
+from dbanon.pages.svg import WIDTH, element, figure
 
-_TOP, _LEFT, _RIGHT, _BOTTOM = 24, 44, WIDTH - 14, 214
 _MAX_LINES = 12
 
 
@@ -25,101 +24,103 @@ def page(sweep: Sweep, *, version: str = "") -> str:
     """Make the page of a sweep."""
     around = frame.Frame(
         title=f"Sweep of {sweep.method} over {sweep.dataset}",
-        band=f"PRIVATE: errors are held against the true data. For operators of the dataset {sweep.dataset}.",
-        head="errors held against the true data",
+        band=Markup("PRIVATE: shows errors against the true data. For operators of the dataset {}.").format(
+            frame.isolate(sweep.dataset)
+        ),
+        head="errors against the true data",
         foot=f"dbanon {version}: {sweep.method} ({sweep.algorithm}) on {sweep.dataset}",
         private=True,
     )
     compared = [one for one in sweep.settings if one.error is not None and one.share is not None]
     blocks = [
-        *_answer(sweep),
-        *(_drawn(sweep, compared) if compared else ()),
-        *_families(sweep),
-        _grid(sweep),
-        _again(sweep),
+        *_write_answer(sweep),
+        *(_draw_figures(sweep, compared) if compared else ()),
+        *_draw_families(sweep),
+        _write_grid(sweep),
+        _write_commands(sweep),
     ]
-    return frame.document(around, _header(sweep), *blocks)
+    return frame.document(around, _write_header(sweep), *blocks)
 
 
-def _header(sweep: Sweep) -> Markup:
+def _write_header(sweep: Sweep) -> Markup:
     several = list(dict.fromkeys(name for one in sweep.settings for name in one.varied))
     which = " and ".join(several) or "setting"
     people = counted(sweep.people, "person", "people") + (" drawn at random" if sweep.sample else "")
-    lead = (
-        f"{counted(len(sweep.settings), 'setting')} of {sweep.method} ({sweep.algorithm}) on {people} of "
-        f"{sweep.dataset}, each computed, attacked and asked the same questions. Nothing was published."
-    )
+    lead = Markup("{} of {} ({}) on {} of {}, each computed, attacked and asked the same questions. {}").format(
+        counted(len(sweep.settings), "setting"), sweep.method, sweep.algorithm, people, frame.isolate(sweep.dataset),
+        "Nothing was published.",
+    )  # fmt: skip
     return frame.header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
 
 
-def _answer(sweep: Sweep) -> Iterator[Markup]:
-    """Say first what was found."""
+def _write_answer(sweep: Sweep) -> Iterator[Markup]:
+    """Write the findings."""
     pairs = [sweep.sentences[i : i + 2] for i in range(0, len(sweep.sentences), 2)]
     said = [" ".join(pair) for pair in pairs] or ["No two settings could be compared."]
-    paragraphs = [Markup("<p>{}</p>").format(one) for one in (*said, *_covered(sweep), *sweep.notes)]
-    yield frame.section("What each parameter buys here", *paragraphs)
+    paragraphs = [Markup("<p>{}</p>").format(one) for one in (*said, *_note_coverage(sweep), *sweep.notes)]
+    yield frame.section("Effect of each parameter", *paragraphs)
     chosen = sweep.chosen
     if chosen is None:
-        why = "meets all that is wanted and can be published" if sweep.wants else "can be published"
-        yield frame.section("No setting is chosen", frame.card("Why", f"None {why}{_wanted(sweep)}."))
+        why = f"meets all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
+        yield frame.section("No setting is chosen", frame.card("Reason", f"No setting {why}."))
         return
     found = [
         (chosen.name, "the setting", False),
-        (_percent(chosen.share), "of people and times published", False),
-        (_off(chosen.error), f"counts in {sweep.squares} are off", True),
-        (_usable(chosen), "usable resolution", True),
+        (_write_percent(chosen.share), "of people and times published", False),
+        (_write_error(chosen.error), f"counts in {sweep.squares} are off", True),
+        (_write_usable(chosen), "usable resolution", True),
     ]
-    which = f"Of the settings that meet what is wanted{_wanted(sweep)}" if sweep.wants else "As no figure was wanted"
+    which = f"meet all wants{_list_wants(sweep)}" if sweep.wants else "can be published"
     lead = (
-        f"{which}: the strongest promise, and there the setting whose counts are least off even if the questions were "
-        "unlucky."
+        f"Of the settings that {which}, those with the strongest promise were kept. Of these, the one on their front "
+        "was chosen whose count error has the least upper end of its interval."
     )
     yield frame.section("The chosen setting", frame.facts(found), lead=lead)
 
 
-def _covered(sweep: Sweep) -> Iterator[str]:
+def _note_coverage(sweep: Sweep) -> Iterator[str]:
     asked = sum(sweep.queries for one in sweep.settings for name in one.figures if name.startswith("count_error_"))
     if asked:
         yield f"The true count lay between at_least and at_most in all of {counted(asked, 'answer')}."
 
 
-def _wanted(sweep: Sweep) -> str:
+def _list_wants(sweep: Sweep) -> str:
     return f" ({', '.join(map(str, sweep.wants))})" if sweep.wants else ""
 
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _drawn(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]:
-    yield _minutes(sweep)
+def _draw_figures(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]:
+    yield _draw_minutes(sweep)
     names = list(compared[0].varied)
-    right = [_limits(sweep, compared)]
-    cost = next((name for name in names if name in compared[0].promise and _numeric(compared, name)), None)
+    right = [_draw_limits(sweep, compared)]
+    cost = next((name for name in names if name in compared[0].promise and _is_numeric(compared, name)), None)
     if cost is not None:
-        right.append(_cost(sweep, compared, cost))
+        right.append(_draw_cost(sweep, compared, cost))
     caption = (
-        "Filled: on the (Pareto) front, no other setting of the same promise publishes more or errs less. Hollow: "
-        "another does. Ringed: the chosen one. Lines join settings that differ in one parameter."
+        "Filled: on the (Pareto) front, where no other of its promise is as good in both figures and better in one. "
+        "Hollow: not on the front. Ringed: the chosen one. Lines join settings that differ in one parameter."
     )
-    left = frame.picture(_net(sweep, compared, names), caption)
+    left = frame.picture(_draw_net(sweep, compared, names), caption)
     yield frame.section("What is gained, what is lost", frame.wide(left, *right), note=sweep.method)
 
 
-def _minutes(sweep: Sweep) -> Markup:
-    """Draw the same minute at a few settings: it says more than a curve."""
+def _draw_minutes(sweep: Sweep) -> Markup:
+    """Draw the same minute at a few settings, which says more than a curve."""
     drawn = [one for one in sweep.settings if one.minute is not None]
-    alike = [one for one in drawn if sweep.chosen is not None and _beside(one, sweep.chosen)]
+    alike = [one for one in drawn if sweep.chosen is not None and _differs_in_promise(one, sweep.chosen)]
     shown = (alike if len(alike) > 1 else drawn)[:4]
     if not shown or shown[0].minute is None:
         said = (
-            "Rows are drawn of settings that are computed in the same call. These were measured earlier, and "
-            "their rows are not kept with their figures."
+            "Maps show only settings that were computed in the same call. These were measured earlier, and their rows "
+            "are not kept with their figures."
         )
         return frame.section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(said))
     first = shown[0].minute
     when = datetime.fromtimestamp(first.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     window = maps.Window(**dict(zip(("x0", "y0", "x1", "y1"), first.window, strict=True)))
-    figures = [_minute(place, one, window) for place, one in enumerate(shown)]
+    figures = [_draw_minute(place, one, window) for place, one in enumerate(shown)]
     beside = Markup(
         '<div class="columns" style="grid-template-columns:repeat(auto-fit,minmax(min(240px,100%),1fr))">{}</div>'
     )
@@ -127,16 +128,16 @@ def _minutes(sweep: Sweep) -> Markup:
     return frame.section("The same minute at several settings", beside.format(Markup("").join(figures)), lead=lead)
 
 
-def _beside(one: Setting, chosen: Setting) -> bool:
+def _differs_in_promise(one: Setting, chosen: Setting) -> bool:
     """Whether a setting differs from the chosen one in its promise alone."""
     return all(value == chosen.varied[name] for name, value in one.varied.items() if name not in one.promise)
 
 
-def _minute(place: int, one: Setting, window: maps.Window) -> Markup:
+def _draw_minute(place: int, one: Setting, window: maps.Window) -> Markup:
     paths = one.minute.paths if one.minute is not None else ()
     about = f"{one.name}: {counted(len(paths), 'region')} as they would be published."
     drawn = maps.panel(f"minute-{place}", f"One minute at {one.name}", about, window, maps.regions(paths))
-    half, error = one.measured("region_side_m_50"), _off(one.error)
+    half, error = one.measured("region_side_m_50"), _write_error(one.error)
     sides = f", half of people's time in regions under {metres(half.value)}" if half and half.value else ""
     rows = counted(one.minute.rows if one.minute is not None else 0, "row")
     if one.minute is not None and len(paths) < one.minute.rows:
@@ -146,66 +147,51 @@ def _minute(place: int, one: Setting, window: maps.Window) -> Markup:
     return frame.picture(drawn, caption, class_="map")
 
 
-def _net(sweep: Sweep, compared: Sequence[Setting], names: Sequence[str]) -> Markup:
+def _draw_net(sweep: Sweep, compared: Sequence[Setting], names: Sequence[str]) -> Markup:
     """Draw share against error: each setting a dot, joined to its neighbours by one parameter each."""
-    x = charts.axis(100 * max(_error(one) for one in compared), unit=" %", name=f"counts in {sweep.squares} are off by")
+    worst = 100 * max(_get_error(one) for one in compared)
+    x = charts.axis(worst, unit=" %", name=f"counts in {sweep.squares} are off by: worse to the right")
+    plot = charts.Plot(x=x, y=_make_share_axis(compared), top=38, right=WIDTH - 22, bottom=214)
+    drawn = [*plot.frame(), text(2, 12, "published: better above", class_="soft")]
+    for place, name in enumerate(names):
+        for line in find_lines(compared, name):
+            way = plot.join((100 * _get_error(one), 100 * (one.share or 0)) for one in line)
+            dash = None if place == 0 else "3 3"
+            drawn.append(element("path", d=way, class_="line-published", stroke_opacity=0.5, stroke_dasharray=dash))
+    above, beside = _name_settings(compared, names)
+    for one in compared:
+        at = plot.across(100 * _get_error(one)), plot.up(100 * (one.share or 0))
+        drawn += _draw_setting(one, *at, above.get(id(one)), beside.get(id(one)))
+    about = "; ".join(
+        f"{one.name}: {_write_percent(one.share)} published, {_write_error(one.error)} off" for one in compared
+    )
+    return figure("net", "Share published against error", about, *drawn, height=plot.height)
+
+
+def _make_share_axis(compared: Sequence[Setting]) -> Axis:
+    """Make an axis of the shares that settings publish, between whole tens."""
     shares = [100 * (one.share or 0) for one in compared]
     low, high = math.floor(min(shares) / 10) * 10, math.ceil(max(shares) / 10) * 10
     low, high = (low, high) if high > low else (max(low - 10, 0), low + 10)
     step = 10 if high - low <= 50 else 20
-    y = Axis(low=low, high=high, ticks=[(v, f"{v} %") for v in range(low, high + 1, step)])
-
-    def at(one: Setting) -> tuple[float, float]:
-        across = _LEFT + x.share(100 * _error(one)) * (_RIGHT - _LEFT - 8)
-        return across, _BOTTOM - y.share(100 * (one.share or 0)) * (_BOTTOM - _TOP - 14)
-
-    drawn = [
-        element("path", d="".join(f"M{_LEFT} {number(_level(y, v))}H{_RIGHT}" for v, _ in y.ticks), class_="line"),
-        *(text(_LEFT - 5, _level(y, v) + 4, said, anchor="end", class_="soft") for v, said in y.ticks),
-        *(
-            text(_LEFT + x.share(v) * (_RIGHT - _LEFT - 8), _BOTTOM + 15, said, anchor="middle", class_="soft")
-            for v, said in x.ticks
-        ),
-        text((_LEFT + _RIGHT) / 2, _BOTTOM + 31, f"{x.name}: worse to the right", anchor="middle", class_="soft"),
-        text(2, 12, "published: better above", class_="soft"),
-    ]
-    for place, name in enumerate(names):
-        for line in _lines(compared, name):
-            way = "M" + "L".join(f"{number(a)} {number(b)}" for a, b in map(at, line))
-            dash = None if place == 0 else "3 3"
-            drawn.append(element("path", d=way, class_="line-published", stroke_opacity=0.5, stroke_dasharray=dash))
-    above, beside = _named(compared, names)
-    for one in compared:
-        across, up = at(one)
-        if one.chosen:
-            drawn.append(element("circle", cx=across, cy=up, r=9, class_="ink", stroke_width=1.5))
-        colour = "published" if one.front else "paper"
-        drawn.append(
-            element("circle", cx=across, cy=up, r=4.5, class_=colour, stroke="var(--published)", stroke_width=1.6)
-        )
-        if said := above.get(id(one)):
-            end = across > WIDTH - 40
-            drawn.append(text(across, up - 11, said, anchor="end" if end else "middle", class_="halo"))
-        if said := beside.get(id(one)):
-            end = across > WIDTH - 90  # no room to the right of it
-            drawn.append(
-                text(
-                    across + (0 if end else 13),
-                    up + (20 if end else 4),
-                    said,
-                    anchor="end" if end else "start",
-                    class_="halo",
-                )
-            )
-    about = "; ".join(f"{one.name}: {_percent(one.share)} published, {_off(one.error)} off" for one in compared)
-    return figure("net", "Share published against error", about, *drawn, height=_BOTTOM + 38)
+    return Axis(low=low, high=high, ticks=[(v, f"{v} %") for v in range(low, high + 1, step)])
 
 
-def _level(y: Axis, value: float) -> float:
-    return _BOTTOM - y.share(value) * (_BOTTOM - _TOP - 14)
+def _draw_setting(one: Setting, across: float, up: float, above: str | None, beside: str | None) -> Iterator[Markup]:
+    """Draw the dot of a setting, ringed if it is chosen, with its names above and beside it."""
+    if one.chosen:
+        yield element("circle", cx=across, cy=up, r=9, class_="ink", stroke_width=1.5)
+    colour = "published" if one.front else "paper"
+    yield element("circle", cx=across, cy=up, r=4.5, class_=colour, stroke="var(--published)", stroke_width=1.6)
+    if above:
+        yield text(across, up - 11, above, anchor="end" if across > WIDTH - 40 else "middle", class_="halo")
+    if beside and across > WIDTH - 90:  # no room to the right of it
+        yield text(across, up + 20, beside, anchor="end", class_="halo")
+    elif beside:
+        yield text(across + 13, up + 4, beside, class_="halo")
 
 
-def _named(compared: Sequence[Setting], names: Sequence[str]) -> tuple[dict[int, str], dict[int, str]]:
+def _name_settings(compared: Sequence[Setting], names: Sequence[str]) -> tuple[dict[int, str], dict[int, str]]:
     """Name settings above their dots and beside them: of two parameters, the columns by one and the rows by the other.
 
     Of one parameter or more than two, each setting has its name while they are few.
@@ -215,20 +201,12 @@ def _named(compared: Sequence[Setting], names: Sequence[str]) -> tuple[dict[int,
     first, second = names
     top = max(compared, key=lambda one: one.share or 0).varied[second]
     above = {id(one): f"{first} {one.varied[first]}" for one in compared if one.varied[second] == top}
-    ends = [max(line, key=_error) for line in _lines(compared, first)]
+    ends = [max(line, key=_get_error) for line in find_lines(compared, first)]
     return above, {id(one): f"{second} {one.varied[second]}" for one in ends}
 
 
-def _lines(settings: Sequence[Setting], name: str) -> list[list[Setting]]:
-    """Give settings that differ in one parameter alone."""
-    found: dict[tuple[Any, ...], list[Setting]] = {}
-    for one in settings:
-        found.setdefault(tuple((n, v) for n, v in one.varied.items() if n != name), []).append(one)
-    return [line for line in found.values() if len(line) > 1]
-
-
-def _limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
-    """Draw how much is published and why the rest is not, once for all settings in which that is equal."""
+def _draw_limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
+    """Draw the share published and the reasons for the rest, once for all settings in which these are equal."""
     alike: dict[tuple[Any, ...], list[Setting]] = {}
     for one in compared:
         alike.setdefault((round(one.share or 0, 3), *one.limits), []).append(one)
@@ -237,28 +215,27 @@ def _limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
     said: list[str] = []
     for place, group in enumerate(groups):
         share, y = group[0].share or 0, place * 34 + 2
-        label, width = _alike(group), WIDTH - 12
-        reasons = ", ".join(f"{_percent(part)} {_words(reason)}" for reason, part in group[0].limits.items())
-        said.append(f"{label}: {_percent(share)} published" + (f"; {reasons}" if reasons else ""))
+        label, width = _name_common(group), WIDTH - 12
+        reasons = ", ".join(
+            f"{_write_percent(part)} {_write_reason(reason)}" for reason, part in group[0].limits.items()
+        )
+        said.append(f"{label}: {_write_percent(share)} published" + (f"; {reasons}" if reasons else ""))
         drawn += [
-            text(4, y + 11, f"{label}: {_percent(share)} published", class_="strong"),
+            text(4, y + 11, f"{label}: {_write_percent(share)} published", class_="strong"),
             element("rect", x=4, y=y + 15, width=width, height=12, fill="url(#limits-hatch)", stroke="var(--gone)"),
             element("rect", x=4, y=y + 15, width=max(width * share, 1), height=12, class_="published"),
         ]
-    stroke = element("path", d="M0 5L5 0", stroke="var(--gone)", stroke_width=1.4)
-    hatch = element("pattern", stroke, id="limits-hatch", width=5, height=5, patternUnits="userSpaceOnUse")
-    picture = figure(
-        "limits", "What is published and what is left out", "; ".join(said), hatch, *drawn, height=len(groups) * 34 + 4
-    )
+    title, height = "People and times published and left out", len(groups) * 34 + 4
+    picture = figure("limits", title, "; ".join(said), charts.hatch("limits"), *drawn, height=height)
     caption = "Hatched: left out. " + ". ".join(said) + "."
-    free = [name for name in compared[0].varied if all(_same_share(line) for line in _lines(compared, name))]
+    free = [name for name in compared[0].varied if all(_has_one_share(line) for line in find_lines(compared, name))]
     if free and len(groups) > 1:
         caption += f" None is lost to {' or '.join(free)}."
     return frame.block("What limits the share?", frame.picture(picture, caption))
 
 
-def _alike(group: Sequence[Setting]) -> str:
-    """Name what settings have in common."""
+def _name_common(group: Sequence[Setting]) -> str:
+    """Name the values that settings have in common."""
     common = dict(group[0].varied)
     for one in group:
         common = {name: value for name, value in common.items() if one.varied.get(name) == value}
@@ -267,28 +244,26 @@ def _alike(group: Sequence[Setting]) -> str:
     )
 
 
-def _same_share(line: Sequence[Setting]) -> bool:
+def _has_one_share(line: Sequence[Setting]) -> bool:
     shares = [one.share or 0 for one in line]
     return max(shares) - min(shares) < 0.005
 
 
-def _words(reason: str) -> str:
+def _write_reason(reason: str) -> str:
     return reason.replace("_", " ")
 
 
-def _cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
-    """Draw what a promise costs: error by its parameter, a line for each of the other values."""
+def _draw_cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
+    """Draw the cost of a promise: error by its parameter, a line for each of the other values."""
     values = sorted({float(one.varied[name]) for one in compared})
     ticks = [(value, f"{value:g}") for value in values]
     x = Axis(low=min(values), high=max(values), ticks=ticks, log=min(values) > 0, name=name)
-    y = charts.axis(
-        100 * max((one.error and one.error.high) or _error(one) for one in compared if _finite(one)), unit=" %", steps=3
-    )
     lines = []
-    for place, line in enumerate(_lines(compared, name)[:_MAX_LINES]):
-        points = [_point(one, name) for one in sorted(line, key=lambda o: float(o.varied[name]))]
+    for place, line in enumerate(find_lines(compared, name)[:_MAX_LINES]):
+        points = [charts.point(float(one.varied[name]), one.error) for one in line if one.error is not None]
         others = ", ".join(f"{n} {v}" for n, v in line[0].varied.items() if n != name) or sweep.method
         lines.append(Line(name=others, points=points, kind="private", dashed=place > 0))
+    y = charts.axis(max(high for line in lines for *_, high in line.points), unit=" %", steps=3)
     about = f"How far counts in {sweep.squares} are off by {name}, with intervals (90 %)."
     return frame.block(
         f"What does {name} cost?",
@@ -296,24 +271,13 @@ def _cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
     )
 
 
-def _finite(one: Setting) -> bool:
-    return one.error is not None and math.isfinite(one.error.high or 0)
-
-
-def _point(one: Setting, name: str) -> tuple[float, float, float, float]:
-    value, error = _error(one), one.error
-    low, high = (error.low, error.high) if error else (None, None)
-    high = value if high is None or not math.isfinite(high) else high
-    return float(one.varied[name]), 100 * value, 100 * (value if low is None else low), 100 * high
-
-
-def _numeric(compared: Sequence[Setting], name: str) -> bool:
+def _is_numeric(compared: Sequence[Setting], name: str) -> bool:
     values = [one.varied[name] for one in compared]
     return len(set(values)) > 1 and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
 
-def _families(sweep: Sweep) -> Iterator[Markup]:
-    """Draw what was measured with other methods, each under its promise."""
+def _draw_families(sweep: Sweep) -> Iterator[Markup]:
+    """Draw the errors of other methods, each with its promise."""
     drawn = []
     for number_, family in enumerate(sweep.families):
         rows = []
@@ -321,7 +285,7 @@ def _families(sweep: Sweep) -> Iterator[Markup]:
             side = sweep.settings[0].side_m
             error = next((f for f in figures if (f.name, f.side_m, f.asked) == ("count_error", side, "span")), None)
             if error is not None and error.value is not None:
-                rows.append(charts.Bar(label=name, value=error.value, text=_off(error), kind="private"))
+                rows.append(charts.Bar(label=name, value=error.value, text=_write_error(error), kind="private"))
         if rows:
             about = "; ".join(f"{row.label}: {row.text}" for row in rows)
             title = f"Counts over ten minutes with {family.method}"
@@ -329,8 +293,8 @@ def _families(sweep: Sweep) -> Iterator[Markup]:
             drawn.append(frame.block(f"{family.method} ({family.algorithm})", frame.picture(picture, family.hides)))
     if drawn:
         lead = (
-            f"How far counts over ten minutes in {sweep.squares} are off. Do not rank across headings: a method that "
-            "hides less errs less."
+            f"Errors of counts over ten minutes in {sweep.squares}. Do not rank methods by them: a method that hides "
+            "less errs less."
         )
         yield frame.section("Other families, other promises", frame.columns(*drawn), lead=lead)
 
@@ -338,46 +302,45 @@ def _families(sweep: Sweep) -> Iterator[Markup]:
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _grid(sweep: Sweep) -> Markup:
+def _write_grid(sweep: Sweep) -> Markup:
     """List all settings; each promise has its own front."""
-    worst = max((_error(one) for one in sweep.settings if one.error is not None), default=1) or 1
+    worst = max((_get_error(one) for one in sweep.settings if one.error is not None), default=1) or 1
     short = sweep.squares.removeprefix("squares of ")
     head = [
         "setting",
         "published",
-        f"off at a moment, {short}",
-        f"off over ten minutes, {short}",
+        *(f"off {when}, {short}" for when in WHEN.values()),
         "usable resolution",
         "rows",
         "may be published",
         "what limits it",
     ]
-    table = frame.table(head, [_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
+    table = frame.table(head, [_write_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
     asked = f"{counted(sweep.queries, 'question')} of each kind"
     note = (
-        f"● on the front of its promise. Asked were {asked}, at random places and times, about {sweep.squares}, and "
-        "about others. How far off counts are: the sum of differences as a share of the sum of the truth, that of the "
-        "people published; in brackets intervals (90 %). Usable resolution: the side from which on counts are off by "
-        "at most 20 %."
+        f"● on the front of its promise. Each setting was asked {asked} at random places and times, about "
+        f"{sweep.squares}, and about others. The error of counts is the sum of differences as a share of the sum of "
+        "true counts of published people, with its 90 % interval in brackets. Usable resolution: the side from which "
+        "on counts are off by at most 20 %."
     )
     return frame.section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
 
 
-def _row(one: Setting, worst: float) -> list[Any]:
+def _write_row(one: Setting, worst: float) -> list[Any]:
     name = Markup("{}{}{}").format("● " if one.front else "", one.name, " (chosen)" if one.chosen else "")
     if one.outcome != "verified":
         return [name, "–", "–", "–", "–", "–", "no", Markup('<b class="warn">{}</b>').format(one.reason or one.outcome)]
-    limits = ", ".join(f"{_percent(part)} {_words(reason)}" for reason, part in one.limits.items())
-    cells: list[Any] = [name, _bar(_percent(one.share), one.share or 0, "published-wash")]
-    for asked in get_args(Asked):
+    limits = ", ".join(f"{_write_percent(part)} {_write_reason(reason)}" for reason, part in one.limits.items())
+    cells: list[Any] = [name, _draw_bar(_write_percent(one.share), one.share or 0, "published-wash")]
+    for asked in WHEN:
         error = one.measured("count_error", side_m=one.side_m, asked=asked)
         value = error.value if error and error.value is not None else None
-        cells.append("–" if value is None else _bar(_off(error), value / worst, "private-wash"))
-    cells += [_usable(one), f"{one.run.get('rows', 0):,}", _may(one)]
+        cells.append("–" if value is None else _draw_bar(_write_error(error), value / worst, "private-wash"))
+    cells += [_write_usable(one), f"{one.run.get('rows', 0):,}", _write_publishable(one)]
     return [*cells, limits or "nothing"]
 
 
-def _may(one: Setting) -> str:
+def _write_publishable(one: Setting) -> str:
     overlap = one.run.get("overlap")
     if overlap is None:
         return "not measured"
@@ -387,14 +350,14 @@ def _may(one: Setting) -> str:
     return f"no: beside {beside} {overlap.get('smallest_crowd')} of {overlap.get('k')} are left"
 
 
-def _bar(said: str, share: float, class_: str) -> Markup:
+def _draw_bar(said: str, share: float, class_: str) -> Markup:
     """Write a value over a bar of its share of the greatest."""
     width = f"{min(max(share, 0), 1) * 100:.0f}%"
     style = f"display:block;padding:0 4px;background:linear-gradient(90deg,var(--{class_}) {width},transparent {width})"
     return Markup('<span style="{}">{}</span>').format(style, said)
 
 
-def _again(sweep: Sweep) -> Markup:
+def _write_commands(sweep: Sweep) -> Markup:
     lines = [sweep.again()]
     if sweep.chosen is not None:
         lines.append(sweep.command(sweep.chosen))
@@ -411,21 +374,21 @@ def _again(sweep: Sweep) -> Markup:
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
-def _error(one: Setting) -> float:
+def _get_error(one: Setting) -> float:
     return one.error.value if one.error is not None and one.error.value is not None else 0.0
 
 
-def _percent(share: float | None) -> str:
+def _write_percent(share: float | None) -> str:
     return "–" if share is None else f"{share * 100:.0f} %"
 
 
-def _off(error: Figure | None) -> str:
+def _write_error(error: Figure | None) -> str:
     if error is None or error.value is None:
         return "–"
     if error.low is None or error.high is None:
-        return _percent(error.value)
+        return _write_percent(error.value)
     return f"{error.value * 100:.0f} % [{error.low * 100:.0f}–{error.high * 100:.0f}]"
 
 
-def _usable(one: Setting) -> str:
-    return words.usable_resolution(one.evaluation.figures if one.evaluation is not None else ())
+def _write_usable(one: Setting) -> str:
+    return words.usable_resolution(list(one.figures.values()))

@@ -20,7 +20,7 @@ _ASKED = {
     "requests_inside": "how many asked for what in an area",
 }
 _NOT_TRIED = (
-    "newspapers, social media, other publications about the same people that dbanon does not know, guesses by nearness"
+    "newspapers, social media, publications about the same people that dbanon does not know, guesses from nearness"
 )
 _MOST_PARTS = 36
 
@@ -108,12 +108,11 @@ class Told(Blocks):
         if not count:
             return frame.card("Motivated intruder", "The rows were not attacked.")
         found = "nothing" if record.held == count else counted(count - record.held, "broken clause")
-        who = (
-            f"{words.when(local(record.checked_at, self.zone))}, by {record.checked_by}"
-            if record.checked_at
-            else "before publication"
-        )
         version = f", version {record.versions['dbanon']}" if "dbanon" in record.versions else ""
+        when = Markup("before publication{}.").format(version)
+        if record.checked_at:
+            by = frame.isolate(record.checked_by)
+            when = Markup("{}, by {}{}.").format(words.when(local(record.checked_at, self.zone)), by, version)
         said = [
             ("Knows", record.adversary),
             (
@@ -121,7 +120,7 @@ class Told(Blocks):
                 f"read all stored rows and the data again, and looked for what breaks {counted(count, 'clause')}.",
             ),
             ("Found", f"{found}."),
-            ("When", f"{who}{version}."),
+            ("When", when),
             ("Not tried", f"{_NOT_TRIED}."),
         ]
         return frame.card("Motivated intruder, recorded (ICO)", *(Markup("<b>{}:</b> {}").format(*one) for one in said))
@@ -142,23 +141,21 @@ class Told(Blocks):
             said.append(Markup("<b>{}:</b> {}{}.").format(name, shares.get("share") or "not known", detail))
         if not left_out.shares and self.record.percent_left_out is not None:
             said.append(f"Left out of the people and times seen: {self.record.percent_left_out} %.")
-        said.append("Those left out are not like the others: what the release says is not said of them.")
+        said.append("People who are left out differ from the others: no figure of the release is about them.")
         return frame.card("Left out", *said)
 
     def readers(self) -> Markup:
         """Say who reads it and how it is taken back."""
         record = self.record
-        who = (
-            f"every login with one of {words.listed(list(record.readers), 'or')}"
-            if record.readers
-            else "every login of an analyst"
-        )
+        who: Any = "every login of an analyst"
+        if record.readers:
+            names = frame.isolate(words.listed(list(record.readers), "or"))
+            who = Markup("every login with one of {}").format(names)
         name = record.release
         take_back = (
             Markup(
-                "<b>Withdraw:</b> {}, at once for new queries. What was read or exported stays with its reader, "
-                "and stays counted "
-                "against later releases."
+                "<b>Withdraw:</b> {}, at once for new queries. Readers keep what they read or exported, and dbanon "
+                "still compares later releases with it."
             ).format(frame.mono(f"SELECT dbanon.unpublish('{name}')"))
             if name
             else Markup("It is not published: no login reads it.")
@@ -173,18 +170,15 @@ class Told(Blocks):
         """Say what it was held against."""
         record, overlap = self.record, self.record.overlap
         if record.release is None:
-            said = "Not published, so it was held against no other release yet; dbanon does that before it publishes."
-        elif not overlap:
-            said = (
-                "Held against every earlier release of the same people, withdrawn ones too: none of them takes from "
-                "what is promised."
-            )
+            said = "It is not published. dbanon compares it with the releases of the same people before it publishes."
         else:
-            said = "Held against every earlier release of the same people, withdrawn ones too. "
-            said += " ".join(_overlapping(overlap))
-        allowed = f"An overlap was allowed, because: {record.overlap_reason}" if record.overlap_reason else ""
+            found = _overlapping(overlap) if overlap else ["None of them weakens the promise."]
+            said = "dbanon compared it with every earlier release of the same people, withdrawn ones too. "
+            said += " ".join(found)
+        allowed = [Markup("An administrator allowed an overlap, because: {}").format(frame.isolate(reason))
+                   for reason in [record.overlap_reason] if reason]  # fmt: skip
         return frame.card(
-            "Beside other releases", said, "Every later release is held against this one.", *filter(None, [allowed])
+            "Together with other releases", said, "dbanon compares every later release with this one.", *allowed
         )
 
     def source(self) -> Markup:
@@ -196,11 +190,11 @@ class Told(Blocks):
             "Where it comes from",
             record.paper or "A method of dbanon's own.",
             *(
-                [f"Parameters: {words.settings(record.parameters)}. The seed is kept private."]
-                if record.parameters
+                [Markup("Parameters: {}. The seed is kept private.").format(frame.isolate(given))]
+                if (given := words.settings(record.parameters))
                 else []
             ),
-            f"Coordinates: metres of SRID {record.srid}.",
+            f"Coordinates: metres in SRID {record.srid}.",
             *([f"Made with: {versions}."] if versions else []),
             *([Markup("Digest of the rows that were attacked: {}").format(frame.mono(digest))] if digest else []),
         )
@@ -224,8 +218,8 @@ class Told(Blocks):
             "All parts, the newest first",
             frame.table(["part", "k", "rows", "left out", "state"], rows[:_MOST_PARTS], numbers=[1, 2, 3]),
             note=note,
-            lead="Each was computed, attacked and published for itself. "
-            + ("" if self.chosen else f"The pictures on this page, and {self._newest()}, are of the newest."),
+            lead="dbanon computed, attacked and published each part alone. "
+            + ("" if self.chosen else f"The pictures on this page, and {self._newest()}, are of the newest part."),
         )
 
     def _newest(self) -> str:
@@ -253,16 +247,16 @@ class Told(Blocks):
                 f"  ST_MakeEnvelope(..., 4326), {when});\n-- at_least, expected, at_most"
             ),
             Markup("<p>{}</p><p>{}</p>").format(
-                "Add up subjects over the rows of one period to count people; never add up crowd, and never count "
-                "rows.",
-                "The middle of a region is no position: it may be that no person was there. One place is surely busier "
-                "than another only where its at_least exceeds the at_most of the other.",
+                "To count people, add up subjects over the rows of one period. Neither the sum of crowd nor the number "
+                "of rows is a number of people.",
+                "The middle of a region is no position: perhaps no person was there. One place is surely busier than "
+                "another only where its at_least exceeds the at_most of the other.",
             ),
         )
 
     def columns(self) -> Markup:
         """List the columns of the view."""
-        rows = [(frame.mono(name), meaning or "") for name, meaning in self.record.columns]
+        rows = [(frame.mono(name), frame.isolate(meaning or "")) for name, meaning in self.record.columns]
         return frame.section("Columns", frame.table(["column", "meaning"], rows)) if rows else Markup("")
 
     def again(self) -> Markup:
@@ -277,17 +271,17 @@ class Told(Blocks):
             f"dbanon report {record.release or record.run_id}",
         ]
         note = Markup(
-            '<p class="small soft">The seed is kept private: a reader who has it may learn how ties were broken.</p>'
+            '<p class="small soft">The seed is kept private: it would show readers how the run broke ties.</p>'
         )
         return frame.section("Make it again", frame.code("\n".join(lines)), note)
 
 
 _OVERLAP = {
-    "within_a_day": "Within a day, others show exactly people whom this one hides, or this one people whom they hide.",
-    "classes": "What its regions have in common with those of others leaves sets of cells without l categories or t.",
-    "other_cells": "Others of the same people and area are made of other cells, so their regions were not compared.",
-    "copies": "The same positions were loaded under other names too: what is said of those was not compared.",
-    "settle_s": "What is said later of people who stay longer than the population's settle time is not compared.",
+    "within_a_day": "Within a day, one of them has exact rows of people whom another hides.",
+    "classes": "Where its regions meet those of others, sets of cells are left without l categories, or beyond t.",
+    "other_cells": "Others of the same people and area have other cells, so dbanon did not compare their regions.",
+    "copies": "The same positions were loaded under other names too. dbanon did not compare releases of those.",
+    "settle_s": "dbanon does not compare later rows of people who stay longer than the population's settle time.",
 }
 
 
@@ -295,12 +289,12 @@ def _overlapping(overlap: Mapping[str, Any]) -> list[str]:
     """Say what was found beside other releases, a sentence for each finding; counts of people are not said."""
     said, relation, least = [], overlap.get("relation"), overlap.get("smallest_crowd")
     if overlap.get("below"):
-        said.append("Some people are left with fewer candidates than promised, which was allowed.")
+        said.append("For some people fewer candidates are left than promised. An administrator allowed that.")
     elif relation == "same":
-        said.append("Its groups are those of another: each person has the same candidates in both.")
+        said.append("It has the groups of another release: each person has the same candidates in both.")
     elif relation == "overlapping":
-        left = f": of those who may be meant, {least} or more are left" if least is not None else ""
-        said.append(f"Some speak of the same time{left}.")
+        left = f": {least} or more people are left whom a row may mean" if least is not None else ""
+        said.append(f"Some have rows of the same time{left}.")
     return said + [sentence for name, sentence in _OVERLAP.items() if overlap.get(name) is not None]
 
 

@@ -1,11 +1,11 @@
-"""Draws how far answers are off, held against true positions: blocks of private pages alone."""
+"""Draws how far answers are off from the true counts: blocks for private pages alone."""
 
 from datetime import datetime
 
 import numpy as np
 from markupsafe import Markup
 
-from dbanon.base.figures import Evaluation, Figure, Questions
+from dbanon.base.figures import WHEN, Asked, Evaluation, Figure, Questions
 from dbanon.pages import charts, frame, words
 from dbanon.pages.blocks import Blocks
 
@@ -16,74 +16,47 @@ class Utility(Blocks):
     """Errors by size, questions with the truth, and all figures with their intervals."""
 
     def utility(self) -> Markup:
-        """Say how far answers are off, held against the true positions; private."""
-        record, evaluation = self.record, self.evaluation
+        """Report how far answers are off from the true counts; private."""
+        evaluation = self.evaluation
         if evaluation is None:
-            said = (
-                frame.card("Not measured", self.unmeasured)
-                if self.unmeasured
-                else frame.card(
-                    "Not measured yet",
-                    Markup("How far answers are off is measured by {}; then this page shows it.").format(
-                        frame.mono(f"dbanon evaluate {record.release or record.run_id}")
-                    ),
-                )
-            )
-            return frame.section("How far off are answers?", said)
-        blocks = [self.errors(evaluation), self.asked(evaluation)]
+            return frame.section("How far off are answers?", self._excuse())
         rows = [
-            (
-                one.name,
-                _side(one),
-                {"moment": "at a moment", "span": "over ten minutes", None: ""}[one.asked],
-                _value(one),
-                _interval(one),
-            )
+            (one.name, _write_side(one), WHEN[one.asked] if one.asked else "", _write_value(one), _write_interval(one))
             for one in evaluation.figures
         ]
         table = frame.table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
         lead = (
-            f"Random squares at random times, {evaluation.queries} for each size. How far it is off is given in "
-            "percent of the mean "
-            "truth, with intervals that hold it nine times in ten."
+            f"Random squares at random times, {evaluation.queries} for each size. Errors are given in percent of the "
+            "mean true count, each with its 90 % interval."
         )
         notes = [frame.card("Notes on these figures", *evaluation.notes)] if evaluation.notes else []
         return frame.section(
             "How far off are answers?",
-            frame.columns(*blocks),
+            frame.columns(self.errors(evaluation), self.asked(evaluation)),
             *notes,
             table,
-            note="held against true positions: private",
+            note="computed from true positions: private",
             lead=lead,
         )
 
+    def _excuse(self) -> Markup:
+        """Give the reason that there are no figures."""
+        if self.unmeasured:
+            return frame.card("Not measured", self.unmeasured)
+        command = frame.mono(f"dbanon evaluate {self.record.release or self.record.run_id}")
+        said = Markup("This page shows how far answers are off once {} has measured it.").format(command)
+        return frame.card("Not measured yet", said)
+
     def errors(self, evaluation: Evaluation) -> Markup:
         """Draw how far counts are off by the size of the area."""
-        lines, most = [], 0.2
-        for asked, name in (("moment", "at a moment"), ("span", "ten minutes")):
-            found = [
-                one
-                for one in evaluation.figures
-                if one.name == "count_error" and one.asked == asked and one.side_m is not None and one.value is not None
-            ]
-            points = []
-            for one in sorted(found, key=lambda one: one.side_m or 0):
-                value = one.value or 0.0
-                low, high = (value if end is None else end for end in (one.low, one.high))
-                points.append((one.side_m or 0.0, 100 * value, 100 * low, 100 * high))
-                most = max(most, high)
-            if points:
-                lines.append(charts.Line(name=name, points=points, kind="private", dashed=asked == "span"))
+        lines = [
+            charts.Line(name=said, points=points, kind="private", dashed=asked == "span")
+            for asked, said in WHEN.items()
+            if (points := _find_errors(evaluation, asked))
+        ]
         if not lines:
             return Markup("")
-        sides = sorted({point[0] for line in lines for point in line.points})
-        x = charts.Axis(
-            low=sides[0],
-            high=max(sides[-1], sides[0] * 2),
-            ticks=[(s, charts.metres(s)) for s in sides],
-            log=True,
-            name="side of the square",
-        )
+        sides = sorted({side for line in lines for side, *_ in line.points})
         said = "; ".join(
             f"{line.name}: " + ", ".join(f"{charts.metres(side)} {value:.0f} %" for side, value, _, _ in line.points)
             for line in lines
@@ -93,34 +66,33 @@ class Utility(Blocks):
             "Error by the size of the area",
             f"Private. {said}.",
             lines,
-            x=x,
-            y=charts.axis(100 * min(most, 2), unit=" %"),
+            x=charts.Axis(
+                low=sides[0],
+                high=max(sides[-1], sides[0] * 2),
+                ticks=[(side, charts.metres(side)) for side in sides],
+                log=True,
+                name="side of the square",
+            ),
+            y=charts.axis(min(max(20, *(high for line in lines for *_, high in line.points)), 200), unit=" %"),
             level=(20, "20 %"),
             private=True,
         )
-        return frame.block(
-            "By the size of the area",
-            frame.picture(
-                drawn,
-                Markup('<b class="is-private">Private.</b> How far counts are off, in percent of the mean truth.'),
-            ),
-        )
+        caption = Markup('<b class="is-private">Private.</b> Error of counts, in percent of the mean true count.')
+        return frame.block("By the size of the area", frame.picture(drawn, caption))
 
     def asked(self, evaluation: Evaluation) -> Markup:
         """Draw some of the questions with the truth."""
         questions, answers, true = evaluation.questions, evaluation.answers, evaluation.true
         if questions is None or answers is None or true is None:
             return Markup("")
-        having = np.flatnonzero((true > 0) & questions.moment) if questions.moment.any() else np.flatnonzero(true > 0)
-        chosen = having[np.argsort(-true[having], kind="stable")]
-        chosen = (
-            chosen[np.unique(np.linspace(0, max(len(chosen) - 1, 0), _MOST_ROWS).astype(int))]
-            if len(chosen)
-            else chosen
-        )
+        having = np.flatnonzero((true > 0) & (questions.moment if questions.moment.any() else True))
+        if not len(having):
+            return Markup("")
+        falling = having[np.argsort(-true[having], kind="stable")]
+        chosen = falling[np.unique(np.linspace(0, len(falling) - 1, _MOST_ROWS).astype(int))]
         rows = [
             charts.Range(
-                label=self._question(questions, q),
+                label=self._name_question(questions, q),
                 low=answers.at_least[q],
                 high=answers.at_most[q],
                 dot=answers.expected[q],
@@ -128,44 +100,38 @@ class Utility(Blocks):
             )
             for q in chosen
         ]
-        if not rows:
-            return Markup("")
         said = "; ".join(f"{r.label}: {r.low:,.0f} to {r.high:,.0f}, true {r.true or 0:,.0f}" for r in rows)
-        drawn = charts.ranges(
-            "asked",
-            "Questions with the truth",
-            f"Private. {said}.",
-            rows,
-            charts.axis(max(r.high for r in rows), name="people in the square"),
-            private=True,
+        x = charts.axis(max(r.high for r in rows), name="people in the square")
+        drawn = charts.ranges("asked", "Questions with the truth", f"Private. {said}.", rows, x, private=True)
+        caption = Markup(
+            '<b class="is-private">Private.</b> Bar: <code>at_least</code> to <code>at_most</code>. '
+            '<b class="is-published">Dot: expected.</b> <b class="is-private">Diamond: true.</b>'
         )
-        return frame.block(
-            f"{words.spelled(len(rows)).capitalize()} of the questions",
-            frame.picture(
-                drawn,
-                Markup(
-                    '<b class="is-private">Private.</b> Bar: <code>at_least</code> to <code>at_most</code>. '
-                    '<b class="is-published">Dot: expected.</b> <b class="is-private">Diamond: true.</b>'
-                ),
-            ),
-        )
+        return frame.block(f"{words.spelled(len(rows)).capitalize()} of the questions", frame.picture(drawn, caption))
 
-    def _question(self, questions: Questions, q: int) -> str:
+    def _name_question(self, questions: Questions, q: int) -> str:
         at = datetime.fromtimestamp(questions.since[q], self.zone)
         return f"{charts.metres(questions.side_m[q])}, {at:%H:%M}"
 
 
-def _side(one: Figure) -> str:
+def _find_errors(evaluation: Evaluation, asked: Asked) -> list[charts.Point]:
+    """Give the error of counts by the side of squares."""
+    found = [one for one in evaluation.figures if (one.name, one.asked) == ("count_error", asked)]
+    points = [charts.point(one.side_m, one) for one in found if one.side_m is not None and one.value is not None]
+    return sorted(points)
+
+
+def _write_side(one: Figure) -> str:
     return "" if one.side_m is None else charts.metres(one.side_m)
 
 
-def _value(one: Figure) -> str:
+def _write_value(one: Figure) -> str:
     if one.value is None:
         return "-"
     return f"{one.value:,.0f}" if abs(one.value) >= 100 else f"{one.value:.3g}"
 
 
-def _interval(one: Figure) -> str:
+def _write_interval(one: Figure) -> str:
     if one.low is None or one.high is None:
         return ""
     ends = [f"{end:,.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in (one.low, one.high)]

@@ -1,4 +1,4 @@
-"""Says figures in words: numbers, shares, times and lengths as people read them."""
+"""Writes figures in words: numbers, shares, times and lengths as people read them."""
 
 import math
 import re
@@ -27,7 +27,7 @@ def with_k(sentence: str, k: int | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share of 1; the ends are said only of none and of all."""
+    """Write a share of 1; 0 % means none, and 100 % means all."""
     value = 100 * share
     if 0 < value < 1:
         return "under 1 %"
@@ -44,7 +44,7 @@ def length(metres: float) -> str:
 
 
 def usable_resolution(figures: Sequence[Figure], asked: str | None = None) -> str:
-    """Write the usable resolution of an evaluation with its interval; over the widest side, where that is too small."""
+    """Write the usable resolution of an evaluation with its interval, or that it is over the widest side."""
     found = [one for one in figures if one.name == "usable_resolution_m" and asked in (None, one.asked)]
     if not found or found[0].value is None:
         return "–"
@@ -60,7 +60,7 @@ def usable_resolution(figures: Sequence[Figure], asked: str | None = None) -> st
 
 
 def hides(record: Described, exact: float) -> tuple[str, str] | None:
-    """Say how many people a row hides, of which rows; None where no attack says that this is so of all that hide."""
+    """Say how many people a row hides, except exact rows; None unless an attack confirmed it for all rows that hide."""
     if record.k is None or not record.clauses or record.held < len(record.clauses):
         return None
     if not exact:
@@ -82,7 +82,7 @@ def when(time: datetime | None) -> str:
 
 
 def span(since: datetime | None, until: datetime | None) -> str:
-    """Write from when until when; the day once, where both are of one."""
+    """Write a period; if it lies within a day, the day is written once."""
     if since is None or until is None:
         return "no rows"
     last = until - timedelta(microseconds=1)

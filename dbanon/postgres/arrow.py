@@ -7,7 +7,7 @@ are pinned, and it waits in Python, where Ctrl-C interrupts it.
 from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -18,6 +18,7 @@ from psycopg import sql
 
 from dbanon.base.errors import DataError
 from dbanon.postgres.binary_copy import HEADER, TRAILER
+from dbanon.postgres.connection import as_is
 
 _FIX = 24  # bytes of one point of WKB with M: x, y, m
 _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
@@ -83,9 +84,9 @@ def _shared(batch: pa.RecordBatch, repeated: Collection[str]) -> pa.RecordBatch:
 
 def batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
     """Run a query without parameters and fetch its columns some megabytes at a time; the last batch may be empty."""
-    found = snapshot.connection.execute(_sql(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
+    found = snapshot.connection.execute(as_is(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
     names, kinds = [column.name for column in found], [column.type_code for column in found]
-    statement = _sql(f"COPY ({query}) TO STDOUT (FORMAT binary)")
+    statement = as_is(f"COPY ({query}) TO STDOUT (FORMAT binary)")
     with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
         for rows, lengths in _pieces(copy):
             yield pa.record_batch(_columns(rows, lengths, kinds), names)
@@ -122,10 +123,6 @@ def _ending(connection: psycopg.pq.abc.PGconn) -> psycopg.Error:
     if result is None or result.status != psycopg.pq.ExecStatus.FATAL_ERROR:
         return psycopg.OperationalError("COPY ended without its trailer")
     return psycopg.errors.error_from_result(result)
-
-
-def _sql(query: str) -> sql.SQL:
-    return sql.SQL(cast("Any", query))
 
 
 def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.Array]:

@@ -6,16 +6,15 @@ or be NULL. Bytes are joined by Arrow's element-wise kernels, whose result *is* 
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from psycopg import sql
 
-from dbanon.postgres.connection import Connection
+from dbanon.postgres.connection import Connection, as_is
 
 # Signature; 32 bits of flags, none; 32 bits for the length of an extension, none. The trailer is a count of -1.
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -34,7 +33,7 @@ _INTEGER = {4: 23, 8: 20}  # OIDs of integer and bigint by their width
 @contextmanager
 def copying(connection: Connection, target: str) -> Iterator[psycopg.Copy]:
     """Open a binary COPY into a table and columns named by the program; header and trailer are written here."""
-    statement = sql.SQL(cast("Any", f"COPY {target} FROM STDIN (FORMAT binary)"))
+    statement = as_is(f"COPY {target} FROM STDIN (FORMAT binary)")
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(HEADER)
         yield copy

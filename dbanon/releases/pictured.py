@@ -1,13 +1,13 @@
 """Reads what a page shows of a release's rows, with an analyst's rights; PostGIS draws the shapes.
 
-All of it comes from the rows, by the functions that answer analysts. What must not be shown is left out in
-`dbanon.pages.shown`, which joins figures until they are about k people.
+All of it comes from the rows, by the functions that answer analysts. `dbanon.pages.shown` leaves out what no page may
+show, and joins figures until they are about k people.
 """
 
 import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 from zoneinfo import ZoneInfo
 
 import psycopg
@@ -17,7 +17,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.pages import shown
 from dbanon.pages.maps import Window, least_window
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection
+from dbanon.postgres.connection import Connection, as_is
 from dbanon.releases import published
 
 MOST_REGIONS = 400
@@ -45,7 +45,6 @@ class Rows:
     srid: int
     k: int
     holds: str
-    reach_m: float
 
 
 def shown_of(
@@ -102,7 +101,24 @@ class _Reader:
 
     def window(self) -> Window | None:
         """Find the least box with 95 % of the people and time in rows that hide people, spread over their boxes."""
-        cell_m = _round(max(self._rows.reach_m / 60, 1))
+        # Not of the extent: a single group somewhere off would make the squares larger.
+        [(across_m,)] = self.ask(
+            """
+            SELECT greatest(high_x - low_x, high_y - low_y, side) FROM (
+                SELECT percentile_cont(0.1) WITHIN GROUP (ORDER BY x) AS low_x,
+                    percentile_cont(0.9) WITHIN GROUP (ORDER BY x) AS high_x,
+                    percentile_cont(0.1) WITHIN GROUP (ORDER BY y) AS low_y,
+                    percentile_cont(0.9) WITHIN GROUP (ORDER BY y) AS high_y,
+                    percentile_cont(0.5) WITHIN GROUP (ORDER BY side) AS side
+                FROM (SELECT ({p}.ST_XMin(c.region) + {p}.ST_XMax(c.region)) / 2 AS x,
+                        ({p}.ST_YMin(c.region) + {p}.ST_YMax(c.region)) / 2 AS y, sqrt({p}.ST_Area(c.region)) AS side
+                    FROM {relation} c
+                    WHERE c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s) r) q
+            """
+        )
+        if across_m is None:
+            return None
+        cell_m = _round(max(across_m / 20, 1))
         found = self.ask(
             """
             SELECT floor((b.x0 + (b.x1 - b.x0) * (i + 0.5) / 8) / %(cell)s) * %(cell)s,
@@ -240,10 +256,9 @@ class _Reader:
                 """,
                 **{"x0": x, "y0": y, "x1": x + side, "y1": y + side, "at": at, "span": span},
             )
-            if expected >= self._rows.k:
-                label = f"{side / 1000:g} km, {at.astimezone(zone):%H:%M}"
-                told.append(shown.Question(label, least, expected, most))
-        return sorted(told, key=lambda one: -one.expected)
+            label = f"{side / 1000:g} km, {at.astimezone(zone):%H:%M}"
+            told.append(shown.Question(label, least, expected, most))
+        return shown.answered(told, self._rows.k)
 
     def atoms(self, window: Window) -> str:
         """Draw the atoms of a release that has them; they are public."""
@@ -271,7 +286,45 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
     Raises `ParameterError` if there is no such table with a column of geometries that every analyst may read: what is
     drawn is called public, whoever makes the page. A login that knows no analysts' role must name a table for all.
     """
-    postgis = arrow.postgis(connection)
+    drawn, column = _open_to_all(connection, table)
+    names = {"table": as_is(drawn), "column": as_is(column), "p": sql.Identifier(arrow.postgis(connection))}
+    query = sql.SQL("""
+        WITH box AS (SELECT {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) AS shape
+        ), near AS (
+            SELECT {p}.ST_Intersection({p}.ST_MakeValid({p}.ST_Force2D(
+                CASE WHEN {p}.ST_SRID(t.{column}) IN (0, %(srid)s) THEN {p}.ST_SetSRID(t.{column}, %(srid)s)
+                ELSE {p}.ST_Transform(t.{column}, %(srid)s) END)), b.shape) AS shape
+            FROM {table} t, box b
+            WHERE t.{column} OPERATOR({p}.&&) {p}.ST_Transform(b.shape, coalesce(nullif({p}.ST_SRID(t.{column}), 0),
+                %(srid)s))
+        ), drawn AS (
+            SELECT d.dimension, {p}.ST_Simplify({p}.ST_Scale({p}.ST_Translate(d.shape, %(x)s, %(y)s), %(by)s,
+                %(by)s), %(coarse)s) AS shape
+            FROM (SELECT 1 AS dimension, {p}.ST_LineMerge({p}.ST_Collect({p}.ST_CollectionExtract(n.shape, 2))) AS
+                shape FROM near n
+                  UNION ALL SELECT 2, {p}.ST_Union({p}.ST_CollectionExtract(n.shape, 3)) FROM near n) d
+        )
+        SELECT d.dimension, {p}.ST_AsSVG({p}.ST_SnapToGrid(d.shape, 3), 1, 0) FROM drawn d
+        WHERE d.shape IS NOT NULL AND NOT {p}.ST_IsEmpty(d.shape)
+        """).format(**names)
+    for coarse in (6, 15, 40, 100):  # coarser until it is small
+        try:
+            found = dict(connection.execute(query, {"srid": srid, "coarse": coarse, **placed(window)}).fetchall())
+        except psycopg.InternalError:
+            raise ParameterError(
+                f"The backdrop must have lines or areas that PostGIS can cut and bring to SRID {srid}. Got {table!r}, "
+                "whose shapes it cannot; name another, or a view of those it can."
+            ) from None
+        if sum(len(path or "") for path in found.values()) <= _MOST_BYTES:
+            return found.get(1) or "", found.get(2) or ""
+    raise ParameterError(
+        f"The backdrop must be small enough for a page. Got {table!r}, whose lines in the map are more than "
+        f"{_MOST_BYTES // 1000} kB; name a table of main streets only."
+    )
+
+
+def _open_to_all(connection: Connection, table: str) -> tuple[str, str]:
+    """Find a table that every analyst may read, and its column of geometries: both as SQL names them."""
     readers = published.analysts(connection)
     try:
         with connection.transaction():
@@ -296,33 +349,7 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
             "The backdrop must be a table or view of lines or areas that all analysts may read, and none of dbanon's "
             f"own. Got {table!r}; name one such as public.streets, or grant {readers} SELECT on it."
         )
-    names = {"table": _as_is(column[0]), "column": _as_is(column[1]), "p": sql.Identifier(postgis)}
-    query = sql.SQL("""
-        WITH box AS (SELECT {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) AS shape
-        ), near AS (
-            SELECT {p}.ST_Intersection({p}.ST_Force2D(CASE WHEN {p}.ST_SRID(t.{column}) = %(srid)s THEN t.{column}
-                ELSE {p}.ST_Transform(t.{column}, %(srid)s) END), b.shape) AS shape
-            FROM {table} t, box b
-            WHERE t.{column} OPERATOR({p}.&&) {p}.ST_Transform(b.shape, coalesce(nullif({p}.ST_SRID(t.{column}), 0),
-                %(srid)s))
-        ), drawn AS (
-            SELECT d.dimension, {p}.ST_Simplify({p}.ST_Scale({p}.ST_Translate(d.shape, %(x)s, %(y)s), %(by)s,
-                %(by)s), %(coarse)s) AS shape
-            FROM (SELECT 1 AS dimension, {p}.ST_LineMerge({p}.ST_Collect({p}.ST_CollectionExtract(n.shape, 2))) AS
-                shape FROM near n
-                  UNION ALL SELECT 2, {p}.ST_Union({p}.ST_CollectionExtract(n.shape, 3)) FROM near n) d
-        )
-        SELECT d.dimension, {p}.ST_AsSVG({p}.ST_SnapToGrid(d.shape, 3), 1, 0) FROM drawn d
-        WHERE d.shape IS NOT NULL AND NOT {p}.ST_IsEmpty(d.shape)
-        """).format(**names)
-    for coarse in (6, 15, 40, 100):  # coarser until it is small
-        found = dict(connection.execute(query, {"srid": srid, "coarse": coarse, **placed(window)}).fetchall())
-        if sum(len(path or "") for path in found.values()) <= _MOST_BYTES:
-            return found.get(1) or "", found.get(2) or ""
-    raise ParameterError(
-        f"The backdrop must be small enough for a page. Got {table!r}, whose lines in the map are more than "
-        f"{_MOST_BYTES // 1000} kB; name a table of main streets only."
-    )
+    return column[0], column[1]
 
 
 def path_of(connection: Connection) -> sql.Composable:
@@ -353,7 +380,3 @@ def _round(metres: float) -> float:
     """Give the least of 1, 2, 5, 10, ... metres that is not less."""
     size: float = 10 ** math.floor(math.log10(metres))
     return next(size * n for n in (1, 2, 5, 10) if size * n >= metres * (1 - 1e-9))
-
-
-def _as_is(text: str) -> sql.SQL:
-    return sql.SQL(cast("Any", text))

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from dbanon.base.errors import ParameterError, choose_one
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, errors_translated, one
+from dbanon.postgres.connection import Connection, as_is, errors_translated, one
 
 if TYPE_CHECKING:
     import pyproj
@@ -108,7 +108,7 @@ def _described(snapshot: arrow.Snapshot, view: sql.Identifier) -> tuple[str, str
     """Look up what a release says of itself, the type of its regions and their reference system."""
     import pyproj
 
-    own = {"postgis": _as_is(snapshot.postgis), "view": sql.Literal(view.as_string())}
+    own = {"postgis": as_is(snapshot.postgis), "view": sql.Literal(view.as_string())}
     row = snapshot.connection.execute(sql.SQL(_ABOUT).format(**own)).fetchone()
     promise, kind, authority, code, text = cast("tuple[Any, ...]", row)
     try:
@@ -192,7 +192,7 @@ def _value(column: str, sql_type: str, region: str, postgis: str) -> sql.Composa
     own = sql.Identifier(column)
     if column == "region":
         form = "{}.ST_AsBinary({}, 'NDR') AS {}" if region == "WKB" else "{}.ST_AsText({}) AS {}"
-        return sql.SQL(form).format(_as_is(postgis), own, own)
+        return sql.SQL(form).format(as_is(postgis), own, own)
     return own if sql_type in _AS_THEY_ARE else sql.SQL("{}::pg_catalog.text AS {}").format(own, own)
 
 
@@ -203,16 +203,12 @@ def _condition(snapshot: arrow.Snapshot, where: str | None, params: Params | Non
             raise ParameterError("Values must come with the condition they are for. Got none; give 'where'.")
         return sql.SQL("")
     path = f"SET LOCAL search_path = pg_catalog, published, {snapshot.postgis}, pg_temp"
-    snapshot.connection.execute(_as_is(path))
+    snapshot.connection.execute(as_is(path))
     try:
-        text = psycopg.ClientCursor(snapshot.connection).mogrify(_as_is(where), params)
+        text = psycopg.ClientCursor(snapshot.connection).mogrify(as_is(where), params)
     except (psycopg.ProgrammingError, TypeError) as error:  # as many values as places for them, by name or by order
         raise _refused(str(error)) from error
-    return sql.SQL("WHERE (\n{}\n)").format(_as_is(text))  # the condition may end in a comment
-
-
-def _as_is(text: str) -> sql.SQL:
-    return sql.SQL(cast("Any", text))
+    return sql.SQL("WHERE (\n{}\n)").format(as_is(text))  # the condition may end in a comment
 
 
 @contextmanager

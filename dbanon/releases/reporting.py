@@ -1,7 +1,7 @@
 """Makes pages of releases and runs: reads record and rows with the rights of the audience, and writes files.
 
 The page for analysts is made of what their login reads, also where an administrator asks for it: the analysts' role is
-taken for the whole of it. A private page is known to the audit before it is written.
+taken for the whole of it. The audit has a private page before it is written.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from dbanon.pages.maps import UNITS
 from dbanon.pages.shown import Shown, Truth
 from dbanon.pages.svg import WIDTH
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, errors_translated, one
+from dbanon.postgres.connection import Connection, as_is, errors_translated, one
 from dbanon.releases import export, pictured, published
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -127,9 +127,20 @@ def _known(
             described_by_view(connection, what, known.since) if isinstance(what, str) else _run_rows(connection, known)
         )
         shown = _shown(connection, rows, zone, asked, hours=hours)
+    if isinstance(what, str):
+        _require_unchanged(connection, what, of_run, known)
     # A card speaks of the newest part of a release that grows, its view of all.
     names = ("columns", "window_s", "rows", "since", "until")
     return replace(known, **{name: getattr(seen, name) for name in names}), shown
+
+
+def _require_unchanged(connection: Connection, name: str, of_run: int | None, record: Described) -> None:
+    """Raise `StoreError` if a release is another than when its record was read.
+
+    The rows are read under a lock, with the rights of analysts, who may not read the record.
+    """
+    if described(connection, name, of_run) != record or of_run not in (None, record.run_id):
+        raise StoreError(f"Release {name} changed while its page was made. Nothing was written; make the page again.")
 
 
 def _require_verified(record: Described) -> None:
@@ -154,7 +165,7 @@ def described(connection: Connection, what: str | int, of_run: int | None = None
         WHERE l.name = %(what)s AND l.run_id = %(run)s AND l.withdrawn_at IS NULL))"""
     query = release if isinstance(what, str) else "SELECT dbanon.run_card(%(what)s)"
     with errors_translated():
-        row = connection.execute(sql.SQL(cast("Any", query)), {"what": what, "run": of_run}).fetchone()
+        row = connection.execute(as_is(query), {"what": what, "run": of_run}).fetchone()
     return Described.of_card(cast("tuple[dict[str, Any]]", row)[0])
 
 
@@ -205,20 +216,23 @@ def described_by_view(
     )
     if not view["rows"]:
         return record, None
-    extent = view["extent"]
+    return record, _rows_of(view, parts, part)
+
+
+def _rows_of(view: dict[str, Any], parts: Sequence[dict[str, Any]], part: datetime | None) -> pictured.Rows:
+    """Say which rows of a view are drawn: those of its newest part, or of the one that begins at `part`."""
     newest = view["starts"].index(part if part in view["starts"] else max(view["starts"]))
     # The view's is the least of all parts; a part that promises more must not be drawn for fewer.
     ks = [view["k"], *(p["k"] for p in parts if p["since"] == view["starts"][newest])]
-    relation = sql.Identifier("published", name)
-    return record, pictured.Rows(
-        about=sql.SQL("(SELECT a FROM published.about({}) a)").format(sql.Literal(relation.as_string(connection))),
+    relation = sql.Identifier("published", view["name"])
+    return pictured.Rows(
+        about=sql.SQL("(SELECT a FROM published.about({}) a)").format(sql.Literal(relation.as_string())),
         relation=relation,
         since=view["starts"][newest],
         until=view["ends"][newest],
         srid=view["srid"],
         k=max([k for k in ks if k is not None], default=2),
         holds=view["holds"],
-        reach_m=max(extent[2] - extent[0], extent[3] - extent[1]),
     )
 
 
@@ -229,7 +243,7 @@ def _run_rows(connection: Connection, record: Described) -> tuple[Described, pic
         about = cursor.execute("SELECT (dbanon_internal.run_about(%s)).*", [run_id]).fetchone()
     if not record.rows or about is None:
         raise ParameterError(f"A page must be of a run with rows. Run {run_id} has none; see `dbanon runs`.")
-    span, extent = (about["since"], about["until"]), about["extent"]
+    span = (about["since"], about["until"])
     one(
         connection,
         "SELECT dbanon_internal.copy_run_rows(%s, tstzmultirange(tstzrange(%s, %s)))",
@@ -244,7 +258,6 @@ def _run_rows(connection: Connection, record: Described) -> tuple[Described, pic
         srid=record.srid,
         k=record.k or 2,
         holds=about["holds"],
-        reach_m=max(extent[2] - extent[0], extent[3] - extent[1]),
     )
 
 

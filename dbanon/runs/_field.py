@@ -1,4 +1,4 @@
-"""Measures what papers report of a release, and what an adversary outside of any promise achieves."""
+"""Measures the figures that papers report for a release, and attacks that no promise covers."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from dbanon.runs._told import Box, Counted, Span, Table, Told
 
 CELL_M, ZONE_M = 1000.0, 3000.0
 TRIPS, TRIP_S = 6, 1800.0
-"""Of how many spans trips are compared, and how long these are where nothing else says so."""
+"""Number of spans whose trips are compared, and their length unless the rows have another."""
 _MAX_PLACES = 5_000_000  # fixes of the people among whom others are unique
 _SQUARE_M, _SQUARES, _CLASSES = 2000.0, 20, 4
 _LINK_S = 600.0
@@ -23,45 +23,45 @@ _SLOT_S = 3600.0  # of the points by which people are unique: an hour, as in the
 def maps(told: Told, true: Movements, spans: list[Span]) -> Iterator[Figure]:
     """Compare maps of people, cell by cell, at some times."""
     both = [(_told.density(true, CELL_M, span), told.density(CELL_M, span)) for span in spans]
-    tallies = [_together([pair[side] for pair in both]) for side in (0, 1)]
+    tallies = [_stack([pair[side] for pair in both]) for side in (0, 1)]
     yield Figure(name="density_jsd", value=distributions.density_jsd(*tallies))
-    yield Figure(name="location_tau_b", value=distributions.location_tau_b(*(_of_cells(one) for one in tallies)))
+    yield Figure(name="location_tau_b", value=distributions.location_tau_b(*(_drop_times(one) for one in tallies)))
 
 
 def flows(told: Told, true: Movements, box: Box, spans: list[Span]) -> Iterator[Figure]:
-    """Compare how many people go from where to where."""
+    """Compare the numbers of people by origin and destination."""
     side = _told.zone_side(box, ZONE_M)
     both = [(_told.trips(true, side, box, span), told.trips(side, box, span)) for span in spans]
-    tallies = [_together([pair[side] for pair in both]) for side in (0, 1)]
-    yield Figure(name="trip_jsd", value=distributions.trip_jsd(*(_of_cells(one) for one in tallies)))
+    tallies = [_stack([pair[side] for pair in both]) for side in (0, 1)]
+    yield Figure(name="trip_jsd", value=distributions.trip_jsd(*(_drop_times(one) for one in tallies)))
     yield Figure(name="flow_error", value=distributions.tally_error(*tallies))
 
 
 def dwelling(
     table: Table, true: Movements, box: Box, spans: list[Span], *, instants: float, rng: np.random.Generator
 ) -> Figure:
-    """Compare for how long people stay in squares: up to a quarter of a span, a half, three quarters, or all of it."""
+    """Compare the times of stays in squares: up to a quarter of a span, a half, three quarters, or all of it."""
     low, high = np.array(box[:2]), np.array(box[2:])
     told, true_ = [], []
     for _ in range(_SQUARES):
         x, y = (low + (high - low) * rng.random(2) - _SQUARE_M / 2).tolist()
         span, square = spans[rng.integers(len(spans))], (x, y, x + _SQUARE_M, y + _SQUARE_M)
         people, stay = table.dwell(square, span)
-        told.append(_classes(stay, people, instants))
+        told.append(_sum_by_stay(stay, people, instants))
         stay = _told.stays(true, square, span)
-        true_.append(_classes(stay, np.ones(len(stay)), instants))
-    return Figure(name="dwell_error", value=distributions.tally_error(_together(true_), _together(told)))
+        true_.append(_sum_by_stay(stay, np.ones(len(stay)), instants))
+    return Figure(name="dwell_error", value=distributions.tally_error(_stack(true_), _stack(told)))
 
 
-def _classes(stay: Float, people: Float, instants: float) -> Counted:
-    """Sum people by how long they stay; who is expected for less than half an instant does not."""
+def _sum_by_stay(stay: Float, people: Float, instants: float) -> Counted:
+    """Sum people by the time that they stay; people expected for less than half an instant do not count."""
     length = np.ceil(np.round(stay) / instants * _CLASSES - 1e-9)
     found = np.arange(1, _CLASSES + 1)
     return np.column_stack([found, found]), np.array([people[length == one].sum() for one in found])
 
 
 def ways(told: Movements, true: Movements) -> Iterator[Figure]:
-    """Compare how people move along, by the centres of regions."""
+    """Compare lengths, diameters and patterns of tracks, by the centres of regions."""
     yield Figure(name="length_jsd", value=sequences.length_jsd(true, told))
     yield Figure(name="diameter_jsd", value=sequences.diameter_jsd(true, told))
     patterns = sequences.patterns(true, told, CELL_M)
@@ -70,7 +70,7 @@ def ways(told: Movements, true: Movements) -> Iterator[Figure]:
 
 
 def some_people(data: Trajectories, rng: np.random.Generator) -> Int:
-    """Choose the people among whom others are unique: all, or of very many some."""
+    """Choose the people among whom others are unique: all, or a sample if there are very many fixes."""
     people = np.arange(data.subjects)
     if data.fixes <= _MAX_PLACES:
         return people
@@ -78,7 +78,7 @@ def some_people(data: Trajectories, rng: np.random.Generator) -> Int:
 
 
 def unicity(raw: Movements, rng: np.random.Generator) -> tuple[Figure, ...]:
-    """Measure how many people a few places and hours of the raw data single out."""
+    """Measure the share of people whom a few places and hours of the raw data single out."""
     return outside.unicity(raw, rng, cell_m=CELL_M, slot_s=_SLOT_S)
 
 
@@ -90,14 +90,15 @@ def linking(
     Parameters
     ----------
     rounded : bool
-        Whether positions are compared in slots of ten minutes: where rows hold at some time, no fix has their times.
+        Whether positions are compared in slots of ten minutes, because rows that hold at some time share no instants
+        with fixes.
     """
     if rounded:
-        true, told = _in_slots(true), _in_slots(told)
+        true, told = _round_times(true), _round_times(told)
     return outside.link_nearest(true, told, member_of, rng)
 
 
-def _in_slots(moved: Movements) -> Movements:
+def _round_times(moved: Movements) -> Movements:
     slot = np.floor(moved.t / _LINK_S) * _LINK_S
     first = np.unique(np.column_stack([moved.track, slot]), axis=0, return_index=True)[1]
     return Movements(
@@ -118,8 +119,8 @@ def regions(side_m: Float, time_s: Float, people: Float) -> Iterator[Figure]:
             yield Figure(name=f"{name}_{share}", value=value)
 
 
-def _together(counted: list[Counted]) -> Tally:
-    """Put counts of several times beside one another: keys begin with the number of the time."""
+def _stack(counted: list[Counted]) -> Tally:
+    """Put counts of several times into one tally, whose keys begin with the number of the time."""
     keys = [np.column_stack([np.full(len(some), i), some]) for i, (some, _) in enumerate(counted)]
     empty: Int = np.empty((0, 3), np.int64)
     return Tally(
@@ -127,6 +128,6 @@ def _together(counted: list[Counted]) -> Tally:
     )
 
 
-def _of_cells(tally: Tally) -> Tally:
-    """Leave the time away, so that all times are one."""
+def _drop_times(tally: Tally) -> Tally:
+    """Drop the time from keys, so that all times count as one."""
     return Tally(keys=tally.keys[:, 1:], values=tally.values)

@@ -1,4 +1,4 @@
-"""Measures the output of another program by the code that measures runs. Nothing of it is kept."""
+"""Measures the output of another program with the code that measures runs. None of it is kept."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,12 +18,12 @@ from dbanon.runs import _field, reading
 from dbanon.runs._told import SPAN_S, Box, Points, Table
 from dbanon.runs._truth import Members, Truth, window
 
-_LEAST_M = 0.001  # side of a rectangle: shares of it are divided by its area
+_LEAST_M = 0.001  # least side of a rectangle, because shares are divided by its area
 _MEANT = "The truth is all fixes of all people in ten minutes; what the program left out is an error, too."
 
 
 class Foreign:
-    """The steps of an evaluation of another program's output: asked over ten minutes, since its times are its own."""
+    """The steps of an evaluation of another program's output, asked over ten minutes, since its times differ."""
 
     def __init__(self, snapshot: arrow.Snapshot, dataset: DatasetRow, asked: Evaluating, progress: Progress) -> None:
         self.snapshot, self.session, self.dataset, self.asked = snapshot, snapshot.connection, dataset, asked
@@ -37,19 +37,19 @@ class Foreign:
         data, none = self.data, np.empty(0, np.int64)
         self.truth = Truth(data, Members(record=none, trajectory=none), {})
         output = read((float(data.x.min()), float(data.y.min()), float(data.x.max()), float(data.y.max())))
-        spans = self._spans(output, float(data.t.min()), float(data.t.max()))
+        spans = self._draw_spans(output, float(data.t.min()), float(data.t.max()))
         box = window(self.truth.seen(spans[:24]))
         questions = draw_questions(
             self.rng, window=box, moments=np.empty(0), spans=spans, queries=self.asked.queries, about_moments=False
         )
-        told: Table | Points = Points(movements=output) if isinstance(output, Movements) else self._table(output)
+        told: Table | Points = Points(movements=output) if isinstance(output, Movements) else self._write_table(output)
         seen = self.truth.seen(np.column_stack([questions.since, questions.until]))
         true, answers = true_counts(seen, questions), told.counts(questions, self.progress)
         self.progress("measuring", 0, None)
         figures = [
             *count_figures(questions, true, answers, people=data.subjects, rng=self.rng),
-            *self._of_maps(told, seen, box, spans, questions),
-            *self._of_tracks(output),
+            *self._measure_maps(told, seen, box, spans, questions),
+            *self._measure_tracks(output),
         ]
         return Evaluation(
             run_id=None,
@@ -65,7 +65,7 @@ class Foreign:
             notes=(_MEANT, *sides_note(questions)),
         )
 
-    def _of_maps(
+    def _measure_maps(
         self, told: Table | Points, seen: Movements, box: Box, spans: Float, questions: Questions
     ) -> Iterator[Figure]:
         trips = [(since, since + _field.TRIP_S) for since in spans[: _field.TRIPS, 0].tolist()]
@@ -73,7 +73,7 @@ class Foreign:
         yield from _field.maps(told, seen, hours)
         yield from _field.flows(told, self.truth.seen(np.array(trips)), box, trips)
 
-    def _of_tracks(self, output: Movements | Rectangles) -> Iterator[Figure]:
+    def _measure_tracks(self, output: Movements | Rectangles) -> Iterator[Figure]:
         raw = self.truth.raw(_field.some_people(self.data, self.rng))
         yield from _field.ways(output if isinstance(output, Movements) else output.centres, raw)
         yield from _field.unicity(raw, self.rng)
@@ -81,7 +81,7 @@ class Foreign:
             lasts = output.until - output.since
             yield from _field.regions(np.sqrt(output.area_m2), lasts, output.subjects.astype(np.float64))
 
-    def _spans(self, output: Movements | Rectangles, first: float, last: float) -> Float:
+    def _draw_spans(self, output: Movements | Rectangles, first: float, last: float) -> Float:
         """Draw spans within the time that the output and the data have in common."""
         since, until = (output.t, output.t) if isinstance(output, Movements) else (output.since, output.until)
         low, high = max(first, float(since.min())), min(last, float(until.max()))
@@ -90,7 +90,7 @@ class Foreign:
         starts = self.rng.uniform(low, max(high - SPAN_S, low), 10_000)
         return np.column_stack([starts, starts + SPAN_S])
 
-    def _table(self, output: Rectangles) -> Table:
+    def _write_table(self, output: Rectangles) -> Table:
         """Put rectangles into the temporary table, as rows that hold at some time."""
         self.session.execute("SELECT dbanon_internal.begin_asking()")
         low, high = output.bounds[:, :2], np.maximum(output.bounds[:, 2:], output.bounds[:, :2] + _LEAST_M)

@@ -13,11 +13,11 @@ import shapely
 from numpy.typing import NDArray
 
 from dbanon.base.figures import Movements
-from dbanon.base.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 from dbanon.methods.kernels import align
 
 _CUTS = 40
-_ENOUGH = 300_000  # positions that say where people are
+_ENOUGH = 100_000  # positions that say where people are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,6 +39,12 @@ class Rows:
     shapes: NDArray[Any]
     shape: Int
 
+    def of(self, chosen: Bool) -> "Rows":
+        """Give some of the rows."""
+        record, since, until = self.record[chosen], self.since[chosen], self.until[chosen]
+        shape = self.shape[chosen] if len(self.shape) else self.shape
+        return Rows(record=record, since=since, until=until, shapes=self.shapes, shape=shape)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Members:
@@ -46,6 +52,14 @@ class Members:
 
     record: Int
     trajectory: Int
+
+    @classmethod
+    def of_pairs(cls, record: Int, trajectory: Int) -> "Members":
+        """Put pairs in order, each once."""
+        order = np.lexsort((trajectory, record))
+        record, trajectory = record[order], trajectory[order]
+        new = np.append(True, (np.diff(record) != 0) | (np.diff(trajectory) != 0))[: len(record)]
+        return cls(record=record[new], trajectory=trajectory[new])
 
     def of(self, record: Int) -> tuple[Int, Int]:
         """List the members of some records: the place of the record among those given, and the trajectory."""
@@ -68,9 +82,9 @@ class Truth:
 
     def __init__(self, data: Trajectories, members: Members, params: Mapping[str, Any]) -> None:
         self._data, self._members, self._params = data, members, params
-        size = int(data.subject.max(initial=0)) + 1
-        pairs = np.unique(members.record * size + data.subject[members.trajectory])
-        self._people = Members(record=pairs // size, trajectory=pairs % size)  # each person of a record once
+        self._people = Members.of_pairs(
+            members.record, data.subject[members.trajectory]
+        )  # each person of a record once
         self._line: align.Timeline | None = None
 
     @property
@@ -87,6 +101,8 @@ class Truth:
     def of_rows(self, rows: Rows, instants: Float) -> Movements:
         """Find the people for whom rows stand at some of the instants; a person of a record is one track."""
         line, order = self._timeline, np.argsort(rows.since, kind="stable")
+        at = np.empty(int(line.subject.max(initial=0)) + 1, np.int64)
+        at[line.subject] = np.arange(len(line.subject))
         since, longest = rows.since[order], float((rows.until - rows.since).max(initial=0))
         found = []
         for t in instants.tolist():
@@ -94,7 +110,7 @@ class Truth:
             then = order[low:high][rows.until[order[low:high]] > t]
             record = np.unique(rows.record[then])
             place, person = self._people.of(record)
-            found.append((t, record[place], np.searchsorted(line.subject, person)))
+            found.append((t, record[place], at[person]))
         return self._placed(found)
 
     def _placed(self, asked: list[tuple[float, Int, Int]]) -> Movements:
@@ -127,8 +143,9 @@ class Truth:
     def raw(self, people: Int) -> Movements:
         """Give all fixes of some people, a track each."""
         data = self._data
-        fix = np.flatnonzero(np.repeat(np.isin(data.subject, people), np.diff(data.offset)))
-        person = np.repeat(data.subject, np.diff(data.offset))[fix]
+        trajectory = np.flatnonzero(np.isin(data.subject, people))
+        place, fix = _ranges(data.offset[trajectory], data.offset[trajectory + 1])
+        person = data.subject[trajectory[place]]
         return _movements(person, person, data.t[fix], data.x[fix], data.y[fix])
 
     def covered(self, rows: Rows) -> Movements:

@@ -1,6 +1,6 @@
-"""Figures that were measured before, kept in ``dbanon.evaluation``: a setting is measured once.
+"""Keeps figures in ``dbanon.evaluation`` and finds them again, so that a setting is measured once.
 
-Never a question, its truth or its answer is kept.
+Questions, their true counts and their answers are never kept.
 """
 
 import importlib.metadata
@@ -18,7 +18,7 @@ from dbanon.runs import stored
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """What figures are of: equal keys, equal figures. `params` are all that were stored with the run."""
+    """Identifies figures: with equal keys they are equal. `params` are all parameters stored with the run."""
 
     dataset_id: int
     revision: int
@@ -32,7 +32,7 @@ class Key:
 
 
 def of_run(row: stored.RunRow, measured: Evaluation) -> Key:
-    """Say what figures are of that were measured of a run on all people."""
+    """Make the key of figures that were measured for a run on all people."""
     return Key(
         dataset_id=row.dataset_id,
         revision=row.dataset_revision or 0,
@@ -47,14 +47,14 @@ def of_run(row: stored.RunRow, measured: Evaluation) -> Key:
 
 
 def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
-    """Keep the figures of a run, and what its evaluation says of it."""
+    """Keep the figures of a run, and the other facts of its evaluation."""
     columns = (
         *("run_id", "dataset_id", "dataset_revision", "method", "algorithm", "params", "sample", "against"),
         *("queries", "seed", "figures", "run_figures", "notes"),
     )
     values = [
         *(measured.run_id, key.dataset_id, key.revision, key.method, key.algorithm, jsonb(key.params), key.sample),
-        *(key.against, key.queries, key.seed, jsonb({"all": [_as_json(one) for one in measured.figures]})),
+        *(key.against, key.queries, key.seed, jsonb({"all": [_write_figure(one) for one in measured.figures]})),
         *(jsonb(measured.run), list(measured.notes)),
     ]
     places = ", ".join("%s -> 'all'" if column == "figures" else "%s" for column in columns)
@@ -62,7 +62,7 @@ def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
 
 
 def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
-    """Find what a sweep of this version of the program measured, while no release of these people was made since."""
+    """Find the figures of an earlier sweep by this version of the program, if no release of these people came since."""
     query = """
         SELECT e.run_id, e.figures, e.run_figures, e.notes
         FROM dbanon.evaluation e
@@ -75,7 +75,7 @@ def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
         **vars(key),
         "params": jsonb(key.params),
         "version": importlib.metadata.version("dbanon"),
-        "releases": releases(connection, key.dataset_id),
+        "releases": count_releases(connection, key.dataset_id),
     }
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(query, given).fetchone()
@@ -88,14 +88,14 @@ def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
         against=key.against,
         queries=key.queries,
         seed=key.seed,
-        figures=tuple(_figure(one) for one in row["figures"]),
+        figures=tuple(_read_figure(one) for one in row["figures"]),
         notes=tuple(row["notes"]),
         run=row["run_figures"],
     )
 
 
-def others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, Any], tuple[Figure, ...]]]:
-    """List what was measured of the same people with other methods and algorithms, each set of parameters once.
+def find_others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, Any], tuple[Figure, ...]]]:
+    """List the figures of the same people with other methods and algorithms, each set of parameters once.
 
     Returns
     -------
@@ -109,11 +109,13 @@ def others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, A
             AND (e.method, e.algorithm) <> (%(method)s, %(algorithm)s) AND e.figures <> '[]'
         ORDER BY e.method, e.algorithm, e.params, e.queries DESC, e.evaluation_id DESC LIMIT 50"""
     found = connection.execute(query, {**vars(key), "params": None}).fetchall()
-    return [(method, algorithm, params, tuple(map(_figure, figures))) for method, algorithm, params, figures in found]
+    return [
+        (method, algorithm, params, tuple(map(_read_figure, figures))) for method, algorithm, params, figures in found
+    ]
 
 
-def releases(connection: Connection, dataset_id: int) -> int:
-    """Count the releases of a dataset's population, withdrawn ones too: what a run may be compared with."""
+def count_releases(connection: Connection, dataset_id: int) -> int:
+    """Count the releases that a run may be compared with: all of a dataset's population, withdrawn ones too."""
     row = connection.execute(
         "SELECT count(*) FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id "
         "JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id "
@@ -123,12 +125,12 @@ def releases(connection: Connection, dataset_id: int) -> int:
     return int(row[0]) if row else 0
 
 
-def _as_json(figure: Figure) -> dict[str, Any]:
-    """Make an object of a figure; infinity, which JSON lacks, is the text that the server reads as such."""
+def _write_figure(figure: Figure) -> dict[str, Any]:
+    """Make a JSON object of a figure; infinity, which JSON lacks, is a text that the server reads as infinity."""
     kept = {name: value for name, value in asdict(figure).items() if value is not None}
     return {name: "Infinity" if value == math.inf else value for name, value in kept.items()}
 
 
-def _figure(kept: Mapping[str, Any]) -> Figure:
+def _read_figure(kept: Mapping[str, Any]) -> Figure:
     known: dict[str, Any] = {name: math.inf if value == "Infinity" else value for name, value in kept.items()}
-    return Figure(**known)
+    return Figure(**{"value": None, **known})

@@ -1,17 +1,14 @@
-"""Draws the rows of a run at one moment as SVG paths: what would be published, before a run is dropped.
+"""Draws the rows of a run at one moment as SVG paths, before the run is dropped.
 
-Rows of fewer people than a promise hides are not drawn: exact ones are true positions.
+Rows of fewer people than the promise hides are not drawn: exact rows are true positions.
 """
-
-import numpy as np
 
 from dbanon.base.figures import Questions
 from dbanon.base.sweep import Minute
+from dbanon.pages import maps
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection
 
-UNITS = 3600
-"""Units across a map, as in `dbanon.pages.maps`."""
 _MOST_ROWS, _MOST_BYTES = 400, 30_000
 
 
@@ -21,20 +18,20 @@ def draw(connection: Connection, run_id: int, k: int, questions: Questions, like
     Parameters
     ----------
     k : int
-        The fewest people of a row that is drawn.
+        Rows of fewer people are not drawn.
     questions : Questions
-        Of the evaluation: they lie where nearly all people are.
+        The questions of the evaluation, which lie in the area of nearly all people.
 
     Returns
     -------
     Minute or None
-        None where there are no rows then.
+        None if there are no rows at that moment.
     """
-    at = like.at if like else _moment(connection, run_id)
-    x0, y0, x1, y1 = like.window if like else _window(questions)
+    at = like.at if like else _choose_moment(connection, run_id)
+    x0, y0, x1, y1 = like.window if like else _find_window(questions)
     if at is None or x1 <= x0:
         return None
-    own, unit = arrow.postgis(connection), UNITS / (x1 - x0)
+    own, unit = arrow.postgis(connection), maps.UNITS / (x1 - x0)
     query = f"""
         SELECT {own}.ST_AsSVG({own}.ST_SnapToGrid({own}.ST_SimplifyPreserveTopology({own}.ST_Scale({own}.ST_Translate(
             c.region, %s, %s), %s, %s), 2), 1), 1, 0), count(*) OVER ()
@@ -48,7 +45,8 @@ def draw(connection: Connection, run_id: int, k: int, questions: Questions, like
     return Minute(at=at, window=(x0, y0, x1, y1), rows=int(found[0][1]), paths=tuple(paths)) if paths else None
 
 
-def _moment(connection: Connection, run_id: int) -> float | None:
+def _choose_moment(connection: Connection, run_id: int) -> float | None:
+    """Choose a moment with the median number of rows."""
     query = """
         WITH n AS (SELECT lower(c.period) AS at, count(*) AS rows FROM dbanon.cloak c WHERE c.run_id = %s GROUP BY 1)
         SELECT extract(epoch FROM n.at)::float8 FROM n
@@ -57,11 +55,8 @@ def _moment(connection: Connection, run_id: int) -> float | None:
     return None if row is None else float(row[0])
 
 
-def _window(questions: Questions) -> tuple[float, float, float, float]:
-    """Find where the middles of squares were drawn, at most twice as wide as high and hardly higher than wide."""
+def _find_window(questions: Questions) -> tuple[float, float, float, float]:
+    """Find the area from which the middles of squares were drawn, in the shape of a map."""
     x, y = questions.x + questions.side_m / 2, questions.y + questions.side_m / 2
-    low, high = np.array([x.min(), y.min()]), np.array([x.max(), y.max()])
-    wide, tall = high - low
-    half = np.array([max(wide, tall / 1.1), max(tall, wide / 2)]) / 2
-    (x0, y0), (x1, y1) = ((low + high) / 2 - half).tolist(), ((low + high) / 2 + half).tolist()
-    return x0, y0, x1, y1
+    found = maps.fit_window(float(x.min()), float(y.min()), float(x.max()), float(y.max()))
+    return found.x0, found.y0, found.x1, found.y1

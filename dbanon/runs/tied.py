@@ -1,6 +1,6 @@
-"""Runs and samples that go with the session that asked for them: what a sweep makes besides figures.
+"""Ties the runs and samples of a sweep to its session, with which they end.
 
-Invariant: whatever ends the session, no such run or sample stays; `queue.reap_runs` of any process deletes it.
+Invariant: after the session has ended for any reason, `queue.reap_runs` of the next process deletes them.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from dbanon.runs import queue
 
 @contextmanager
 def session(lock_url: str, url: str) -> Iterator[int]:
-    """Have a session to tie runs and samples to, by the key of its lock; what is tied to it goes at the end."""
+    """Open a session to tie runs and samples to, and give the key of its lock; at the end they are deleted."""
     with errors_translated(), connect_to_hold(lock_url) as holder:
         holder.execute("SET idle_session_timeout = 0")  # it waits while settings are computed
         lock_key = cast("int", one(holder, "SELECT (dbanon_internal.hold_lock()).lock_key"))

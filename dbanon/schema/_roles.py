@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from dbanon.base.errors import ParameterError, StoreError
-from dbanon.postgres.connection import Connection, one
+from dbanon.postgres.connection import Connection, as_is, one
 
 DEFAULT_PREFIX = "dbanon"
 PURPOSES = {
@@ -423,4 +423,4 @@ def ask(connection: Connection, query: str, *parameters: object) -> Any:
 
 
 def _run(connection: Connection, statement: str, *names: str) -> None:
-    connection.execute(sql.SQL(cast("Any", statement)).format(*map(sql.Identifier, names)))
+    connection.execute(as_is(statement).format(*map(sql.Identifier, names)))

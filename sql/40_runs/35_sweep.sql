@@ -1,5 +1,5 @@
--- What a sweep makes besides figures: runs, and samples of datasets. Each is tied to the session that asked for it, which
--- holds an advisory lock as a worker does: when the session has ended, however it did, whoever looks next deletes them.
+-- Runs and samples of datasets that a sweep makes. Each is tied to the session that asked for it, which holds an advisory
+-- lock as a worker does: after the session has ended, however it did, the next process that looks deletes them.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.holder(lock_key bigint) RETURNS dbanon.session
 LANGUAGE sql STABLE PARALLEL RESTRICTED STRICT
@@ -46,7 +46,7 @@ DECLARE
     number bigint;
     named text;
 BEGIN
-    -- No load commits while it is copied.
+    -- No load commits during the copy.
     SELECT d.* INTO STRICT about FROM ONLY dbanon.dataset d WHERE d.dataset_id = about.dataset_id FOR SHARE;
     subjects := ARRAY(SELECT DISTINCT t.subject FROM ONLY dbanon.trajectory t WHERE t.dataset_id = about.dataset_id);
     IF about.sample_of IS NOT NULL OR people IS NULL OR people < 2 OR people >= cardinality(subjects) THEN
@@ -57,7 +57,7 @@ BEGIN
         RAISE EXCEPTION 'A sample must be tied to a session that goes on. That one has ended.'
             USING ERRCODE = 'DA013', DETAIL = 'Nothing was copied.', HINT = 'Begin the sweep again.';
     END IF;
-    -- By a keyed hash: drawn at random to everybody, and the same people again where a sweep is resumed.
+    -- A keyed hash draws them at random, and draws the same people again for a sweep that is resumed.
     subjects := ARRAY(SELECT s FROM unnest(subjects) s ORDER BY sha256(key || convert_to(s, 'UTF8')) LIMIT people);
     INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects, kept_since, sample_of, tied_to)
         VALUES (format('%s (%s drawn for sweep %s)', left(about.name, 120), dbanon_internal.counted(people, 'person', 'people'), left(gen_random_uuid()::text, 8)), about.srid, about.grid_m, about.grid_s,
@@ -72,7 +72,7 @@ BEGIN
     INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at, set_name)
         SELECT number, i.subject, i.at, i.set_name FROM ONLY dbanon.quasi_identifier i
         WHERE i.dataset_id = about.dataset_id AND i.subject = ANY (subjects) ORDER BY i.quasi_identifier_id;
-    -- Places are all there: they are of nobody.
+    -- All places are copied: they belong to no person.
     INSERT INTO dbanon.site (dataset_id, name, geom)
         SELECT number, s.name, s.geom FROM ONLY dbanon.site s WHERE s.dataset_id = about.dataset_id ORDER BY s.site_id;
     INSERT INTO dbanon.poi (dataset_id, category, geom)
@@ -97,7 +97,7 @@ DECLARE
             AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id));
 BEGIN
     IF runs <> '{}' THEN
-        -- One that a worker has is ended by it, and goes when somebody looks again.
+        -- A worker's run is cancelled, and deleted when a process looks again.
         UPDATE dbanon.run r SET cancel_requested_at = clock_timestamp(), cancel_requested_by = r.created_by
             WHERE r.cancel_requested_at IS NULL AND r.run_id IN (
                 SELECT b.run_id FROM dbanon.run b WHERE b.run_id = ANY (runs) AND b.worker IS NOT NULL FOR UPDATE SKIP LOCKED);

@@ -1,11 +1,11 @@
--- A run and its release in one record: what it promises, what was attacked, found and left open, what is left out, who and when.
--- dbanon card, the pages of dbanon report and dbanon.release_card are made of it: a new figure is added here.
+-- A run and its release in one record: promise, attack, what is left open and left out, logins and times.
+-- dbanon card, the pages of dbanon report and dbanon.release_card are made from it: add a new figure here.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.left_out_shares(run_id bigint, figures jsonb) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- Counts below k, and those that are so small beside others, are not said: shares in whole percent leave no difference to take.
+    -- No count below k is given, and shares are in whole percent, so that no small count is the difference of two others.
     SELECT coalesce(jsonb_object_agg(t.key, jsonb_build_object(
             'share', dbanon_internal.describe_share((figures ->> t.value)::numeric, s.left_out, (r.params ->> 'k')::integer),
             'reasons', (SELECT coalesce(jsonb_object_agg(c.key,
@@ -127,8 +127,7 @@ SET extra_float_digits = 1
 AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.run r WHERE r.run_id = run_card.run_id) THEN
-        RAISE EXCEPTION 'The run must exist. There is no run %.', coalesce(run_card.run_id::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
+        PERFORM dbanon_internal.refuse_no_run(run_card.run_id);
     END IF;
     RETURN dbanon_internal.described(run_card.run_id, NULL);
 END
@@ -151,8 +150,7 @@ BEGIN
         SELECT 'page', d.name, r.run_id, (SELECT min(l.name) FROM ONLY dbanon.release l WHERE l.run_id = r.run_id AND l.name = note_page.release), jsonb_build_object('sha256', note_page.sha256)
         FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_page.run_id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'The run of a private page must exist. There is no run %.', coalesce(note_page.run_id::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
+        PERFORM dbanon_internal.refuse_no_run(note_page.run_id);
     END IF;
 END
 $$;

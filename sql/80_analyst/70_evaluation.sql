@@ -65,13 +65,13 @@ AS $$
 BEGIN
     CREATE INDEX ON pg_temp.asked_rows (record_id, seq);
     CREATE INDEX ON pg_temp.asked_rows (valid_from, valid_to);
-    CREATE INDEX ON pg_temp.asked_rows USING gist (region);
-    CREATE INDEX ON pg_temp.asked_rows USING gist (period) WITH (buffering = on);
+    -- One for both: a question is of a place and a time, and either alone meets ten times as many rows.
+    CREATE INDEX ON pg_temp.asked_rows USING gist (region, period);
     ANALYZE pg_temp.asked_rows;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.finish_asked() IS
-'Makes the indexes of the temporary table, as a release has them.';
+'Makes the indexes of the temporary table.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_rows(
     about published.releases, relation regclass, x double precision[], y double precision[], side_m double precision[],

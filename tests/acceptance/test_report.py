@@ -6,6 +6,7 @@ import resource
 import signal
 import stat
 from collections.abc import Iterator
+from datetime import UTC
 from html import unescape
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from dbanon.postgres.server import Target, parse
 from dbanon.releases import reporting
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, json_of
+from tests.facts import refusal
 from tests.sweeps import GRID, swept
 
 pytestmark = pytest.mark.db
@@ -46,7 +48,14 @@ def test_a_page_for_the_file_says_promise_tests_intruder_and_who_reads(city: str
     text = words(html)
     for said in (
         *("at least five subjects", "Singling out", "Linkability", "Inference", "Motivated intruder", "Not tried:"),
-        *("Who reads it", "unpublish('city_k5')", "Left out", "Beside other releases", "min_contents", "assessed by"),
+        *(
+            "Who reads it",
+            "unpublish('city_k5')",
+            "Left out",
+            "Together with other releases",
+            "min_contents",
+            "assessed by",
+        ),
     ):
         assert said in text, said
     assert "PRIVATE" not in html
@@ -70,9 +79,16 @@ def test_a_page_for_analysts_is_the_same_with_their_own_login(city: str, anna: s
     assert "dataset city" not in text
 
 
-def test_truth_does_not_flow_into_the_page_for_analysts(own_city: str) -> None:
-    with open_database(own_city) as database:
-        before = [database.report(name, audience="analysts") for name in ("city_k5", "city_sites")]
+def test_truth_does_not_flow_into_the_pages_for_others(own_city: str) -> None:
+    """Names, positions, requests, groups and seeds into none; figures of the attack into that for analysts neither."""
+
+    def made() -> list[str]:
+        with open_database(own_city) as database:
+            pages = [database.report(name, audience="analysts") for name in ("city_k5", "city_sites")]
+            pages += [database.report(name) for name in ("city_k5", "city_sites")]
+            return [*map(str, pages), str(database.compare("city_k5", "city_sites"))]
+
+    before = made()
     with psycopg.connect(own_city, autocommit=True) as owner:
         for table in (
             "trajectory",
@@ -89,27 +105,32 @@ def test_truth_does_not_flow_into_the_page_for_analysts(own_city: str) -> None:
         owner.execute(
             "UPDATE dbanon.trajectory SET subject = 'x' || trajectory_id, path = ST_Translate(path, 900, 700)"
         )
-        owner.execute("UPDATE dbanon.run SET metrics = '{}', suppressed = '{}', seed = 1")
-        owner.execute("UPDATE dbanon.verification SET figures = '{}', clauses = '[]'")
+        owner.execute("UPDATE dbanon.run SET metrics = '{}', seed = 1")
         owner.execute("DELETE FROM dbanon.request; DELETE FROM dbanon.membership; DELETE FROM dbanon.region")
         owner.execute("DELETE FROM dbanon.period; DELETE FROM dbanon.record; DELETE FROM dbanon.site")
+        assert made() == before
+        owner.execute("UPDATE dbanon.run SET suppressed = '{}'")
+        owner.execute("UPDATE dbanon.verification SET figures = '{}', clauses = '[]'")
     with open_database(own_city) as database:
-        assert [database.report(name, audience="analysts") for name in ("city_k5", "city_sites")] == before
+        assert [database.report(name, audience="analysts") for name in ("city_k5", "city_sites")] == before[:2]
 
 
 def test_exact_rows_are_on_no_page_for_others(city: str) -> None:
     """Of sensitive-sites: no region of fewer than k people, and no tint of cells with fewer than k."""
+    with psycopg.connect(city) as owner:
+        [hiding] = owner.execute("SELECT count(*) FROM published.city_sites WHERE crowd >= 4").fetchone()
     with open_database(city) as database:
-        for audience in ("file", "analysts"):
-            html = database.report("city_sites", audience=audience)
-            assert "Exact rows" in words(html)
+        for html, figure in (
+            (str(database.report("city_sites")), "published-map"),
+            (str(database.report("city_sites", audience="analysts")), "published-map"),
+            (str(database.compare("city_sites", "city_k5")), "map-a"),
+        ):
+            assert re.search("exact rows", words(html), re.IGNORECASE)
             assert "fewer than 4 people" not in html
             assert 'class="class-0"' not in html
             assert 'class="dots' not in html
-        with psycopg.connect(city) as owner:
-            hiding = owner.execute("SELECT count(*) FROM published.city_sites WHERE crowd >= 4").fetchone()
-        regions = re.findall(r'class="region"', html.partition('id="published-map-title"')[2].partition("</svg>")[0])
-        assert 0 < len(regions) <= hiding[0]
+            regions = re.findall(r'class="region"', html.partition(f'id="{figure}-title"')[2].partition("</svg>")[0])
+            assert 0 < len(regions) <= hiding
 
 
 def test_a_page_with_truth_is_private_in_every_way(
@@ -142,6 +163,8 @@ def test_a_page_with_truth_is_private_in_every_way(
     database.connection.execute("SELECT dbanon_internal.note_page(%s, 'what one likes', %s)", [run_id, 64 * "0"])
     last = database.connection.execute("SELECT release FROM dbanon.audit ORDER BY audit_id DESC LIMIT 1").fetchone()
     assert last == (None,)
+    with refusal("DA001", "There is no run 99"):
+        database.connection.execute("SELECT dbanon_internal.note_page(99, 'city_k5', %s)", [64 * "0"])
 
 
 def test_a_page_with_truth_says_why_nothing_was_measured(own_city: str) -> None:
@@ -162,7 +185,10 @@ def test_figures_of_a_page_are_those_of_the_server(city: str) -> None:
             " generate_series(1, c.subjects)"
         ).fetchone()[0]
         rows = owner.execute("SELECT count(*) FROM published.city_k5").fetchone()[0]
+        times = owner.execute("SELECT valid_from FROM published.city_k5 GROUP BY 1 ORDER BY count(*), 1").fetchall()
     assert f"{rows:,} rows" in text
+    # Neither the busiest time nor the quietest: it would be one that a few people make.
+    assert f"hold at {times[(len(times) - 1) // 2][0].astimezone(UTC):%H:%M} and hide people" in text
     assert (f"{100 - share} %" if share is not None else "fewer than 5") in text
     said = re.search(r"half under ([\d.,]+) (k?m)", text) or re.search(r"half are under ([\d.,]+) (k?m)", text)
     assert said is not None
@@ -269,6 +295,32 @@ def test_a_backdrop_is_clipped_to_the_map(own_city: str) -> None:
     assert max(numbers) <= 4500
 
 
+def test_a_backdrop_may_have_no_reference_system_and_areas_that_cross_themselves(own_city: str) -> None:
+    shape = "ST_MakePolygon(ST_MakeLine(ARRAY[{}]))"
+    bow = ", ".join(f"ST_MakePoint(extent[{x}], extent[{y}])" for x, y in ((1, 2), (3, 4), (3, 2), (1, 4), (1, 2)))
+    with psycopg.connect(own_city, autocommit=True) as owner:
+        for name, srid in (("parks", "0"), ("same_parks", "srid"), ("parks_in_degrees", "srid")):
+            own = f"ST_SetSRID({shape.format(bow)}, {srid})"
+            own = f"ST_Transform({own}, 4326)" if "degrees" in name else own
+            owner.execute(
+                f"CREATE TABLE public.{name} AS SELECT {own} AS area FROM published.releases WHERE name = 'city_k5'"
+            )
+            owner.execute(f"GRANT SELECT ON public.{name} TO PUBLIC")
+        owner.execute("CREATE TABLE public.nowhere AS SELECT 'SRID=990001;LINESTRING(9 5, 9 9)'::geometry g")
+        owner.execute("GRANT SELECT ON public.nowhere TO PUBLIC")
+    with open_database(own_city) as database:
+        drawn = {
+            name: re.findall(
+                r'<path d="([^"]*)" class="land"', str(database.report("city_k5", backdrop=f"public.{name}"))
+            )
+            for name in ("parks", "same_parks", "parks_in_degrees")
+        }
+        assert all(drawn.values())
+        assert drawn["parks"] == drawn["same_parks"]
+        with pytest.raises(ParameterError, match=r"public\.nowhere"):
+            database.report("city_k5", backdrop="public.nowhere")
+
+
 def test_a_login_that_may_not_read_a_release_gets_no_page(city: str) -> None:
     with logins(city) as make, open_database(make("pg_monitor")) as database, pytest.raises(ParameterError, match="k5"):
         database.report("city_k5", audience="analysts")
@@ -312,7 +364,7 @@ def test_a_run_that_is_refused_or_was_changed_since_has_no_page_to_sign(verified
         assert not database.verify(run_id).verdict.passed
 
 
-def test_exact_rows_do_not_move_the_map(own_city: str) -> None:
+def test_exact_rows_neither_move_the_map_nor_make_its_squares_larger(own_city: str) -> None:
     def drawn() -> str:
         with open_database(own_city) as database:
             html = str(database.report("city_sites"))
@@ -324,6 +376,8 @@ def test_exact_rows_do_not_move_the_map(own_city: str) -> None:
             "SELECT 'dbanon.release_' || release_id FROM dbanon.release WHERE name = 'city_sites'"
         ).fetchone()
         owner.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
-        moved = owner.execute(f"UPDATE {table} SET region = ST_Translate(region, 30000, 0) WHERE crowd < 4")
+        moved = owner.execute(f"UPDATE {table} SET region = ST_Translate(region, 300000, 0) WHERE crowd < 4")
+        owner.execute("ALTER TABLE dbanon.release DISABLE TRIGGER USER")
+        owner.execute("UPDATE dbanon.release SET extent[3] = extent[3] + 300000 WHERE name = 'city_sites'")
     assert moved.rowcount > 0
     assert drawn() == before

@@ -16,8 +16,9 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.background import in_background
 from dbanon.base.cloaks import Cloaks
+from dbanon.base.errors import StoreError
 from dbanon.options.reporting import Reporting
-from dbanon.releases import reporting
+from dbanon.releases import published, reporting
 from dbanon.runs import evaluating
 from tests.db.parts import day, grow, run_of
 from tests.db.written import CONTRACTS, VERIFIED, write
@@ -730,6 +731,39 @@ def test_a_release_that_grows_has_one_page_of_its_newest_part_and_a_line_for_eac
     grown.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(3)])
     assert "8 rows" in reporting.report(grown, "ten", Reporting(audience="analysts"))
     assert "withdrawn" in reporting.report(grown, "ten", Reporting())
+
+
+def test_a_page_draws_for_the_k_of_the_newest_part_and_says_of_which_part_its_figures_are(
+    own: psycopg.Connection, login: Login
+) -> None:
+    """The view promises the least k of all parts; the newest promises more, and may not be drawn for fewer."""
+    for number, k in ((0, 2), (1, 4)):
+        grow(own, run_of(own, number, k=k))
+    with psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst:
+        shown = reporting.report(analyst, "ten", Reporting(audience="analysts"))
+    known = reporting.report(own, "ten", Reporting())
+    assert "k = 2" in shown
+    assert "k = 4" in known
+    for html in (shown, known):
+        assert "hide 4 or more" in html
+        assert "the share left out, are of the newest" in html
+    assert "its k, its clauses" in known
+    assert "its k, its clauses" not in shown
+
+
+def test_no_page_is_made_of_a_release_that_changes_between_its_record_and_its_lock(
+    grown: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become = published.become_analyst
+
+    def withdraw_first(connection: psycopg.Connection, name: str) -> None:
+        with psycopg.connect(grown.info.dsn, autocommit=True) as administrator:
+            administrator.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(3)])
+        become(connection, name)
+
+    monkeypatch.setattr(published, "become_analyst", withdraw_first)
+    with pytest.raises(StoreError, match="Release ten changed"):
+        reporting.report(grown, "ten", Reporting())
 
 
 def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_the_others(

@@ -123,6 +123,29 @@ def test_a_hostile_name_is_text_everywhere_on_a_page() -> None:
     assert html.count("\u202e") == html.count("\u2066")
 
 
+def styled(css: str) -> str:
+    """Read a string of a style sheet as a browser does: one space after an escape belongs to the escape."""
+    return re.sub(r"\\([0-9a-f]{1,6})\s?", lambda found: chr(int(found[1], 16)), css)
+
+
+@pytest.mark.parametrize("title", ["été (2) / a & b", 'a" b', "(a) b1", "x\\ c", "published.x: what"])
+def test_the_margin_of_a_printed_page_says_the_title_as_it_is(title: str) -> None:
+    around = frame.Frame(title=title, band="b", head=title, foot="f")
+    html = frame.document(around, frame.header("x", "y", "z"))
+    margins = re.findall(r'content:"([^"]*)"', html)
+    assert [styled(css) for css in margins[:2]] == [title, title]
+
+
+def test_direction_marks_of_a_name_turn_nothing_around_it() -> None:
+    marks = "\u202e\u2066\u2069\u200f"
+    name = f"a{marks}b"
+    around = frame.Frame(title=name, band=frame.isolate(name), head=name, foot=name)
+    html = frame.document(around, frame.header(name, frame.isolate(name), frame.mono(name)), frame.code(name))
+    assert not set(marks) & set(html)
+    assert "a\\u202e\\u2066\\u2069\\u200fb" in html
+    assert frame.isolate("שלום 5") == "<bdi>שלום 5</bdi>"
+
+
 def test_a_page_forbids_what_it_does_not_need_and_says_when_it_is_private() -> None:
     for private in (False, True):
         around = frame.Frame(title="x", band="For operators.", head="of cabs", foot="made by dbanon", private=private)

@@ -80,6 +80,11 @@ def test_cells_of_fewer_than_k_have_one_tint_or_none() -> None:
     assert [shown.level(people, K) for people in (0, 4.99, 5, 9.99, 10, 40, 1e6)] == [0, 0, 1, 1, 2, 4, 4]
 
 
+def test_no_question_is_shown_to_which_the_rows_tell_fewer_than_k_people() -> None:
+    told = [shown.Question("a", 0, 4.9, 90), shown.Question("b", 2, 5, 9), shown.Question("c", 9, 20, 30)]
+    assert [one.label for one in shown.answered(told, K)] == ["c", "b"]
+
+
 def test_quantiles_are_read_off_bins() -> None:
     low, half, high = shown.quantiles(bins([10] * 20))
     assert low < half < high

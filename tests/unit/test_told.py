@@ -1,16 +1,18 @@
 """What pages say of a release: what it promises, what was left out, what it was held against, how it is made again."""
 
+import re
 from datetime import UTC, datetime
 from html import unescape
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from dbanon.base.described import Described, LeftOut
+from dbanon.base.described import ClauseFound, Described, LeftOut
 from dbanon.cli import demo
 from dbanon.pages import compare, release, shown
 
 K = 5
+HOLDS = ClauseFound(name="size", passed=True, violations=0, sentence="", plain="It holds.", test="attack")
 
 
 def described(**more: object) -> Described:
@@ -53,9 +55,9 @@ def test_what_was_not_counted_is_not_said_to_be_few(share: str | None, said: str
 @pytest.mark.parametrize(
     ("overlap", "said"),
     [
-        ({}, "takes from"),
+        ({}, "weakens the promise"),
         ({"relation": "same", "below": 0, "smallest_crowd": 5}, "same candidates"),
-        ({"relation": "overlapping", "below": 0, "smallest_crowd": 5}, "more are left"),
+        ({"relation": "overlapping", "below": 0, "smallest_crowd": 5}, "people are left"),
         ({"relation": "overlapping", "below": 3, "smallest_crowd": 1}, "fewer candidates"),
         ({"within_a_day": {"shown_here": 1}}, "Within a day"),
         ({"classes": 2}, "without l categories"),
@@ -67,7 +69,7 @@ def test_what_was_not_counted_is_not_said_to_be_few(share: str | None, said: str
 def test_each_finding_beside_other_releases_is_said(overlap: dict[str, object], said: str) -> None:
     html = filed(overlap=overlap)
     assert said in html
-    assert ("Some speak" in html) == (overlap.get("relation") == "overlapping" and not overlap["below"])
+    assert ("rows of the same time" in html) == (overlap.get("relation") == "overlapping" and not overlap["below"])
 
 
 def test_the_command_that_makes_it_again_is_quoted_and_replaces_what_is_live() -> None:
@@ -75,6 +77,27 @@ def test_the_command_that_makes_it_again_is_quoted_and_replaces_what_is_live() -
     command = "dbanon run tp-aware --dataset 'my data; rm' --algorithm traj-anon -p k=5 -p exact=true"
     assert f"{command} --publish x --replace" in html
     assert f"{command}\n" in filed(release=None, dataset="my data; rm", parameters={"k": 5, "exact": True})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"dataset": "מוניות"},
+        {"dataset": "מוניות", "overlap": {}, "overlap_reason": "מוניות"},
+        {"readers": ["מוניות"]},
+        {"parameters": {"since": "מוניות"}},
+        {"columns": [("מוניות", "מוניות")]},
+        {"clauses": [HOLDS], "checked_at": datetime(2026, 1, 5, tzinfo=UTC), "checked_by": "מוניות"},
+    ],
+    ids=lambda given: list(given)[-1],
+)
+def test_names_and_texts_of_users_turn_no_text_around_them(given: dict[str, object]) -> None:
+    """In a paragraph a name that is read from right to left would take the numbers and signs beside it with it."""
+    record = described(**given)
+    for audience in ("file", "operators", "analysts"):
+        html = release.page(record, shown.Shown(k=K), audience, ZoneInfo("UTC"))  # type: ignore[arg-type]
+        body = re.sub(r"<pre>.*?</pre>", "", html.partition("<body>")[2], flags=re.DOTALL)
+        assert body.count("מוניות") == len(re.findall(r"<bdi>(?:since )?מוניות</bdi>", body))
 
 
 def test_of_too_many_regions_small_and_large_ones_are_drawn() -> None:

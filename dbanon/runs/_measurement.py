@@ -1,0 +1,399 @@
+"""The steps of one evaluation: draws questions, asks a run's rows, finds the truth, and compares."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import shapely
+from psycopg.rows import dict_row
+
+from dbanon import methods
+from dbanon.base.errors import VerificationFailed, counted
+from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions
+from dbanon.base.progress import Progress
+from dbanon.base.trajectory import Float, Int
+from dbanon.metrics.counts import count_figures, within
+from dbanon.metrics.questions import draw_questions, sides_note, true_counts
+from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import one
+from dbanon.runs import _field, reading, stored
+from dbanon.runs._told import SPAN_S, Box, Span, Table
+from dbanon.runs._truth import Members, Rows, Truth, window
+
+_MAX_MET = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
+_LEAST_RECORDS = 1_000  # of a sample of them
+_HALVED = 200  # questions by which a sample is judged
+_MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
+_WINDOW_PLACES = 1_000_000  # positions that make the window
+_MAX_CENTRES = 100_000  # rows of whole records
+
+
+@dataclass(frozen=True, kw_only=True)
+class _About:
+    """What a run says of itself, as a release would; `said` is all of it, as the server reads it."""
+
+    said: str
+    rows: int
+    since: float
+    until: float
+    holds: str
+    step_s: int | None
+    window_s: int | None
+
+    @property
+    def instants(self) -> Float | None:
+        """All instants of the run's rows; None where rows hold at some time."""
+        if self.holds != "instant":
+            return None
+        return np.arange(self.since, self.until, self.step_s) if self.step_s else np.array([self.since])
+
+
+class Measurement:
+    """The steps of one evaluation, in their order."""
+
+    def __init__(self, snapshot: arrow.Snapshot, row: stored.RunRow, asked: Evaluating, progress: Progress) -> None:
+        self.snapshot, self.session, self.row, self.asked = snapshot, snapshot.connection, row, asked
+        self.progress = progress
+        self.rng = np.random.default_rng(asked.seed)
+        self.notes: list[str] = []
+        self.about = self._read_about()
+
+    def evaluate(self) -> Evaluation:
+        self.progress("reading trajectories", 0, None)
+        self.data, _ = reading.trajectories(self.snapshot, self.row.dataset_id)
+        self.truth = Truth(self.data, self._read_members(), self.row.params)
+        instants, spans = self._choose_times()
+        box = self._find_window(instants, spans)
+        questions = draw_questions(
+            self.rng,
+            window=box,
+            moments=np.empty(0) if instants is None else instants,
+            spans=spans,
+            queries=self.asked.queries,
+            about_moments=instants is not None,
+        )
+        self.notes += sides_note(questions)
+        self.progress("copying rows", 0, None)
+        self.one_in = self._choose_sample()
+        self.rows = self._copy_rows(questions)
+        self.progress("finding the truth", 0, None)
+        true = self._count_truth(questions)
+        table = Table(session=self.session, said=self.about.said, postgis=self.snapshot.postgis)
+        answers = table.counts(questions, self.progress)
+        if self.asked.against == "published":
+            self._demand_coverage(true, answers)
+        covered = within(true, answers)
+        if self.one_in > 1:
+            true, answers = self._scale_up(table, questions, true, answers)
+        self.progress("measuring", 0, None)
+        figures = [
+            *self._measure_rows(),
+            *count_figures(questions, true, answers, people=self.data.subjects, rng=self.rng, covered=covered),
+            *self._compare_maps(table, box, questions),
+            *self._compare_ways(),
+        ]
+        return self._report(tuple(figures), questions, true, answers)
+
+    def _report(self, figures: tuple[Figure, ...], questions: Questions, true: Float, answers: Answers) -> Evaluation:
+        return Evaluation(
+            run_id=self.row.run_id,
+            source=f"run {self.row.run_id} ({self.row.method}, {self.row.algorithm})",
+            dataset=self.row.dataset,
+            against=self.asked.against,
+            queries=self.asked.queries,
+            seed=self.asked.seed,
+            figures=figures,
+            questions=questions,
+            true=true,
+            answers=answers,
+            notes=tuple(self.notes),
+            run=self._describe_run(),
+        )
+
+    # ---- what is asked ---------------------------------------------------------------------------------------------
+
+    def _read_about(self) -> _About:
+        query = (
+            "SELECT a::text AS said, a.rows, extract(epoch FROM a.since)::float8 AS since, "
+            "extract(epoch FROM a.until)::float8 AS until, a.holds, a.step_s, a.window_s "
+            "FROM dbanon_internal.run_about(%s) a"
+        )
+        with self.session.cursor(row_factory=dict_row) as cursor:
+            found = cursor.execute(query, [self.row.run_id]).fetchone()
+        return _About(**(found or {}))
+
+    def _read_members(self) -> Members:
+        query = f"SELECT record_id, trajectory_id FROM dbanon_internal.membership_evidence({int(self.row.run_id)})"
+        table = arrow.table(self.snapshot, query)
+        record, trajectory = (arrow.numbers(table[name]).astype(np.int64) for name in table.column_names)
+        at = np.searchsorted(self.data.trajectory_id, trajectory)
+        return Members.of_pairs(record, at)
+
+    def _choose_times(self) -> tuple[Float | None, Float]:
+        """Give the instants that can be asked about, None if none can, and spans of ten minutes.
+
+        Of a run with very many rows, only some: then its rows can be copied.
+        """
+        about, instants = self.about, self.about.instants
+        step = float(about.step_s or self.data.grid_s)
+        last = max(about.until - SPAN_S, about.since)
+        starts = np.arange(about.since, last + 1e-6, step)
+        slots = max((about.until - about.since) / step, 1)
+        if self.asked.queries < ENOUGH_QUERIES:
+            asked = counted(self.asked.queries, "question")
+            self.notes.append(f"Each size was asked {asked}, which makes wide intervals.")
+        if (share := _MAX_ROWS / max(about.rows, 1)) < 1:
+            moments = max(int(slots * share / 2), 1) if instants is not None else 0
+            windows = max(int((slots * share - moments) * step / SPAN_S), 1)
+            starts = np.sort(self.rng.choice(starts, min(windows, len(starts)), replace=False))
+            if instants is not None:
+                instants = np.sort(self.rng.choice(instants, min(moments, len(instants)), replace=False))
+            self.notes.append(
+                f"The run has {counted(about.rows, 'row')}; those at {counted(moments, 'moment')} and of "
+                f"{counted(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not say how "
+                "much other times differ."
+            )
+        return instants, np.column_stack([starts, starts + SPAN_S])
+
+    def _find_window(self, instants: Float | None, spans: Float) -> Box:
+        """Find where questions are asked: a box with 95 % of all people's positions."""
+        if instants is None:
+            chosen = self.rng.choice(len(spans), min(len(spans), 24), replace=False)
+            return window(self.truth.seen(spans[chosen]))
+        number = max(min(len(instants), 100, _WINDOW_PLACES // max(self.data.subjects, 1)), 1)
+        return window(self.truth.everybody(self.rng.choice(instants, number, replace=False)))
+
+    def _copy_rows(self, questions: Questions) -> Rows:
+        """Copy the rows that questions are about into a temporary table, and read when they hold."""
+        self.session.execute("SELECT dbanon_internal.begin_asking()")
+        given = [self.row.run_id, self._write_times(questions), self.one_in]
+        self.session.execute("SELECT dbanon_internal.copy_run_rows(%s, %s::tstzmultirange, %s)", given)
+        self.session.execute("SELECT dbanon_internal.finish_asked()")
+        return self._read_rows("pg_temp.asked_rows")
+
+    def _write_times(self, questions: Questions) -> str:
+        """Write the times of all questions as the server reads them; all there are, where all rows can be copied."""
+        times = np.unique(np.column_stack([questions.since, questions.until]), axis=0)
+        if self.about.rows <= _MAX_ROWS:
+            times = np.array([[self.about.since, self.about.until]])
+        some = [f"[{low},{high}{']' if low == high else ')'}" for low, high in _as_times(times)]
+        return f"{{{','.join(some)}}}"
+
+    def _choose_sample(self) -> int:
+        """Choose one in how many records is asked: all, unless questions meet so many rows that they take minutes."""
+        about, number = self.about, int(self.row.run_id)
+        records = one(self.session, "SELECT count(*) FROM dbanon.record WHERE run_id = %s", [number])
+        query = (
+            "SELECT avg(extract(epoch FROM upper(c.period) - lower(c.period)))::float8 FROM dbanon.cloak c WHERE "
+            f"c.run_id = {number} AND c.record_id = ANY (ARRAY(SELECT r.record_id FROM ONLY dbanon.record r "
+            f"WHERE r.run_id = {number} LIMIT 1000))"
+        )
+        length = one(self.session, query)
+        met = about.rows * min((SPAN_S + length) / max(about.until - about.since, 1), 1)
+        if met <= _MAX_MET:
+            return 1
+        records = records * min(about.rows, _MAX_ROWS) // about.rows
+        return int(max(min(2 * met // _MAX_MET, records // _LEAST_RECORDS), 1))
+
+    def _scale_up(self, table: Table, questions: Questions, true: Float, answers: Answers) -> tuple[Float, Answers]:
+        """Make the truth and the answers of all records of those of a sample, and say how far off the sample is.
+
+        An answer and its truth are of the same records, so that what they have in common is off in neither. The error
+        of half of the records, doubled, differs from that of all in the sample as far as this differs from that of all
+        records.
+        """
+        everybody = self.asked.against == "all"
+        chosen = slice(None, None, len(true) // _HALVED + 1)
+        part = Questions(**{name: value[chosen] for name, value in vars(questions).items()})
+        even = self.rows.of(self.rows.record // self.one_in % 2 == 0)
+        error = answers.expected - (0 if everybody else true)
+        half = table.counts_of_half(part, self.one_in, self.progress).expected
+        half -= 0 if everybody else self._count_truth(part, even)
+        apart = 2 * half - error[chosen]
+        if not everybody:
+            true = self.one_in * true
+        off = self.one_in * np.sqrt((apart**2).mean()) / max(true.mean(), 1.0)
+        self.notes.append(
+            f"Of the run's records, one in {self.one_in} was asked, and its answers multiplied. That alone puts counts "
+            f"off by about {off:.1%}, which is part of their error. Bounds are those of these records and their people."
+        )
+        return true, Answers(**{name: self.one_in * value for name, value in vars(answers).items()})
+
+    def _count_truth(self, questions: Questions, rows: Rows | None = None) -> Float:
+        """Count who truly was where questions ask: of some rows, by default those asked."""
+        return true_counts(self._find_positions(questions.since, questions.until, rows), questions)
+
+    def _read_rows(self, source: str) -> Rows:
+        region = f"{self.snapshot.postgis}.ST_AsBinary(region)" if self.about.holds != "instant" else "NULL::bytea"
+        table = arrow.table(
+            self.snapshot,
+            "SELECT record_id, date_part('epoch', lower(period)) AS since, date_part('epoch', upper(period)) AS until, "
+            f"{region} AS region FROM {source}",
+        )
+        wkb = table["region"].combine_chunks().dictionary_encode()
+        shapes = shapely.from_wkb(wkb.dictionary.to_numpy(zero_copy_only=False))
+        shapely.prepare(shapes)
+        return Rows(
+            record=arrow.numbers(table["record_id"]),
+            since=arrow.numbers(table["since"]),
+            until=arrow.numbers(table["until"]),
+            shapes=shapes,
+            shape=wkb.indices.to_numpy(zero_copy_only=False),
+        )
+
+    def _find_positions(self, since: Float, until: Float, rows: Rows | None = None) -> Movements:
+        """Find the true positions at some times, each a moment or a span: of some rows, by default those asked."""
+        rows = self.rows if rows is None else rows
+        instants, everybody = self.about.instants, self.asked.against == "all"
+        if instants is None:
+            spans = np.unique(np.column_stack([since, until]), axis=0)
+            return self.truth.seen(spans) if everybody else self.truth.covered(rows)
+        instants = instants[_met(instants, since, until)]
+        return self.truth.everybody(instants) if everybody else self.truth.of_rows(rows, instants)
+
+    def _demand_coverage(self, true: Float, answers: Answers) -> None:
+        outside = int((~within(true, answers)).sum())
+        if outside:
+            raise VerificationFailed(
+                f"Every true count must lie within its bounds. For run {self.row.run_id} "
+                f"{outside:,} of {len(true):,} do not, which is a defect of dbanon or a change of its rows; do not "
+                "publish it, and report it."
+            )
+
+    # ---- figures ---------------------------------------------------------------------------------------------------
+
+    def _measure_rows(self) -> Iterator[Figure]:
+        yield Figure(name="published_share", value=_divide_published(self.row.suppressed))
+        total = methods.method(self.row.method).totals.get("requests")
+        asked = stored.latest_verdict(self.session, self.row.run_id).figures.get(total) if total else None
+        if asked:
+            left_out = sum((self.row.suppressed.get("requests") or {}).values())
+            yield Figure(name="requests_published", value=1 - left_out / asked)
+        own = f"{self.snapshot.postgis}.ST_Area(region)"
+        query = (
+            f"SELECT sqrt({own}) AS side, date_part('epoch', valid_to - valid_from) AS length, "
+            "subjects::float8 AS people FROM pg_temp.asked_rows"
+        )
+        table = arrow.table(self.snapshot, query)
+        yield from _field.regions(*(arrow.numbers(table[name]) for name in ("side", "length", "people")))
+
+    def _compare_maps(self, table: Table, box: Box, questions: Questions) -> Iterator[Figure]:
+        """Compare maps, flows and stays at some of the times that were asked about."""
+        about = self.about
+        hours = self._choose_hours(questions, moment=about.instants is not None, most=24)
+        true = self._find_positions(*_ends(hours))
+        yield from _field.maps(table, true, hours)
+        if about.holds == "instant" and not about.step_s:
+            return  # nobody moves
+        spans = self._choose_trips(questions)
+        true = self._find_positions(*_ends(spans))
+        yield from _field.flows(table, true, box, spans)
+        if about.step_s:
+            instants = (spans[0][1] - spans[0][0]) / about.step_s
+            yield _field.dwelling(table, true, box, spans, instants=instants, rng=self.rng)
+
+    def _choose_hours(self, questions: Questions, *, moment: bool, most: int) -> list[Span]:
+        """Choose one of the times asked about in each hour, and some of the hours; a moment as long as its slot."""
+        chosen = questions.moment == moment
+        times = np.unique(np.column_stack([questions.since, questions.until])[chosen], axis=0)
+        times = times[np.unique(times[:, 0] // 3600, return_index=True)[1]]
+        times = times[np.sort(self.rng.choice(len(times), min(most, len(times)), replace=False))]
+        length = float(self.about.step_s or self.data.grid_s) if moment else 0.0
+        return [(since, until + length) for since, until in times.tolist()]
+
+    def _choose_trips(self, questions: Questions) -> list[Span]:
+        """Choose spans for trips: whole windows where records end with one, otherwise half an hour."""
+        about = self.about
+        if about.rows > _MAX_ROWS:
+            return self._choose_hours(questions, moment=False, most=_field.TRIPS)
+        length = float(about.window_s or _field.TRIP_S)
+        starts = np.arange(about.since, max(about.until - length, about.since) + 1e-6, length)
+        chosen = np.sort(self.rng.choice(starts, min(_field.TRIPS, len(starts)), replace=False))
+        return [(since, min(since + length, about.until)) for since in chosen.tolist()]
+
+    def _compare_ways(self) -> Iterator[Figure]:
+        """Compare whole records of a sample with the ways of their people, and attack outside of any promise."""
+        told, rows = self._read_tracks()
+        instants = self.about.instants
+        if instants is None:
+            true = self.truth.covered(rows)
+        else:
+            true = self.truth.of_rows(rows, instants[_met(instants, rows.since, rows.until)])
+        if instants is None or len(instants) > 1:
+            yield from _field.ways(told, true)
+        people = _field.some_people(self.data, self.rng)
+        if len(people) < self.data.subjects:
+            self.notes.append(
+                f"Unicity is among {counted(len(people), 'person', 'people')}; among all, fewer are unique."
+            )
+        yield from _field.unicity(self.truth.raw(people), self.rng)
+        yield _field.linking(true, told, self.truth.members(told.track), rounded=instants is None, rng=self.rng)
+
+    def _read_tracks(self) -> tuple[Movements, Rows]:
+        """Read whole records, of many some: as the centres of their regions, and as rows."""
+        number = int(self.row.run_id)
+        record = arrow.numbers(
+            arrow.table(self.snapshot, f"SELECT record_id FROM ONLY dbanon.record WHERE run_id = {number}")["record_id"]
+        ).astype(np.int64)
+        most = max(int(_MAX_CENTRES / max(self.about.rows / max(len(record), 1), 1)), 1)
+        if len(record) > most:
+            self.notes.append(
+                f"Lengths, diameters, patterns and linking are of {counted(most, 'record')}, chosen at random: among "
+                "more, fewer are linked."
+            )
+            record = self.rng.choice(record, most, replace=False)
+        source = (
+            f"(SELECT * FROM dbanon.cloak WHERE run_id = {number} "
+            f"AND record_id = ANY ('{{{','.join(map(str, record))}}}')) c"
+        )
+        own = self.snapshot.postgis
+        table = arrow.table(
+            self.snapshot,
+            f"SELECT record_id, date_part('epoch', lower(period)) AS t, {own}.ST_X({own}.ST_Centroid(region)) AS x, "
+            f"{own}.ST_Y({own}.ST_Centroid(region)) AS y, subjects::float8 AS people FROM {source}",
+        )
+        record, t, x, y, people = (arrow.numbers(table[name]) for name in table.column_names)
+        order = np.lexsort((t, record))
+        record = record[order]
+        told = Movements(person=record, track=record, t=t[order], x=x[order], y=y[order], weight=people[order])
+        return told, self._read_rows(source)
+
+    def _describe_run(self) -> dict[str, Any]:
+        """Give what is kept of the run when it is dropped."""
+        row = self.row
+        return {
+            "status": row.status,
+            "metrics": dict(row.metrics),
+            "suppressed": dict(row.suppressed),
+            "timings": dict(row.timings),
+            "peak_rss_mb": row.peak_rss_mb,
+            "rows": self.about.rows,
+        }
+
+
+def _divide_published(suppressed: Any) -> float | None:
+    """Divide the people x hours that a run publishes by those that it saw; None where it does not say."""
+    hours = suppressed.get("by_hour") or []
+    seen, published = (sum(int(hour.get(name, 0)) for hour in hours) for name in ("seen", "published"))
+    return published / seen if seen else None
+
+
+def _as_times(times: Float) -> list[list[str]]:
+    """Write unix seconds as the server reads them."""
+    text = np.datetime_as_string(np.round(times * 1e6).astype("datetime64[us]"), timezone="UTC")
+    return [list(pair) for pair in text.tolist()]
+
+
+def _ends(spans: list[Span]) -> tuple[Float, Float]:
+    since, until = np.array(spans).reshape(-1, 2).T
+    return since, until
+
+
+def _met(instants: Float, since: Float, until: Float) -> Int:
+    """Find the instants at or within some times."""
+    low = np.searchsorted(instants, since, "left")
+    high = np.maximum(np.searchsorted(instants, until, "left"), low + (since == until))
+    change = np.bincount(low, minlength=len(instants) + 1) - np.bincount(high, minlength=len(instants) + 1)
+    return np.flatnonzero(np.cumsum(change)[:-1] > 0)
