@@ -29,8 +29,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--database-third",
-        choices=["in", "out"],
-        help="of tests/db and tests/upgrade run those marked stress and a third that the seed chooses, or the rest",
+        type=int,
+        choices=range(3),
+        action="append",
+        help="of tests/db and tests/upgrade run those marked stress, those of the embedded server, and a third",
     )
 
 
@@ -63,20 +65,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= _others_of_many(items) | {item for item in items if item.get_closest_marker("papers")}
         if not config.getoption("--stress"):
             left_out |= {item for item in items if item.get_closest_marker("stress")}
-    if third := config.getoption("--database-third"):
-        left_out |= {
-            item
-            for item in items
-            if item.path.parent in DATABASE
-            and not item.get_closest_marker("stress")
-            and _in_third(item) != (third == "in")
-        }
+    if thirds := config.getoption("--database-third"):
+        left_out |= {item for item in items if _is_divided(item) and _third(item) not in thirds}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
 
-def _in_third(item: pytest.Item) -> bool:
-    return crc32(item.nodeid.encode()) % 3 == SEED % 3
+def _is_divided(item: pytest.Item) -> bool:
+    return item.path.parent in DATABASE and item.path.name != "test_server.py" and not item.get_closest_marker("stress")
+
+
+def _third(item: pytest.Item) -> int:
+    return (crc32(item.nodeid.encode()) + SEED) % 3
 
 
 def _others_of_many(items: list[pytest.Item]) -> set[pytest.Item]:
