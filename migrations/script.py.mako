@@ -1,19 +1,10 @@
 """${message}."""
 
-from alembic import context
-
 revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 branch_labels = None
 depends_on = None
 
+# Part of the one text that installs dbanon and upgrades it; forward only.
 SCRIPT = """
 """
-
-
-def upgrade() -> None:
-    context.config.attributes["script"](SCRIPT)
-
-
-def downgrade() -> None:
-    raise NotImplementedError("Revisions of dbanon go forward only; restore a dump instead.")

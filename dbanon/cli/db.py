@@ -84,29 +84,34 @@ def db_url(
     show(lambda: url, lambda: {"url": url})
 
 
+RolePrefix = Annotated[
+    str | None,
+    typer.Option(
+        help="The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst; chosen once a "
+        "database, dbanon by default.",
+    ),
+]
+ShareRoles = Annotated[
+    bool,
+    typer.Option("--share-roles", help="Let in the members that roles of these names have on this server already."),
+]
+RestrictPublic = Annotated[
+    bool | None,
+    typer.Option(
+        "--restrict-public/--no-restrict-public",
+        help="Take from PUBLIC in this database the server's locks and counters and PostGIS's estimates, which "
+        "show something about private tables, and large objects, which fill the disk; or give them back. Other "
+        "programs there may need them. Later upgrades keep the choice.",
+        show_default=False,
+    ),
+]
+
+
 @db_app.command("upgrade", epilog=GLOBAL)
 def db_upgrade(
-    role_prefix: Annotated[
-        str | None,
-        typer.Option(
-            help="The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst; chosen once a "
-            "database, dbanon by default.",
-        ),
-    ] = None,
-    share_roles: Annotated[
-        bool,
-        typer.Option("--share-roles", help="Let in the members that roles of these names have on this server already."),
-    ] = False,
-    restrict_public: Annotated[
-        bool | None,
-        typer.Option(
-            "--restrict-public/--no-restrict-public",
-            help="Take from PUBLIC in this database the server's locks and counters and PostGIS's estimates, which "
-            "show something about private tables, and large objects, which fill the disk; or give them back. Other "
-            "programs there may need them. Later upgrades keep the choice.",
-            show_default=False,
-        ),
-    ] = None,
+    role_prefix: RolePrefix = None,
+    share_roles: ShareRoles = False,
+    restrict_public: RestrictPublic = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Name each view and function that is taken from PUBLIC.")
     ] = False,
@@ -130,6 +135,40 @@ def db_upgrade(
         )
     _warn_of_dumps(target.url)
     show(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})
+
+
+@db_app.command("script", epilog=GLOBAL)
+def db_script(
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="REVISION",
+            help="Leave out the tables of revisions up to this one, which the database has. Otherwise the script tells "
+            "by itself which are missing.",
+        ),
+    ] = None,
+    role_prefix: RolePrefix = None,
+    share_roles: ShareRoles = False,
+    restrict_public: RestrictPublic = None,
+    postgis_schema: Annotated[
+        str, typer.Option(help="The schema that PostGIS lives in; the script refuses a database that has it elsewhere.")
+    ] = "public",
+) -> None:
+    """Write what an upgrade does as SQL to read, and for psql to run. Asks no server."""
+    import sys
+
+    from dbanon import schema
+
+    sys.stdout.write(
+        schema.script(
+            role_prefix=role_prefix,
+            share_roles=share_roles,
+            restrict_public=restrict_public,
+            postgis_schema=postgis_schema,
+            since=since,
+        )
+    )
 
 
 @db_app.command("uninstall", epilog=GLOBAL)

@@ -22,6 +22,8 @@ _OWN = {  # errors our SQL functions raise (sql/10_core/10_guard.sql lists them)
     "DA011": ParameterError,
     "DA010": VerificationFailed,
     "DA012": DataError,
+    "DA021": ParameterError,
+    "DA022": SchemaMismatch,
 }
 _NO_SCHEMA = (
     "The database must hold dbanon's schema. Got one without it, or of an older program; run `dbanon db upgrade`."

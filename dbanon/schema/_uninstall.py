@@ -1,12 +1,16 @@
 """Removes all that dbanon made in a database: what it holds, what others built on it, every right it gave or took.
 
-What other databases of the server use stays, and is named: roles belong to the server.
+What other databases of the server use stays, and is named: roles belong to the server. The session has the functions of
+``sql/00_before``, which an upgrade has as well.
 """
 
 from dataclasses import dataclass, field
 
+import psycopg
+from psycopg import sql
+
 from dbanon.postgres.connection import Connection, one
-from dbanon.schema import _public_rights, _roles
+from dbanon.schema import _roles
 
 # What goes with the schemas although it lies elsewhere. A view hangs on its rule, a rule belongs to its view.
 _BUILT_ON = """
@@ -89,11 +93,31 @@ def _count(connection: Connection, table: str) -> int:
 def remove(connection: Connection) -> dict[str, str]:
     """Delete it all, in the caller's transaction; returns the roles that stay, each with the reason."""
     before = _roles.recorded(connection)
-    names = before[0] if before else _roles.Names(_roles.DEFAULT_PREFIX)
+    prefix = before or _roles.DEFAULT_PREFIX
     if before:
-        _public_rights.give_back(connection, names)
+        connection.execute("SELECT pg_temp.give_back(%s)", [prefix])
     connection.execute("SET LOCAL client_min_messages = warning")  # or every table is listed
     for schema in reversed(_roles.SCHEMAS):
         connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
-    _roles.revoke_rights(connection, names)
-    return _roles.drop(connection, names)
+    connection.execute("SELECT pg_temp.revoke_rights(%s)", [prefix])
+    return _drop_roles(connection, prefix)
+
+
+def _drop_roles(connection: Connection, prefix: str) -> dict[str, str]:
+    stay = {}
+    for role in _roles.names(prefix):
+        databases = one(connection, "SELECT pg_temp.databases_of(ARRAY[%s])", [role])
+        if databases:
+            stay[role] = f"used by database {', '.join(databases)}"
+        elif not one(connection, "SELECT pg_temp.is_plain(%s)", [role]):
+            stay[role] = "not one that dbanon made"
+        if role in stay:
+            continue
+        try:
+            with connection.transaction():
+                connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(role)))
+        except psycopg.errors.DependentObjectsStillExist:
+            stay[role] = "owns or may use other things on this server"
+        except psycopg.errors.InsufficientPrivilege:
+            stay[role] = "this login may not drop it"
+    return stay

@@ -1,7 +1,5 @@
 """All tables. 0001 to 0003 were of programs before the first release; their databases are loaded anew."""
 
-from alembic import context
-
 revision = "0004"
 down_revision = None
 branch_labels = None
@@ -617,11 +615,3 @@ CREATE TABLE dbanon.audit (
     detail jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(detail) = 'object')
 );
 """
-
-
-def upgrade() -> None:
-    context.config.attributes["script"](SCRIPT)
-
-
-def downgrade() -> None:
-    raise NotImplementedError("Revisions of dbanon go forward only; restore a dump instead.")

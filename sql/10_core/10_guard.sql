@@ -25,6 +25,9 @@
 --   DA018 not an error: a notice of what is being done
 --   DA019 periods of jobs are held
 --   DA020 the database was restored, copied or failed over, and what was published since is not known
+--   DA021 the roles of this database are others, or those asked for belong to another database or purpose
+--   DA022 a schema of a revision that the program or script does not know
+--   DA023 the server, the database or the login lacks what an upgrade or a removal needs
 
 CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

@@ -1,0 +1,229 @@
+"""Makes the one text that installs dbanon in a database, or upgrades it there.
+
+It is the files of ``sql/`` in the order of their paths. Filled in are the revisions that are missing (``migrations/``),
+the methods, and what was asked for. psql runs it, and so does `dbanon.schema.upgrade`: what an upgrade does stands in
+these files and nowhere else. No server is asked: the text says what it expects, and refuses what is otherwise.
+"""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dbanon import attacks
+from dbanon.attacks import once
+from dbanon.base.errors import ParameterError, choose_one
+from dbanon.methods import METHODS, Method, describe
+from dbanon.schema import _roles
+
+EXPECTED_REVISION = "0004"
+
+_OLDEST_REVISION = "0004"  # what was before the first release is loaded anew
+OLDEST_SERVER = 150000
+UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
+LOCK_WAIT_S = 30.0
+_INSTALLED = Path(__file__).parents[1]
+_REPOSITORY = _INSTALLED.parent
+_FUNCTIONS = "00_before/20_functions.sql"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a text is made for."""
+
+    prefix: str = _roles.DEFAULT_PREFIX
+    move_roles: bool = False  # whether a database that has other roles gets these; else it is refused
+    share_roles: bool = False
+    restrict_public: bool | None = None  # None keeps what was chosen
+    postgis: str = "public"  # the schema that PostGIS lives in, or is created in
+    since: str | None = None  # the revision that the database has at least; those up to it are left out
+
+
+def sections(asked: Asked) -> Iterator[str]:
+    """Make the text, a file of ``sql/`` after the other.
+
+    Raises `ParameterError` if the prefix or the schema of PostGIS cannot be one, or the revision is none.
+    """
+    marks = _marks(asked)
+    yield _head(asked)
+    for file in sorted(folder("sql").rglob("*.sql")):
+        title = f"sql/{file.relative_to(folder('sql')).as_posix()}"
+        text = _filled(file.read_text(encoding="utf-8"), marks)
+        yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{text.rstrip()}\n"
+
+
+def functions() -> str:
+    """Make the part of the text that defines the session's own functions, which a removal needs as well."""
+    return _filled((folder("sql") / _FUNCTIONS).read_text(encoding="utf-8"), _fixed())
+
+
+def folder(name: str) -> Path:
+    """Find the migrations or SQL files: inside an installed package, else at the top of the repository."""
+    packed = _INSTALLED / f"_{name}"
+    return packed if packed.is_dir() else _REPOSITORY / name
+
+
+def stamp() -> str:
+    """Describe what an upgrade leaves, as the comment of the table that holds the revision.
+
+    The methods and attacks go in as source: every command asks for the stamp, and their modules are slow to import.
+    """
+    packages = (_INSTALLED / "methods", _INSTALLED / "attacks")
+    sources = [file for package in packages for file in sorted(package.rglob("*.py"))]
+    files = [*sorted(folder("sql").rglob("*.sql")), *sources]
+    content = [_version().encode(), *(file.read_bytes() for file in files)]
+    whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
+    return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files, methods and attacks: {whole}."
+
+
+def _head(asked: Asked) -> str:
+    kept = "as it was chosen before, at first left" if asked.restrict_public is None else "taken"
+    rights = "given back" if asked.restrict_public is False else kept
+    begins = f"with what came after revision {asked.since}" if asked.since else "with an empty database or any revision"
+    return f"""\
+-- dbanon {_version()}, schema {EXPECTED_REVISION}: all that `dbanon db upgrade` does, as one text.
+--
+--     psql -v ON_ERROR_STOP=1 -1 -f dbanon.sql DATABASE
+--
+-- The login is a superuser, or owns the database and has CREATEROLE. All of it is one transaction: it is done as a
+-- whole, or nothing is changed and the error says why. Running it again changes nothing.
+--
+-- It begins {begins}. Roles: {asked.prefix}_admin, {asked.prefix}_operator,
+-- {asked.prefix}_worker, {asked.prefix}_analyst{", with the members they have" * asked.share_roles}.
+-- PostGIS is in schema {asked.postgis}. What PUBLIC may read of locks and counters is {rights}.
+--
+-- Sections: 00_before refuses what cannot be, and makes roles and schemas; 05 has the tables; 10 to 80 functions and
+-- views; 85 and 90 triggers and rights; 95_after records what was done, and says what is left to do.
+"""
+
+
+def _filled(text: str, marks: dict[str, str]) -> str:
+    return re.sub("|".join(marks), lambda mark: marks[mark[0]], text)
+
+
+def _fixed() -> dict[str, str]:
+    """Marks that are the same in every text."""
+    width = max(map(len, _roles.PURPOSES)) + 4
+    return {
+        "@purposes@": ",\n        ".join(
+            f"({f'{_literal(role)},':{width}}{_literal(purpose)})" for role, purpose in _roles.PURPOSES.items()
+        ),
+        "@trusted@": _roles.TRUSTED,
+        "@upgrade_lock@": str(UPGRADE_LOCK),
+        "@lock_wait@": f"{LOCK_WAIT_S:g}s",
+        "@oldest_server@": str(OLDEST_SERVER),
+        "@oldest_revision@": _OLDEST_REVISION,
+        "@head@": EXPECTED_REVISION,
+        "@version_text@": _literal(_version()),
+    }
+
+
+def _marks(asked: Asked) -> dict[str, str]:
+    _roles.check_prefix(asked.prefix)
+    if not re.fullmatch(r"[^'\"\\$@\x00-\x1f\x7f]{1,63}", asked.postgis):
+        raise ParameterError(
+            "The schema of PostGIS must have a name without quotes, backslashes, $, @ and control characters. "
+            f"Got {asked.postgis[:60]!r}; rename that schema."
+        )
+    asks = {
+        **_fixed(),
+        "@postgis@": asked.postgis if asked.postgis == "public" else f'"{asked.postgis}"',
+        "@postgis_name@": _literal(asked.postgis),
+        "@prefix@": asked.prefix,
+        **{f"@{role}@": f"{asked.prefix}_{role}" for role in _roles.PURPOSES},
+        "@move_roles@": _boolean(asked.move_roles),
+        "@share_roles@": _boolean(asked.share_roles),
+        "@restrict_public@": _boolean(asked.restrict_public),
+        "@since@": _literal(asked.since),
+        "@stamp@": _literal(stamp()),
+    }
+    revisions = "\n\n".join(_guarded(name, _filled(text, asks)) for name, text in _revisions(asked.since))
+    methods = "\n\n".join(map(_method, METHODS.values()))
+    return {**asks, "@revisions@": revisions or "-- None are later.", "@methods@": methods}
+
+
+def _revisions(since: str | None) -> Iterator[tuple[str, str]]:
+    """Read the revisions after one, or all, oldest first: their names and statements."""
+    # Imported here: every other command is faster without it.
+    from alembic.script import ScriptDirectory
+
+    chain = list(ScriptDirectory(str(folder("migrations"))).walk_revisions())[::-1]
+    known = [revision.revision for revision in chain]
+    if since is not None and since not in known:
+        raise ParameterError(f"--from must be a revision of dbanon's. Got {since[:60]!r}. {choose_one(known)}")
+    for revision in chain[known.index(since) + 1 if since is not None else 0 :]:
+        yield revision.revision, str(revision.module.SCRIPT)
+
+
+def _guarded(revision: str, statements: str) -> str:
+    """Write a revision so that a database that has it skips it."""
+    return f"""\
+DO $do$
+BEGIN
+    IF EXISTS (SELECT FROM dbanon.alembic_version v WHERE v.version_num >= '{revision}') THEN
+        RETURN;
+    END IF;
+    EXECUTE $revision$
+{statements.strip()}
+$revision$;
+    DELETE FROM dbanon.alembic_version;
+    INSERT INTO dbanon.alembic_version (version_num) VALUES ('{revision}');
+END
+$do$;"""
+
+
+def _method(method: Method) -> str:
+    row = _row(method)
+    values = ",\n    ".join(map(_literal, row.values()))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in row)
+    return (
+        f"INSERT INTO dbanon.method ({', '.join(row)})\nVALUES (\n    {values}\n)\n"
+        f"ON CONFLICT (name) DO UPDATE SET {changes};"
+    )
+
+
+def _row(method: Method) -> dict[str, str]:
+    algorithms = [dataclasses.asdict(a) for a in method.algorithms]
+    columns = [
+        {"name": c.name, "sql_type": c.sql_type, "default": c.default, "comment": c.comment} for c in method.columns
+    ]
+    return {
+        "name": method.name,
+        "summary": method.summary,
+        "guarantee": method.guarantee,
+        "region_type": method.region_type,
+        "attack": method.name,
+        "algorithms": json.dumps(algorithms),
+        "columns": json.dumps(columns),
+        "paper": method.paper,
+        "parameters": json.dumps(describe(method)),
+        "adversary": method.adversary,
+        "row_meaning": method.row_meaning,
+        "left_out": method.left_out,
+        "traits": json.dumps({**method.traits, **_words(method)}),
+    }
+
+
+def _words(method: Method) -> dict[str, Any]:
+    """Give the plain words of a family's clauses by name, the test that each is of, and what each test leaves open."""
+    attack = attacks.attacker(method.attack).attack
+    known = (*attack.clauses, *once.CLAUSES)
+    clauses = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in known}
+    return {"clauses": clauses, "left_open": dict(attack.left_open)}
+
+
+def _version() -> str:
+    return importlib.metadata.version("dbanon")
+
+
+def _literal(value: str | None) -> str:
+    """Write a text as the server reads it, whose standard_conforming_strings the text itself has set."""
+    return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
+
+
+def _boolean(value: bool | None) -> str:
+    return "NULL" if value is None else str(value).lower()

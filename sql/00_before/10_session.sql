@@ -1,0 +1,44 @@
+-- One transaction, and the settings that every statement below needs.
+
+-- Outside of one transaction nothing below can write: this statement would end before the next. The last section takes it back.
+SET default_transaction_read_only = on;
+-- What another session commits while this one waits for its turn is seen.
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL client_encoding = 'UTF8';
+SET LOCAL standard_conforming_strings = on;
+SET LOCAL quote_all_identifiers = off;
+-- No function or operator that another login has put somewhere is ever found.
+SET LOCAL search_path = pg_catalog, pg_temp;
+-- The settings of the login are for its own queries.
+SET LOCAL lock_timeout = '@lock_wait@';
+SET LOCAL statement_timeout = 0;
+SET LOCAL idle_in_transaction_session_timeout = 0;
+SET LOCAL jit = off;
+-- Not what is skipped because it is there.
+SET LOCAL client_min_messages = warning;
+
+DO $$
+DECLARE
+    version CONSTANT integer := pg_catalog.current_setting('server_version_num')::pg_catalog.int4;
+BEGIN
+    IF pg_catalog.current_setting('transaction_read_only')::pg_catalog.bool THEN
+        RAISE EXCEPTION 'dbanon must be installed in one transaction that may write. This one cannot, and nothing was changed.'
+            USING ERRCODE = 'DA023', HINT = 'Run psql -v ON_ERROR_STOP=1 -1 -f dbanon.sql, at the primary server.';
+    END IF;
+    IF version < @oldest_server@ THEN
+        RAISE EXCEPTION 'The server must be PostgreSQL % or later. Got version %.', @oldest_server@ / 10000, version / 10000
+            USING ERRCODE = 'DA023', HINT = 'Move to a newer server.';
+    END IF;
+    -- The owner of a database decides as which role sessions begin there: not those of a superuser.
+    IF (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = session_user) THEN
+        SET LOCAL ROLE NONE;
+    END IF;
+    -- The last sections become this role again.
+    PERFORM set_config('dbanon.began_as', current_setting('role'), true);
+    IF NOT has_database_privilege(current_database(), 'TEMPORARY') THEN
+        RAISE EXCEPTION 'The login that upgrades must be allowed to make temporary functions. % is not.', current_user
+            USING ERRCODE = 'DA023', HINT = format('Run `GRANT TEMPORARY ON DATABASE %I TO %I` as the owner of the database.',
+                                                   current_database(), current_user);
+    END IF;
+END
+$$;

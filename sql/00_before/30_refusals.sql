@@ -1,0 +1,119 @@
+-- What must hold before anything is changed.
+
+DO $$
+BEGIN
+    PERFORM pg_temp.wait_for_turn();
+END
+$$;
+
+-- The schemas are dbanon's own: nothing in them is read before the catalogs have shown who owns it.
+DO $$
+DECLARE
+    strange record;
+    schemas text;
+BEGIN
+    FOR strange IN SELECT * FROM pg_temp.owners() o WHERE NOT o.trusted LIMIT 1 LOOP
+        RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own: what others own there would run with the rights '
+            'of the login that upgrades. Got % % of %. Nothing was changed.', strange.kind, strange.name, strange.owner
+            USING ERRCODE = 'DA023', HINT = 'Remove it.';
+    END LOOP;
+    SELECT string_agg(n.nspname, ', ') INTO schemas FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published');
+    IF schemas IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_class c WHERE c.relnamespace = to_regnamespace('dbanon') AND c.relkind = 'r'
+            AND c.relname IN ('installation', 'alembic_version')
+    ) THEN
+        RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own. Schema % is in this database already and was made '
+            'by something else. Nothing was changed.', schemas
+            USING ERRCODE = 'DA023', HINT = 'Rename it, or give dbanon another database.';
+    END IF;
+END
+$$;
+
+-- The revision is one that can be begun with, and the roles are those that the database has.
+DO $$
+DECLARE
+    revision text;
+    recorded text;
+    since CONSTANT text := @since@;
+BEGIN
+    IF to_regclass('dbanon.alembic_version') IS NOT NULL THEN
+        SELECT max(v.version_num) INTO revision FROM ONLY dbanon.alembic_version v;
+    END IF;
+    IF revision < '@oldest_revision@' THEN
+        RAISE EXCEPTION 'Schema dbanon is at revision %, of a program before the first release, and cannot be upgraded.', revision
+            USING ERRCODE = 'DA022', HINT = 'Run `dbanon db uninstall`, which deletes all it holds, then `dbanon db upgrade`, and load the '
+                                            'data anew.';
+    ELSIF revision > '@head@' THEN
+        RAISE EXCEPTION 'Schema dbanon is at revision % and this program knows those up to @head@.', revision
+            USING ERRCODE = 'DA022', HINT = 'Install a newer dbanon.';
+    ELSIF coalesce(revision, '') < since THEN
+        RAISE EXCEPTION 'This script upgrades a database that is at revision % at least. Got %, and nothing was changed.', since,
+            coalesce('one at ' || revision, 'one without dbanon')
+            USING ERRCODE = 'DA022', HINT = 'Make the script with an earlier --from, or without it.';
+    END IF;
+    IF to_regclass('dbanon.installation') IS NOT NULL THEN
+        SELECT i.role_prefix INTO recorded FROM ONLY dbanon.installation i;
+    END IF;
+    IF NOT @move_roles@ AND recorded <> '@prefix@' THEN
+        RAISE EXCEPTION 'The script must be for the roles that this database has, %_*. It is for @prefix@_*, and nothing was changed.', recorded
+            USING ERRCODE = 'DA021', HINT = format('Make it with --role-prefix %s; or with --role-prefix @prefix@, to move all rights to '
+                                                   'these roles.', recorded);
+    END IF;
+END
+$$;
+
+-- PostGIS is where this text expects it, or can be put there.
+DO $$
+DECLARE
+    place CONSTANT text := (SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postgis');
+BEGIN
+    IF place <> @postgis_name@ THEN
+        RAISE EXCEPTION 'The script must be for the schema that PostGIS lives in, %. It is for %, and nothing was changed.',
+            quote_ident(place), quote_ident(@postgis_name@)
+            USING ERRCODE = 'DA023', HINT = format('Make it with --postgis-schema %L.', place);
+    ELSIF place IS NULL AND NOT EXISTS (SELECT FROM pg_available_extensions a WHERE a.name = 'postgis') THEN
+        RAISE EXCEPTION 'PostGIS must be installed on the server. Its extension was not found there.'
+            USING ERRCODE = 'DA023', HINT = 'Install PostGIS on the server''s machine (on Debian: apt install postgresql-postgis).';
+    END IF;
+END
+$$;
+
+-- The login may make what is missing, and become the role that owns it all.
+DO $$
+DECLARE
+    me CONSTANT pg_roles := (SELECT r FROM pg_roles r WHERE r.rolname = current_user);
+    version CONSTANT integer := current_setting('server_version_num')::integer;
+    missing CONSTANT text := (SELECT string_agg(o.role, ', ') FROM pg_temp.roles('@prefix@') o
+                              WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = o.role));
+    strange text;
+BEGIN
+    SELECT o.role INTO strange FROM pg_temp.roles('@prefix@') o WHERE NOT pg_temp.is_plain(o.role) LIMIT 1;
+    IF strange IS NOT NULL THEN
+        RAISE EXCEPTION 'A role of dbanon''s must be its own: it cannot log in, has no attributes, and a comment says what it is for. Role % is '
+            'another one.', strange
+            USING ERRCODE = 'DA021', HINT = format('Choose other names with --role-prefix, or, if it was made for this, have a superuser run '
+                '`COMMENT ON ROLE %I IS %L`.', strange, (SELECT o.comment FROM pg_temp.roles('@prefix@') o WHERE o.role = strange));
+    ELSIF me.rolsuper THEN
+        RETURN;
+    ELSIF missing IS NOT NULL AND NOT me.rolcreaterole THEN
+        RAISE EXCEPTION 'The login that upgrades must be a superuser, or may create the roles that are missing: %. % may not, and nothing was '
+            'changed.', missing, me.rolname
+            USING ERRCODE = 'DA023', HINT = format('Run it as another login, or have a superuser run `ALTER ROLE %I CREATEROLE`.', me.rolname);
+    ELSIF EXISTS (SELECT FROM pg_roles r WHERE r.rolname = '@admin@') AND NOT (
+        -- From version 16 on, a role that makes another is its member, but may not become it; and who may make roles may not give all.
+        pg_has_role('@admin@', CASE WHEN version < 160000 THEN 'MEMBER' ELSE 'SET' END)
+        OR pg_has_role('@admin@', 'MEMBER WITH ADMIN OPTION') OR version < 160000 AND me.rolcreaterole
+    ) THEN
+        RAISE EXCEPTION 'The login that upgrades must be a superuser or a member of the admin role, @admin@. % is neither, and nothing was '
+            'changed.', me.rolname
+            USING ERRCODE = 'DA023', HINT = 'Run `dbanon db upgrade`, or this script, as such a login.';
+    ELSIF NOT has_database_privilege(current_database(), 'CREATE')
+        AND num_nulls(to_regnamespace('dbanon'), to_regnamespace('dbanon_internal'), to_regnamespace('published')) > 0
+    THEN
+        RAISE EXCEPTION 'The login that upgrades must be allowed to create schemas in database %. % is not, and nothing was changed.',
+            current_database(), me.rolname
+            USING ERRCODE = 'DA023', HINT = format('Run it as another login, or run `GRANT CREATE ON DATABASE %I TO %I` as the owner of the '
+                                                   'database.', current_database(), me.rolname);
+    END IF;
+END
+$$;

@@ -1,0 +1,26 @@
+-- Says what is left of the roles that the database had before, and records those it has. The keys are drawn by the server (a default).
+
+SET LOCAL client_min_messages = notice;
+
+DO $$
+DECLARE
+    before text;
+    held bigint;
+BEGIN
+    SELECT i.role_prefix INTO before FROM dbanon.installation i WHERE i.role_prefix <> '@prefix@';
+    SELECT count(*) INTO held
+    FROM pg_shdepend s JOIN pg_roles r ON r.oid = s.refobjid
+    JOIN pg_database d ON d.datname = current_database() AND d.oid = s.dbid
+    WHERE s.refclassid = 'pg_authid'::regclass
+        AND r.rolname IN (before || '_admin', before || '_operator', before || '_worker', before || '_analyst');
+    IF held > 0 THEN
+        RAISE WARNING 'Roles %_* own or may still use % in this database.', before, dbanon_internal.counted(held, 'other thing')
+            USING ERRCODE = 'DA018';
+    END IF;
+END
+$$;
+
+INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)
+SELECT '@prefix@', d.oid, s.system_identifier FROM pg_database d, pg_control_system() s WHERE d.datname = current_database()
+ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid = excluded.database_oid,
+    server_identifier = excluded.server_identifier;
