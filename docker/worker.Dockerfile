@@ -1,15 +1,17 @@
-# dbanon itself, as the worker of compose.yaml and for every other command. Build it from the top of the repository:
+# dbanon itself, as the worker of compose.yaml and for every other command; /opt/dbanon/share/dbanon.sql installs it through
+# psql. Build it from the top of the repository:
 #   docker build -f docker/worker.Dockerfile -t dbanon-worker .
 FROM debian:bookworm-slim AS build
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3 python3-venv \
  && python3 -m venv /opt/dbanon
-COPY pyproject.toml README.md LICENSE /src/
+COPY pyproject.toml hatch_build.py README.md LICENSE /src/
 COPY dbanon /src/dbanon
 COPY sql /src/sql
 COPY migrations /src/migrations
 COPY docker /src/docker
-RUN /opt/dbanon/bin/pip install --no-cache-dir --disable-pip-version-check '/src[metrics]'
+RUN /opt/dbanon/bin/pip install --no-cache-dir --disable-pip-version-check '/src[metrics]' \
+ && install -D -m 0644 /opt/dbanon/lib/python*/site-packages/dbanon/dbanon.sql /opt/dbanon/share/dbanon.sql
 
 FROM debian:bookworm-slim
 ENV LANG=C.UTF-8 PATH=/opt/dbanon/bin:$PATH NUMBA_CACHE_DIR=/var/cache/dbanon

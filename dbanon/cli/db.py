@@ -144,7 +144,7 @@ def db_script(
         typer.Option(
             "--from",
             metavar="REVISION",
-            help="Leave out the tables of revisions up to this one, which the database has. Otherwise the script tells "
+            help="Leave out the tables of revisions up to this one, which the database has. Otherwise the script finds "
             "by itself which are missing.",
         ),
     ] = None,

@@ -75,7 +75,7 @@ def stamp() -> str:
     packages = (_INSTALLED / "methods", _INSTALLED / "attacks")
     sources = [file for package in packages for file in sorted(package.rglob("*.py"))]
     files = [*sorted(folder("sql").rglob("*.sql")), *sources]
-    content = [_version().encode(), *(file.read_bytes() for file in files)]
+    content = [version().encode(), *(file.read_bytes() for file in files)]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
     return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files, methods and attacks: {whole}."
 
@@ -85,7 +85,7 @@ def _head(asked: Asked) -> str:
     rights = "given back" if asked.restrict_public is False else kept
     begins = f"with what came after revision {asked.since}" if asked.since else "with an empty database or any revision"
     return f"""\
--- dbanon {_version()}, schema {EXPECTED_REVISION}: all that `dbanon db upgrade` does, as one text.
+-- dbanon {version()}, schema {EXPECTED_REVISION}: all that `dbanon db upgrade` does, as one text.
 --
 --     psql -v ON_ERROR_STOP=1 -1 -f dbanon.sql DATABASE
 --
@@ -118,7 +118,7 @@ def _fixed() -> dict[str, str]:
         "@oldest_server@": str(OLDEST_SERVER),
         "@oldest_revision@": _OLDEST_REVISION,
         "@head@": EXPECTED_REVISION,
-        "@version_text@": _literal(_version()),
+        "@version_text@": _literal(version()),
     }
 
 
@@ -216,7 +216,7 @@ def _words(method: Method) -> dict[str, Any]:
     return {"clauses": clauses, "left_open": dict(attack.left_open)}
 
 
-def _version() -> str:
+def version() -> str:
     return importlib.metadata.version("dbanon")
 
 

@@ -14,6 +14,8 @@ SET LOCAL lock_timeout = '@lock_wait@';
 SET LOCAL statement_timeout = 0;
 SET LOCAL idle_in_transaction_session_timeout = 0;
 SET LOCAL jit = off;
+-- A killed client keeps no lock for long, and its work is undone.
+SET LOCAL client_connection_check_interval = '2s';
 -- Not what is skipped because it is there.
 SET LOCAL client_min_messages = warning;
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from dbanon import schema
 from dbanon.attacks import attacker, once
 from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS
+from dbanon.schema import _text
 from tests.facts import refusal
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -175,10 +177,11 @@ def test_a_broken_sql_file_rolls_everything_back(
     database: str, connection: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = listing(connection)
-    (tmp_path / "10_fine.sql").write_text("CREATE TABLE dbanon.left_behind ();")
-    (tmp_path / "20_broken.sql").write_text("SELECT nonsense;")
-    find = schema._folder
-    monkeypatch.setattr(schema, "_folder", lambda name: tmp_path if name == "sql" else find(name))
+    shutil.copytree(_text.folder("sql"), tmp_path / "sql")
+    (tmp_path / "sql" / "06_fine.sql").write_text("CREATE TABLE dbanon.left_behind ();")
+    (tmp_path / "sql" / "07_broken.sql").write_text("SELECT nonsense;")
+    find = _text.folder
+    monkeypatch.setattr(_text, "folder", lambda name: tmp_path / "sql" if name == "sql" else find(name))
     with pytest.raises(StoreError, match="nonsense"):
         schema.upgrade(database, share_roles=True)
     assert listing(connection) == before

@@ -2,13 +2,14 @@
 
 import inspect
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import dbanon
-from dbanon import testing
+from dbanon import schema, testing
 from dbanon.database import Database
 
 ROOT = Path(__file__).parents[2]
@@ -16,12 +17,28 @@ VERBS = [member for name, member in inspect.getmembers(Database, inspect.isfunct
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names of the files in a wheel of the repository."""
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    """A wheel of the repository."""
     directory = tmp_path_factory.mktemp("wheel")
     [built] = WheelBuilder(str(ROOT)).build(directory=str(directory), versions=["standard"])
-    with zipfile.ZipFile(built) as archive:
-        return set(archive.namelist())
+    with zipfile.ZipFile(built) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def wheel(archive: zipfile.ZipFile) -> set[str]:
+    """Names of the files in it."""
+    return set(archive.namelist())
+
+
+def test_the_wheel_carries_the_script_that_psql_runs(archive: zipfile.ZipFile) -> None:
+    assert archive.read("dbanon/dbanon.sql").decode() == schema.script()
+
+
+def test_the_image_carries_the_script_that_is_in_the_wheel() -> None:
+    made = (ROOT / "docker" / "worker.Dockerfile").read_text()
+    assert "COPY pyproject.toml hatch_build.py" in made
+    assert "site-packages/dbanon/dbanon.sql /opt/dbanon/share/dbanon.sql" in made
 
 
 def test_the_wheel_has_the_mark_of_a_typed_package(wheel: set[str]) -> None:

@@ -44,6 +44,18 @@ def empty(dbanon_server: "Target") -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
+def prefixes(dbanon_server: "Target", empty: Callable[..., str]) -> Iterator[list[str]]:
+    """Three prefixes that no other test uses; their roles are dropped."""
+    names = [f"t{secrets.token_hex(4)}" for _ in range(3)]
+    yield names
+    with psycopg.connect(dbanon_server.url, autocommit=True) as server:
+        drop_all(server)
+        for name in names:
+            for role in ("admin", "operator", "worker", "analyst"):
+                server.execute(f"DROP ROLE IF EXISTS {name}_{role}")
+
+
+@pytest.fixture
 def user(dbanon_server: "Target", dbanon_template: str, empty: Callable[..., str]) -> Iterator[str]:
     """A login that may create roles and is no superuser; its password is its name. The template brings the roles."""
     name = f"dbanon_user_{secrets.token_hex(4)}"

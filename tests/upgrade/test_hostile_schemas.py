@@ -8,7 +8,7 @@ import pytest
 
 from dbanon import schema
 from dbanon.base.errors import ParameterError, SchemaMismatch, StoreError
-from dbanon.schema import _roles
+from dbanon.schema import _roles, _text
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.facts import refusal, refused
@@ -146,7 +146,7 @@ def test_a_copy_keeps_its_names_only_if_its_members_are_to_come_in(empty: Empty)
 
 
 def test_who_uses_dbanons_tables_is_named_in_time(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "SET LOCAL lock_timeout = '300ms'")
+    monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
     url = empty()
     schema.upgrade(url, share_roles=True)
     with psycopg.connect(url) as writer:

@@ -1,10 +1,8 @@
 """Roles are the server's: their names are chosen for each database, and a copy of one chooses anew."""
 
 import re
-import secrets
 import subprocess
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import psycopg
 import pytest
@@ -16,25 +14,8 @@ from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.clients import client
 from tests.db.test_dump_restore import dump
-from tests.upgrade.conftest import drop_all
 
-if TYPE_CHECKING:
-    from dbanon.postgres.server import Target
-
-ROLES = ("admin", "operator", "worker", "analyst")
 Empty = Callable[..., str]
-
-
-@pytest.fixture
-def prefixes(dbanon_server: "Target", empty: Empty) -> Iterator[list[str]]:
-    """Three prefixes that no other test uses; their roles are dropped."""
-    names = [f"t{secrets.token_hex(4)}" for _ in range(3)]
-    yield names
-    with psycopg.connect(dbanon_server.url, autocommit=True) as server:
-        drop_all(server)
-        for name in names:
-            for role in ROLES:
-                server.execute(f"DROP ROLE IF EXISTS {name}_{role}")
 
 
 def add_login(url: str, role: str) -> str:

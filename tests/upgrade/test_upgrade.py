@@ -11,6 +11,7 @@ from sqlalchemy.pool import NullPool
 
 from dbanon import models, schema
 from dbanon.base.errors import SchemaMismatch, StoreError
+from dbanon.schema import _text
 from dbanon.testing import database_url, logins
 from tests.acceptance.commands import call
 from tests.facts import refusal
@@ -150,10 +151,10 @@ def test_a_database_of_before_the_first_release_is_refused_and_the_way_out_works
 def test_who_keeps_the_lock_of_upgrades_is_named_in_time(
     empty: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "_LOCK_WAIT_S", 0.3)
+    monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
     url = empty()
     with psycopg.connect(url) as other:
-        other.execute("SELECT pg_advisory_lock(%s)", [schema._UPGRADE_LOCK])
+        other.execute("SELECT pg_advisory_lock(%s)", [_text.UPGRADE_LOCK])
         with pytest.raises(StoreError, match=rf"{other.info.user} \(process {other.info.backend_pid}\)"):
             schema.upgrade(url, share_roles=True)
 
@@ -225,11 +226,11 @@ def test_a_function_of_another_login_on_the_path_is_called_by_no_upgrade(empty: 
 
 
 def test_a_server_that_is_too_old_is_refused(empty: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert schema._OLDEST_SERVER == 150000
+    assert _text.OLDEST_SERVER == 150000
     url = empty()
     with psycopg.connect(url) as connection:
         version = connection.info.server_version
-    monkeypatch.setattr(schema, "_OLDEST_SERVER", version + 1)
+    monkeypatch.setattr(_text, "OLDEST_SERVER", version + 1)
     with refusal(StoreError, "PostgreSQL", f"version {version // 10000}"):
         schema.upgrade(url)
     with psycopg.connect(url) as connection:

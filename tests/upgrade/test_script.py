@@ -1,0 +1,257 @@
+"""The script that psql runs leaves what an upgrade leaves, and refuses in a sentence, with nothing changed."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon import schema
+from dbanon.base.errors import ParameterError
+from dbanon.schema import _text
+from dbanon.testing import database_url
+from tests.acceptance.commands import call
+from tests.clients import client
+from tests.facts import names
+from tests.upgrade.test_uninstall import state
+
+Empty = Callable[..., str]
+
+_DATA = """
+SELECT (SELECT array_agg(v.version_num) FROM dbanon.alembic_version v),
+    (SELECT jsonb_agg(to_jsonb(m) ORDER BY m.name) FROM dbanon.method m),
+    (SELECT jsonb_agg(to_jsonb(c) ORDER BY c.object, c.grantee) FROM dbanon.changed_right c),
+    (SELECT to_jsonb(i) - 'key' - 'database_oid' FROM dbanon.installation i),
+    (SELECT jsonb_agg(to_jsonb(p) - 'key') FROM dbanon.population p)
+"""
+
+
+def psql(url: str, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run a text as the page says, unless other options are given."""
+    command = [*client("psql", url), "-X", "-q", *(options or ("-v", "ON_ERROR_STOP=1", "-1")), "-d", url, "-f", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def installed(url: str, text: str) -> str:
+    """Run a text that must succeed; returns what was said."""
+    done = psql(url, text)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    return done.stderr
+
+
+def refused(url: str, text: str, *facts: str) -> None:
+    """Demand that psql ends with one error that names the facts, and that nothing was changed."""
+    before = state(url)
+    done = psql(url, text)
+    assert (done.returncode, done.stderr.count("ERROR: ")) == (3, 1), done.stderr
+    names(done.stderr.partition("CONTEXT")[0], *facts)
+    assert state(url) == before
+
+
+def dumped(url: str) -> str:
+    """The schema with its rights and comments, without the marks that every dump draws anew."""
+    command = [*client("pg_dump", url), "--schema-only", "-d", url]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return re.sub(r"(?m)^\\(un)?restrict .*$", "", done.stdout)
+
+
+def data(url: str) -> object:
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(_DATA).fetchone()
+
+
+def keys(url: str) -> object:
+    with psycopg.connect(url, autocommit=True) as connection:
+        query = "SELECT i.key, p.key FROM dbanon.installation i, dbanon.population p"
+        return connection.execute(query).fetchall()
+
+
+def test_a_script_leaves_what_an_upgrade_leaves(empty: Empty) -> None:
+    scripted, upgraded = empty(), empty()
+    said: list[str] = []
+    schema.upgrade(upgraded, share_roles=True, restrict_public=True, say=said.append)
+    told = installed(scripted, schema.script(share_roles=True, restrict_public=True))
+    assert dumped(scripted).splitlines() == dumped(upgraded).splitlines()
+    assert state(scripted)[0] == state(upgraded)[0]
+    assert data(scripted) == data(upgraded)
+    assert schema.is_current(scripted)
+    for line in said:
+        assert line.removesuffix(" --verbose names them.") in told
+    # Each database draws keys of its own, and keeps them: the script again changes nothing.
+    before = dumped(scripted), state(scripted), data(scripted), keys(scripted)
+    assert before[3] != keys(upgraded)
+    installed(scripted, schema.script(since=schema.EXPECTED_REVISION))
+    assert (dumped(scripted), state(scripted), data(scripted), keys(scripted)) == before
+
+
+def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user: str, prefixes: list[str]) -> None:
+    prefix, url = prefixes[0], empty(owner=user)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute('CREATE SCHEMA "Geo data"; CREATE EXTENSION postgis SCHEMA "Geo data"')
+        connection.execute(f'ALTER SCHEMA "Geo data" OWNER TO {user}')
+    owner = database_url(url, user=user, password=user)
+    refused(owner, schema.script(role_prefix=prefix), '"Geo data"', "public", "--postgis-schema")
+    told = installed(owner, call("", "db", "script", "--role-prefix", prefix, "--postgis-schema", "Geo data").stdout)
+    names(told, "--restrict-public")
+    assert call(url, "db", "upgrade").code == 0  # which keeps the roles and the schema
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"SET ROLE {prefix}_operator")
+        connection.execute(
+            """
+            INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 1, 1);
+            INSERT INTO dbanon.trajectory (dataset_id, subject, path)
+                VALUES (1, 's', 'SRID=32610;LINESTRING M (1 1 60, 2 2 120)'::"Geo data".geometry)
+            """
+        )
+        assert connection.execute("SELECT count(*) FROM dbanon.fix").fetchone() == (2,)
+    # Made for other roles than the database has, it is refused; of another database the roles are.
+    refused(owner, schema.script(postgis_schema="Geo data"), f"{prefix}_*", f"--role-prefix {prefix}")
+    other = empty(owner=user)
+    with psycopg.connect(other, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION postgis")
+        database = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
+    refused(
+        database_url(other, user=user, password=user),
+        schema.script(role_prefix=prefix),
+        f"Database {database}",
+        "--share-roles",
+    )
+
+
+def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: str, prefixes: list[str]) -> None:
+    url = empty(owner=user)
+    owner, text = database_url(url, user=user, password=user), schema.script(role_prefix=prefixes[0])
+    refused(owner, text, "postgis", "`CREATE EXTENSION postgis`", "superuser")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE EXTENSION postgis; ALTER ROLE {user} NOCREATEROLE")
+        refused(owner, text, f"{prefixes[0]}_admin", f"`ALTER ROLE {user} CREATEROLE`")
+        connection.execute(
+            f"ALTER ROLE {user} CREATEROLE; ALTER DATABASE {connection.info.dbname} OWNER TO CURRENT_USER"
+        )
+        refused(owner, text, f"`GRANT CREATE ON DATABASE {connection.info.dbname} TO {user}`")
+        connection.execute(f"REVOKE TEMPORARY ON DATABASE {connection.info.dbname} FROM PUBLIC")
+        refused(owner, text, f"`GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}`")
+
+
+@pytest.mark.parametrize(
+    ("revision", "options", "facts"),
+    [
+        ("9999", {}, ("9999", schema.EXPECTED_REVISION, "newer dbanon")),
+        ("0003", {}, ("0003", "`dbanon db uninstall`")),
+        (None, {"since": schema.EXPECTED_REVISION}, (schema.EXPECTED_REVISION, "--from")),
+    ],
+)
+def test_a_revision_that_the_script_does_not_begin_with_is_refused(
+    empty: Empty, revision: str | None, options: dict[str, str], facts: tuple[str, ...]
+) -> None:
+    url = empty()
+    if revision is not None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE SCHEMA dbanon; CREATE TABLE dbanon.alembic_version (version_num varchar(32))")
+            connection.execute("INSERT INTO dbanon.alembic_version VALUES (%s)", [revision])
+    refused(url, schema.script(share_roles=True, **options), *facts)
+
+
+def test_statements_that_are_no_transaction_change_nothing(empty: Empty) -> None:
+    url = empty()
+    before = state(url)
+    done = psql(url, schema.script(share_roles=True), "-v", "ON_ERROR_STOP=0")
+    names(done.stderr, "one transaction", "psql -v ON_ERROR_STOP=1 -1")
+    assert state(url) == before
+
+
+def test_a_script_that_is_killed_half_way_leaves_nothing(empty: Empty, prefixes: list[str]) -> None:
+    url = empty()
+    before = state(url)
+    text = schema.script(role_prefix=prefixes[0])
+    place = text.index("-- ---- sql/40_runs")
+    command = [*client("psql", url), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-1", "-d", url, "-f", "-"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    process.stdin.write(f"{text[:place]}\nSELECT 'half-way' FROM pg_catalog.pg_sleep(600);\n")
+    process.stdin.flush()
+    with psycopg.connect(url, autocommit=True) as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT %half-way%' AND pid <> pg_backend_pid()"
+        while connection.execute(query).fetchone() != (1,):
+            assert process.poll() is None
+        process.kill()
+        process.communicate()
+        while connection.execute(query).fetchone() != (0,):
+            pass
+    assert state(url) == before
+    installed(url, text)
+
+
+_NEXT = '''"""A made-up one."""
+revision = "0005"
+down_revision = "0004"
+SCRIPT = """
+ALTER TABLE dbanon.dataset ADD COLUMN colour text NOT NULL DEFAULT 'it''s green';
+SELECT count(*) FROM dbanon.dataset;  -- any statement may stand here
+"""
+'''
+
+
+def test_the_script_of_a_later_revision_brings_only_what_is_new(
+    database: str, connection: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(_text.folder("migrations"), tmp_path / "migrations")
+    (tmp_path / "migrations" / "versions" / "0005_next.py").write_text(_NEXT)
+    find, earlier = _text.folder, schema.script(share_roles=True)
+    monkeypatch.setattr(_text, "folder", lambda name: tmp_path / name if name == "migrations" else find(name))
+    monkeypatch.setattr(_text, "EXPECTED_REVISION", "0005")
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 1, 1)")
+    before = keys(database)
+    later = schema.script(share_roles=True, since="0004")
+    assert "CREATE TABLE dbanon.trajectory" not in later
+    for _ in range(2):
+        installed(database, later)
+        assert connection.execute("SELECT name, colour FROM dbanon.dataset").fetchall() == [("d", "it's green")]
+        assert connection.execute("SELECT version_num FROM dbanon.alembic_version").fetchall() == [("0005",)]
+    installed(database, schema.script(share_roles=True))  # the whole one finds by itself what is missing
+    assert keys(database) == before
+    refused(database, earlier, "0005", "newer dbanon")
+    whole = schema.script()
+    assert whole.index("CREATE TABLE dbanon.trajectory") < whole.index("ADD COLUMN colour")
+
+
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [
+        (("--from", "12"), "--from"),
+        (("--role-prefix", "a-b"), "--role-prefix"),
+        (("--postgis-schema", "a$$; DROP"), "PostGIS"),
+        (("--postgis-schema", 'a"b'), "PostGIS"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_without_a_server(options: tuple[str, ...], fact: str) -> None:
+    done = call("postgresql://nobody@/nowhere?host=/nowhere", "db", "script", *options)
+    assert (done.code, done.stdout) == (2, "")
+    names(done.sentence, fact)
+
+
+def test_a_script_from_a_revision_has_no_tables_of_it() -> None:
+    whole, later = schema.script(), schema.script(since=schema.EXPECTED_REVISION)
+    assert "CREATE TABLE dbanon.trajectory" in whole
+    assert "CREATE TABLE dbanon.trajectory" not in later
+    assert later.splitlines()[-100:] == whole.splitlines()[-100:]
+
+
+def test_every_mark_is_filled_in_and_every_section_has_a_heading() -> None:
+    text = schema.script()
+    assert re.findall(r"@\w+@", text) == []
+    files = sorted((Path(schema.__file__).parents[2] / "sql").rglob("*.sql"))
+    assert len(re.findall(r"(?m)^-- ---- sql/", text)) == len(files)
+    for file in files:
+        assert file.read_text().startswith("-- "), file
+
+
+def test_scripts_alike_are_the_same_to_the_letter() -> None:
+    assert schema.script() == schema.script()
+    with pytest.raises(ParameterError):
+        schema.script(role_prefix="pg_x")
