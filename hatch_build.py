@@ -31,7 +31,14 @@ class ScriptHook(BuildHookInterface[Any]):
             return
         command = [sys.executable, "-c", _SCRIPT, self.metadata.version]
         made = subprocess.run(command, cwd=self.root, check=True, stdout=subprocess.PIPE).stdout
-        file = Path(self.directory) / "dbanon.sql"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(made)
-        build_data["force_include"][str(file)] = "dbanon/dbanon.sql"
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_bytes(made)
+        build_data["force_include"][str(self._file)] = "dbanon/dbanon.sql"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Leave the wheel alone in its folder."""
+        self._file.unlink(missing_ok=True)
+
+    @property
+    def _file(self) -> Path:
+        return Path(self.directory) / "dbanon.sql"
