@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
+from dbanon.base.figures import Figure
+
 TESTS = {
     "singling out": "Can one person be picked out of the rows?",
     "linkability": "Can rows be joined: to each other, to other releases, to a list of names?",
@@ -53,7 +55,7 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One part of a release that grows."""
+    """One part of a release that grows; `figures` are those that were measured, for private pages alone."""
 
     since: datetime
     until: datetime
@@ -61,6 +63,8 @@ class Part:
     rows: int
     percent_left_out: int | None
     withdrawn: bool = False
+    run_id: int | None = None
+    figures: Sequence[Figure] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +192,7 @@ def _read_part(found: Mapping[str, Any]) -> Part:
         rows=found["rows"],
         percent_left_out=found["percent_left_out"],
         withdrawn=found["withdrawn_at"] is not None,
+        run_id=found["run_id"],
     )
 
 

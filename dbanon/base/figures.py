@@ -6,6 +6,7 @@ figures with formula, unit and source.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:  # `dbanon --help` does not wait for NumPy
@@ -164,6 +165,13 @@ class Evaluation:
         All questions that were asked, the true counts, and the published answers. They are private and never stored.
     notes : tuple of str
         Notes for a reader of the figures, such as that a sample was measured, or that questions were left out.
+    run : mapping
+        What is kept of the run when it is dropped.
+    period : (datetime, datetime) or None
+        Of a part of a release that grows: the time it takes.
+    others : tuple of Evaluation
+        Of a release that grows: its other live parts, the newest first. Of those whose data changed since, figures that
+        were kept before.
     """
 
     run_id: int | None
@@ -178,6 +186,8 @@ class Evaluation:
     answers: Answers | None = None
     notes: tuple[str, ...] = ()
     run: Mapping[str, Any] = field(default_factory=dict)
+    period: tuple[datetime, datetime] | None = None
+    others: "tuple[Evaluation, ...]" = ()
 
     def figure(self, name: str, *, side_m: float | None = None, asked: Asked | None = None) -> Figure | None:
         """Look one up; None if it was not measured."""

@@ -395,7 +395,27 @@ def evaluation_text(measured: "Evaluation") -> str:
             figures = [figure for figure in measured.figures if figure.side_m is not None]
         if figures:
             parts.append(f"{title}\n{_list_sizes(figures) if group == 'counts' else _list_figures(figures)}")
+    if measured.others:
+        parts.append(f"Its other parts, the newest first\n{_list_parts(measured.others)}")
     return "\n\n".join([*parts, *("\n".join(f"Note: {note}" for note in measured.notes),) * bool(measured.notes)])
+
+
+def _list_parts(measured: "Iterable[Evaluation]") -> str:
+    """Lay out parts of a release that grows, a line each."""
+    rows = []
+    for one in measured:
+        share = one.figure("published_share")
+        before = one.notes[0] if one.questions is None else ""  # no questions are kept
+        rows.append(
+            [
+                one.run_id,
+                *(one.period or (None, None)),
+                _write_value(share.value if share else None, "share"),
+                words.usable_resolution(one.figures),
+                before,
+            ]
+        )
+    return table(["run", "since", "until", "published", "usable resolution", ""], rows)
 
 
 def _list_figures(figures: "Iterable[Figure]") -> str:
@@ -446,5 +466,6 @@ def evaluation_json(measured: "Evaluation") -> dict[str, Any]:
         {name: str(value) if value == float("inf") else value for name, value in vars(one).items()}
         for one in measured.figures
     ]
-    named = ("run_id", "source", "dataset", "against", "queries", "seed", "notes")
-    return {**{name: getattr(measured, name) for name in named}, "figures": figures}
+    named = ("run_id", "source", "dataset", "against", "queries", "seed", "notes", "period")
+    others = [evaluation_json(one) for one in measured.others]
+    return {**{name: getattr(measured, name) for name in named}, "figures": figures, "others": others}

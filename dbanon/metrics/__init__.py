@@ -125,7 +125,8 @@ _ALL = (
         formula="share of questions with l <= a <= u",
         unit="share",
         better="more",
-        plain="How often the true count lies within the bounds: always for dbanon's rows, or there is a defect.",
+        plain="How often the true count lies within the bounds: always for dbanon's rows, or there is a defect. The "
+        "questions are a sample; `dbanon verify` attacks every row.",
         group="counts",
     ),
     Metric(

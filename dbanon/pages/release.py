@@ -42,7 +42,8 @@ def page(
     """
     private = audience == "operators"
     marked = shown.moment is not None and shown.moment.marked is not None
-    if not private and (marked or truth is not None or evaluation is not None or parts):
+    measured = evaluation is not None or any(part.figures for part in record.parts)
+    if not private and (marked or truth is not None or measured or parts):
         raise ValueError("A page that is not private must not be given the truth.")
     made = {"file": _file, "analysts": _analysts, "operators": _operators}[audience]
     body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured, chosen=parts))

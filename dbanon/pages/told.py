@@ -203,20 +203,26 @@ class Told(Blocks):
         """List the parts of a release that grows, a line each."""
         if len(self.record.parts) < 2:
             return Markup("")
+        parts = self.record.parts[::-1]
         rows = [
-            (
+            [
                 words.span(local(part.since, self.zone), local(part.until, self.zone)),
                 "" if part.k is None else part.k,
                 f"{part.rows:,}",
                 "few, none, or not counted" if part.percent_left_out is None else f"{part.percent_left_out} %",
                 "withdrawn" if part.withdrawn else "live",
-            )
-            for part in reversed(self.record.parts)
+            ]
+            for part in parts
         ]
+        head = ["part", "k", "rows", "left out", "state"]
+        if any(part.figures for part in parts):  # on a private page
+            head.append("usable resolution")
+            for row, part in zip(rows, parts, strict=True):
+                row.append(words.usable_resolution(part.figures) if part.figures else "not known")
         note = f"the newest {_MOST_PARTS} of {len(rows)}" if len(rows) > _MOST_PARTS else ""
         return frame.section(
             "All parts, the newest first",
-            frame.table(["part", "k", "rows", "left out", "state"], rows[:_MOST_PARTS], numbers=[1, 2, 3]),
+            frame.table(head, rows[:_MOST_PARTS], numbers=[1, 2, 3]),
             note=note,
             lead="dbanon computed, attacked and published each part alone. "
             + ("" if self.chosen else f"The pictures on this page, and {self._newest()}, are of the newest part."),

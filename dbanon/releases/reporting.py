@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -46,7 +46,8 @@ class Private:
     Attributes
     ----------
     part : callable
-        Chooses the part of a live release whose data are there: its run, and sentences that name the others.
+        Chooses the part of a live release whose data are there: its run, sentences that name the others, and what was
+        measured of the parts before, by run.
     positions : callable
         Finds where people were at a time, given the run, the time and some trajectories: x, y, and whether one of
         these is the person's.
@@ -54,7 +55,7 @@ class Private:
         Measures a run.
     """
 
-    part: Callable[[str], tuple[int, Sequence[str]]]
+    part: Callable[[str], tuple[int, Sequence[str], Mapping[int, Evaluation]]]
     positions: Callable[[int, float, Collection[int]], Iterable[tuple[float, float, bool]]]
     evaluate: Callable[[int], Evaluation | None]
 
@@ -78,7 +79,7 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
         record, shown = _known(connection, what, zone, asked)
         return pages.page(record, shown, "file", zone)
     with errors_translated():
-        run_id, parts = private.part(what) if isinstance(what, str) else (what, ())
+        run_id, parts, before = private.part(what) if isinstance(what, str) else (what, (), {})
     record, shown = _known(connection, what, zone, asked, of_run=run_id, hours=True, verified=False)
     truth, shown = _truth(connection, record, shown, private)
     measured, unmeasured = None, ""
@@ -86,11 +87,18 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
         measured = private.evaluate(run_id)
     except (ParameterError, StoreError) as error:  # its data are gone, or this login may not read the run's rows
         unmeasured = str(error)
+    known = before if measured is None else {**before, run_id: measured}
+    record = replace(record, parts=[_with_figures(part, known) for part in record.parts])
     html = pages.page(
         record, shown, "operators", zone, truth=truth, evaluation=measured, unmeasured=unmeasured, parts=parts
     )
     _note(connection, record, html)
     return html
+
+
+def _with_figures(part: Part, known: Mapping[int, Evaluation]) -> Part:
+    measured = known.get(part.run_id or 0)
+    return part if measured is None else replace(part, figures=measured.figures)
 
 
 def compare(connection: Connection, one: str | int, other: str | int, asked: Showing) -> str:

@@ -7,7 +7,8 @@ is wrong, and no figure is given.
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 
@@ -57,13 +58,56 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
     return row
 
 
-def _chosen(connection: Connection, run: int | str) -> tuple[stored.RunRow, tuple[str, ...]]:
-    """Look up the run that is meant, by its number or by a live release's name; and name the parts that it is not."""
-    run_id, said = chosen_part(connection, run) if isinstance(run, str) else (run, ())
-    return demand_fit(connection, run_id), said
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """A live release, or a live part of one that grows: its run, its time, and whether its data are as they were."""
+
+    run_id: int
+    period: tuple[datetime, datetime] | None
+    fit: bool
 
 
-def chosen_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]]:
+def _parts(connection: Connection, name: str) -> list[_Part]:
+    """List the live parts of a release, the newest first; raises `ParameterError` if there are none."""
+    query = (
+        "SELECT l.run_id, l.withdrawn_at IS NULL, lower(l.bounds), upper(l.bounds), "
+        "r.dataset_revision = d.revision AND l.rows > 0 FROM dbanon.release l "
+        "JOIN dbanon.run r USING (run_id) JOIN dbanon.dataset d USING (dataset_id) WHERE l.name = %s "
+        "ORDER BY upper(l.bounds) DESC NULLS LAST, l.release_id DESC"
+    )
+    found = connection.execute(query, [name]).fetchall()
+    live = [
+        _Part(run_id=run_id, period=(since, until) if since else None, fit=fit)
+        for run_id, shown, since, until, fit in found
+        if shown
+    ]
+    if not live:
+        fault = "was withdrawn" if found else "is not there"
+        raise ParameterError(
+            f"A release must be live to be measured by its name. {quoted(name)} {fault}; list them: `dbanon releases`."
+        )
+    return live
+
+
+def _first(parts: list[_Part]) -> _Part:
+    """Choose the newest part whose data are as they were; the newest of all where there is none."""
+    return next((part for part in parts if part.fit), parts[0])
+
+
+def _said(name: str, parts: list[_Part]) -> tuple[str, ...]:
+    """Say which part is shown in full, and which cannot be measured; nothing where it is the only one."""
+    if len(parts) == 1:
+        return ()
+    said = [f"Release {name} has {counted(len(parts), 'part')}; this is that of run {_first(parts).run_id}."]
+    if gone := [str(part.run_id) for part in parts if not part.fit]:
+        said.append(
+            f"These runs have no rows, or their data changed since or were forgotten: {', '.join(gone)}. They were not "
+            "measured again."
+        )
+    return tuple(said)
+
+
+def chosen_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...], dict[int, Evaluation]]:
     """Choose the newest part of a live release whose dataset is as it was, or the newest of all; and name the others.
 
     Returns
@@ -72,35 +116,19 @@ def chosen_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
         Its run.
     tuple of str
         Sentences; none where it is the only part.
+    dict
+        What was measured of the parts before, by run.
 
     Raises
     ------
     ParameterError
         If there is no live release of that name.
     """
-    query = (
-        "SELECT l.run_id, l.withdrawn_at IS NULL, r.dataset_revision = d.revision FROM dbanon.release l "
-        "JOIN dbanon.run r USING (run_id) JOIN dbanon.dataset d USING (dataset_id) WHERE l.name = %s "
-        "ORDER BY upper(l.bounds) DESC NULLS LAST, l.release_id DESC"
-    )
-    found = connection.execute(query, [name]).fetchall()
-    live = [(run_id, fit) for run_id, shown, fit in found if shown]
-    if not live:
-        fault = "was withdrawn" if found else "is not there"
-        raise ParameterError(
-            f"A release must be live to be measured by its name. {quoted(name)} {fault}; list them: `dbanon releases`."
-        )
-    fit = [run_id for run_id, there in live if there]
-    run_id = (fit or [live[0][0]])[0]
-    if len(live) == 1:
-        return run_id, ()
-    said = [f"Release {name} has {counted(len(live), 'part')}; this is that of run {run_id}."]
-    gone = [str(run_id) for run_id, there in live if not there]
-    if gone:
-        said.append(f"The data of these runs changed since, or were forgotten: {', '.join(gone)}.")
-    if len(fit) > 1:
-        said.append(f"Evaluate these by their numbers: {', '.join(map(str, fit[1:]))}.")
-    return run_id, tuple(said)
+    parts = _parts(connection, name)
+    said = _said(name, parts)
+    if said:
+        said = (*said, f"Figures of the other parts are the last ones that `dbanon evaluate {name}` kept.")
+    return _first(parts).run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
 
 
 def positions(
@@ -135,7 +163,7 @@ def evaluate(
     asked: Evaluating,
     progress: Progress,
 ) -> Evaluation:
-    """Measure a run, and keep the figures in ``dbanon.evaluation``.
+    """Measure a run, or each part of a release, and keep the figures in ``dbanon.evaluation``.
 
     Parameters
     ----------
@@ -144,20 +172,44 @@ def evaluate(
     url : str
         For a session of its own, in which rows and data are read in one state.
     run : int or str
-        Its number, or the name of a live release.
+        Its number, or the name of a live release. Of one that grows, the evaluation is that of the newest part whose
+        data are as they were, and has the others.
 
     Raises
     ------
     VerificationFailed
-        If a true count lies outside its bounds.
+        If a true count lies outside its bounds. Of a release that grows, newer parts than that one were kept.
     ParameterError, StoreError
         As for `demand_fit`.
     """
     with errors_translated():
-        row, said = _chosen(connection, run)
-        measured = _measured(url, row, asked, progress)
-        measured = replace(measured, notes=(*said, *measured.notes))
-        kept.keep(connection, kept.of_run(row, measured), measured)
+        if isinstance(run, str):
+            return _of_parts(connection, url, run, asked, progress)
+        return _keeping(connection, url, run, asked, progress)
+
+
+def _of_parts(connection: Connection, url: str, name: str, asked: Evaluating, progress: Progress) -> Evaluation:
+    """Measure the live parts of a release whose data are as they were; of the others, give what was kept before."""
+    parts = _parts(connection, name)
+    first = _first(parts)
+    chosen = [part.run_id for part in parts if part.fit or part is first]
+    found = kept.find_latest(connection, [part.run_id for part in parts if not part.fit], asked.against)
+    for number, run_id in enumerate(chosen, 1):
+        about = f"part {number} of {len(chosen)} (run {run_id}): " if len(chosen) > 1 else ""
+        found[run_id] = _keeping(connection, url, run_id, asked, _prefixed(progress, about))
+    others = [replace(found[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in found]
+    newest = found[first.run_id]
+    return replace(newest, period=first.period, others=tuple(others), notes=(*_said(name, parts), *newest.notes))
+
+
+def _prefixed(progress: Progress, about: str) -> Progress:
+    return lambda stage, done, total: progress(f"{about}{stage}", done, total)
+
+
+def _keeping(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
+    row = demand_fit(connection, run_id)
+    measured = _measured(url, row, asked, progress)
+    kept.keep(connection, kept.of_run(row, measured), measured)
     return measured
 
 

@@ -5,7 +5,7 @@ Questions, their true counts and their answers are never kept.
 
 import importlib.metadata
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -92,6 +92,32 @@ def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
         notes=tuple(row["notes"]),
         run=row["run_figures"],
     )
+
+
+def find_latest(connection: Connection, runs: Collection[int], against: Against) -> dict[int, Evaluation]:
+    """Find the figures that were last kept of some runs on all people, by run; none of a run that was not measured."""
+    query = """
+        SELECT DISTINCT ON (e.run_id) e.run_id, e.method, e.algorithm, d.name AS dataset, e.against, e.queries, e.seed,
+            e.figures, e.run_figures, e.notes, e.evaluated_at
+        FROM dbanon.evaluation e JOIN dbanon.dataset d USING (dataset_id)
+        WHERE e.run_id = ANY (%s) AND e.against = %s AND e.sample IS NULL AND e.figures <> '[]'
+        ORDER BY e.run_id, e.evaluation_id DESC"""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        found = cursor.execute(query, [list(runs), against]).fetchall()
+    return {
+        row["run_id"]: Evaluation(
+            run_id=row["run_id"],
+            source=f"run {row['run_id']} ({row['method']}, {row['algorithm']})",
+            dataset=row["dataset"],
+            against=row["against"],
+            queries=row["queries"],
+            seed=row["seed"],
+            figures=tuple(_read_figure(one) for one in row["figures"]),
+            notes=(f"Measured before, on {row['evaluated_at']:%Y-%m-%d}.", *row["notes"]),
+            run=row["run_figures"],
+        )
+        for row in found
+    }
 
 
 def find_others(connection: Connection, key: Key) -> list[tuple[str, str, dict[str, Any], tuple[Figure, ...]]]:

@@ -22,7 +22,9 @@ import shapely
 
 import dbanon
 from dbanon.base.progress import silent
+from dbanon.cli import report
 from dbanon.methods import METHODS
+from dbanon.pages import words
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance import analyst_truth as truths
@@ -126,10 +128,17 @@ SOME_TIME = ("kte", "semantic")
 SNAPSHOT = ("sensitive-sites",)
 
 
-def every_release(*, but: tuple[str, ...] = (), places: tuple[str, ...] = tuple(PLACES)) -> pytest.MarkDecorator:
-    """Run a test for each release of each place, but those of some families."""
+def every_release(
+    *, but: tuple[str, ...] = (), places: tuple[str, ...] = tuple(PLACES), many: tuple[str, ...] = ()
+) -> pytest.MarkDecorator:
+    """Run a test for each release of each place, but those of some families; of those of places `many`, some."""
     listed = [
-        pytest.param(place, name, id=f"{place}-{name}", marks=pytest.mark.stress if place == "taxis" else ())
+        pytest.param(
+            place,
+            name,
+            id=f"{place}-{name}",
+            marks=[*[pytest.mark.stress] * (place == "taxis"), *[pytest.mark.many] * (place in many)],
+        )
         for place, of in PLACES.items()
         if place in places
         for name, (family, *_) in of.runs.items()
@@ -240,8 +249,7 @@ def test_counts_at_a_moment_hold_the_truth(opened: Opened, rng: np.random.Genera
         assert low - 1e-6 <= expected <= high + 1e-6
 
 
-@pytest.mark.many
-@every_release(places=("town", "taxis"))
+@every_release(places=("town", "taxis"), many=("town",))
 def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
     opened: Opened, rng: np.random.Generator, name: str
 ) -> None:
@@ -254,7 +262,10 @@ def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
     assert answers is not None
     assert measured.true is not None
     assert questions.moment.any() == (METHODS[opened.place.runs[name][0]].holds == "instant")
-    assert {one.value for one in measured.figures if one.name == "coverage"} == {1.0}
+    assert ((answers.at_least <= measured.true) & (measured.true <= answers.at_most)).all()
+    coverage = {(one.side_m, one.asked): one.value for one in measured.figures if one.name == "coverage"}
+    kinds = ("moment", "span") if questions.moment.any() else ("span",)
+    assert coverage == {(side, kind): 1.0 for side in np.unique(questions.side_m) for kind in kinds}
     busy = np.flatnonzero(measured.true)
     for i in [*rng.choice(len(questions.x), 10, replace=False), *rng.choice(busy, 20)]:
         area = shapely.box(
@@ -271,15 +282,27 @@ def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
 
 
 @pytest.mark.parametrize("opened", ["parts"], indirect=True)
-def test_of_a_release_that_grows_the_newest_part_is_evaluated_and_the_others_are_named(opened: Opened) -> None:
+def test_each_part_of_a_release_that_grows_is_evaluated_and_has_a_line(opened: Opened) -> None:
     name = next(iter(opened.place.runs))
     *others, newest = opened.place.numbers(name)
+    stages: list[str] = []
     with dbanon.connect(opened.url) as database:
-        database.progress = silent
+        database.progress = lambda stage, done, total: stages.append(stage)
         measured = database.evaluate(name, queries=100)
+        kept = "SELECT DISTINCT run_id FROM dbanon.evaluations WHERE run_id = ANY (%s)"
+        assert len(database.connection.execute(kept, [opened.place.numbers(name)]).fetchall()) == 3
     assert measured.run_id == newest
-    assert {str(number) for number in others} <= set(re.findall(r"\d+", measured.notes[1]))
-    assert {one.value for one in measured.figures if one.name == "coverage"} == {1.0}
+    assert [one.run_id for one in measured.others] == others[::-1]
+    for one, part in zip([measured, *measured.others], opened.place.parts[::-1], strict=True):
+        assert one.period is not None
+        assert tuple(end.timestamp() for end in one.period) == part
+        assert {figure.value for figure in one.figures if figure.name == "coverage"} == {1.0}
+        assert any(stage.startswith("part") and f"(run {one.run_id})" in stage for stage in stages)
+    told = report.evaluation_text(measured)
+    for one in measured.others:
+        [line] = [line for line in told.splitlines() if line.lstrip().startswith(f"{one.run_id} ")]
+        assert words.usable_resolution(one.figures) in line
+    assert [one["run_id"] for one in report.evaluation_json(measured)["others"]] == others[::-1]
 
 
 @pytest.mark.parametrize("by_hour", [False, True])

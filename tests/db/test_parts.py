@@ -16,7 +16,10 @@ from psycopg.types.json import Jsonb
 
 from dbanon.base.background import in_background
 from dbanon.base.cloaks import Cloaks
-from dbanon.base.errors import StoreError
+from dbanon.base.errors import ParameterError, StoreError, VerificationFailed
+from dbanon.base.progress import silent
+from dbanon.cli.report import evaluation_text
+from dbanon.options.evaluating import Evaluating
 from dbanon.options.reporting import Reporting
 from dbanon.releases import published, reporting
 from dbanon.runs import evaluating
@@ -28,6 +31,11 @@ Login = Callable[[str], str]
 COUNT = "SELECT count(*) FROM published.ten"
 KEYS = """SELECT count(*), count(DISTINCT cloak_id), count(DISTINCT (record_id, seq)), max(cloak_id), max(record_id)
     FROM published.ten"""
+KEPT = """INSERT INTO dbanon.evaluation
+        (run_id, dataset_id, dataset_revision, method, algorithm, params, against, queries, seed, figures, run_figures,
+        notes)
+    SELECT run_id, dataset_id, dataset_revision, method, algorithm, params, 'published', 100, 1, f, '{}', '{}'
+    FROM dbanon.run, (VALUES (%s::bigint, %s::jsonb)) v (n, f) WHERE run_id = n"""
 EVERYWHERE = "ST_MakeEnvelope(-1000, -1000, 1000, 1000, 32610)"
 TABLES = "SELECT relation::text FROM dbanon_internal.series_tables(1) ORDER BY bounds"
 
@@ -780,16 +788,45 @@ def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_t
     )
     first, second, newest = column(grown, "SELECT run_id FROM dbanon.release ORDER BY lower(bounds)")
     grown.execute("ALTER TABLE dbanon.run DISABLE TRIGGER USER")
+    for number, side in ((first, "1.2 km"), (newest, "3.4 km")):
+        grown.execute(KEPT, [number, Jsonb([{"name": "usable_resolution_m", "value": 1000 * float(side[:3])}])])
     for gone, run_id, others in (
-        ([], newest, f"Evaluate these by their numbers: {second}, {first}."),
-        ([newest, first], second, f"changed since, or were forgotten: {newest}, {first}."),
+        ([], newest, "`dbanon evaluate ten`"),
+        ([newest, first], second, f"changed since or were forgotten: {newest}, {first}."),
     ):
         grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id = ANY (%s)", [gone])
         html = reporting.report(grown, "ten", Reporting(with_truth=True), private)
         assert f"Release ten has 3 parts; this is that of run {run_id}." in html
         assert others in html
+        lines = re.findall(r'data-name="usable resolution">([^<]*)<', html)
+        assert lines == ["3.4 km", "not known", "1.2 km"]
         assert f", run {run_id}" in html
         noted = "SELECT run_id FROM dbanon.audit WHERE action = 'page' ORDER BY audit_id DESC LIMIT 1"
         assert value(grown, noted) == run_id
         span = "SELECT span @> to_timestamp(%s) FROM dbanon.release WHERE run_id = %s"
         assert value(grown, span, asked.pop(), run_id)
+
+
+def test_an_evaluation_names_parts_whose_data_are_gone_and_the_run_of_one_that_is_wrong(
+    grown: psycopg.Connection, database: str
+) -> None:
+    first, second, newest = column(grown, "SELECT run_id FROM dbanon.release ORDER BY lower(bounds)")
+    asked, moved = Evaluating(queries=100), "UPDATE dbanon.region SET region = ST_Translate(region, %s, 0)"
+    grown.execute("ALTER TABLE dbanon.run DISABLE TRIGGER USER")
+    grown.execute("ALTER TABLE dbanon.region DISABLE TRIGGER USER")
+    grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id IN (%s, %s)", [second, newest])
+    grown.execute(moved, [100_000])
+    with pytest.raises(VerificationFailed, match=f"run {first} "):
+        evaluating.evaluate(grown, database, "ten", asked, silent)
+    grown.execute(moved, [-100_000])
+    grown.execute(KEPT, [newest, Jsonb([{"name": "usable_resolution_m", "value": 3400.0}])])
+    measured = evaluating.evaluate(grown, database, "ten", asked, silent)
+    assert (measured.run_id, measured.period) == (first, (day(0), day(1)))
+    assert [(one.run_id, one.period) for one in measured.others] == [(newest, (day(3), day(4)))]
+    assert f"or were forgotten: {newest}, {second}." in measured.notes[1]
+    told = evaluation_text(measured)
+    assert re.search(rf"^ *{newest}  .* not known  3.4 km  .*Measured before", told, re.MULTILINE)
+    assert column(grown, "SELECT run_id FROM dbanon.evaluation ORDER BY evaluation_id") == [newest, first]
+    grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id = %s", [first])
+    with pytest.raises(ParameterError, match=f"Those of run {newest} changed"):
+        evaluating.evaluate(grown, database, "ten", asked, silent)

@@ -33,7 +33,11 @@ many people there are. JSD is the Jensen-Shannon divergence.
 - **Windows.** Where groups are formed anew each window, as in `tp-aware`, nothing joins the records of one window
   to those of the next. Of a span that crosses windows, `expected` is that of the window with the most people, since
   the same people may be in the others: it is too low, and `bias` over ten minutes is below 0.
-- **The truth** is that of the people and times which are published, or with `--against all` that of all the data.
+- **The truth** is that of the people and times which are published, or with `--against all` that of all the data. Of
+  `kte` and `semantic` it is the fixes that rows cover.
+- **What coverage does not show.** The questions are a sample: a wrong row that no question meets changes nothing.
+  Of `kte` and `semantic`, the truth changes together with a row that was moved. `dbanon verify` attacks every row,
+  and coverage is no replacement for it.
 """
 
 UNITS = {

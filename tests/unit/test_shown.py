@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.attacks import attacker
-from dbanon.base.described import ClauseFound, Described, LeftOut
+from dbanon.base.described import ClauseFound, Described, LeftOut, Part
 from dbanon.base.errors import counted
+from dbanon.base.figures import Figure
 from dbanon.methods import METHODS, Method
 from dbanon.pages import compare, release, shown, words
 from dbanon.pages.maps import Window
@@ -130,6 +131,10 @@ def test_every_family_has_a_page_for_each_audience_that_asks_only_what_its_rows_
         assert "One of two." in private
     with pytest.raises(ValueError, match="private"):
         release.page(record, drawn, "file", zone, parts=["One of two."])
+    figures = [Figure(name="usable_resolution_m", value=900.0)]
+    part = Part(since=since, until=since, k=5, rows=9, percent_left_out=None, figures=figures)
+    with pytest.raises(ValueError, match="private"):
+        release.page(replace(record, parts=[part]), drawn, "file", zone)
     side = compare.Side(record=record, shown=drawn)
     assert "Both keep the same promise" in compare.page(side, side, zone)
 
