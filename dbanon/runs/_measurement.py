@@ -23,7 +23,8 @@ from dbanon.runs._told import SPAN_S, Box, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
 _MAX_MET = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
-_LEAST_RECORDS = 1_000  # of a sample of them
+_LEAST_RECORDS = 600  # of a sample of them
+_JUDGED = 4  # of so many questions one judges a sample
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
 _WINDOW_PLACES = 1_000_000  # positions that make the window
 _MAX_CENTRES = 100_000  # rows of whole records
@@ -201,7 +202,7 @@ class Measurement:
         if met <= _MAX_MET:
             return 1
         records = records * min(about.rows, _MAX_ROWS) // about.rows
-        return int(max(min(2 * met // _MAX_MET, records // _LEAST_RECORDS), 1))
+        return int(max(min(3 * met // _MAX_MET, records // _LEAST_RECORDS), 1))
 
     def _scale_up(
         self, table: Table, questions: Questions, true: Float, answers: Answers
@@ -209,15 +210,17 @@ class Measurement:
         """Make the truth and the answers of all records of those of a sample, and find how far off that puts each.
 
         An answer and its truth are of the same records. The error of half of these, doubled, differs from that of the
-        sample by as much as this differs from that of all, but for the part of all that the sample is. Every other
-        question is asked so, for itself and the next one.
+        sample by as much as this differs from that of all, but for the part of all that the sample is. One question in
+        four is asked so, for itself and the next three.
         """
-        chosen = slice(None, None, 2)
+        chosen = slice(None, None, _JUDGED)
         part = Questions(**{name: value[chosen] for name, value in vars(questions).items()})
         even = self.rows.of(self.rows.record // self.one_in % 2 == 0)
         half = table.counts_of_half(part, self.one_in, self.progress).expected - self._count_truth(part, even)
         noise = np.zeros(len(true))
-        noise[chosen] = 2 * self.one_in * (2 * half - (answers.expected - true)[chosen]) * np.sqrt(1 - 1 / self.one_in)
+        noise[chosen] = (
+            _JUDGED * self.one_in * (2 * half - (answers.expected - true)[chosen]) * np.sqrt(1 - 1 / self.one_in)
+        )
         true, answers = self.one_in * true, Answers(**{name: self.one_in * v for name, v in vars(answers).items()})
         low, high = measure_noise(questions, true, noise)
         self.notes.append(
