@@ -29,7 +29,7 @@ SEMANTIC = ("semantic", "-p", "k=2", "-p", "l=6", "-p", "t=0.01")
 
 
 def write(folder: Path, since: float, until: float, every: int = 1) -> None:
-    """Write the files of taxis between two times: one of `every` so many of them, and as few of the hospitals."""
+    """Write the files of taxis between two times: one of `every` so many of them, and as few of others."""
     fixes = pacsv.read_csv(CABS)
     fixes = fixes.filter(_chosen(fixes, every, since, until)).select(["cab_id", "t", "lon", "lat"])
     pick_ups = pacsv.read_csv(PICK_UPS)
@@ -44,7 +44,7 @@ def write(folder: Path, since: float, until: float, every: int = 1) -> None:
     rows = {
         "known": ["subject,time", *(f"{one},{second}" for one, times in known for second in np.unique(times))],
         "sites": ["name,x,y", *(f"{row['uid']},{row['lon']},{row['lat']}" for row in _rows(HOSPITALS)[:: 2 * every])],
-        "stations": ["x,y", *(f"{row['lon']},{row['lat']}" for row in _rows(TOWERS))],
+        "stations": ["x,y", *(f"{row['lon']},{row['lat']}" for row in _rows(TOWERS)[::every])],
         "pois": ["category,x,y", *(f"{kind},{x},{y}" for x, y, kind in points_of_interest() if _in_box(x, y))],
     }
     for name, lines in rows.items():

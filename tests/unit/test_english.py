@@ -1,6 +1,7 @@
 """The sentences of the program keep to the English of the house style: nouns, named actors, events said as events."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -31,12 +32,16 @@ RULES = {
     r"!(?:\s|$)": "a full stop",
 }
 
-EVERYTHING = [(path, line) for path, lines in sentences().items() for line in lines]
+
+@cache
+def everything() -> list[tuple[str, str]]:
+    """Give all sentences with their files; read when a test asks, and not whenever tests are collected."""
+    return [(path, line) for path, lines in sentences().items() for line in lines]
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_sentence_says_what_the_house_style_does_not(rule: str) -> None:
-    offending = [f"{path}: {line}" for path, line in EVERYTHING if re.search(rule, line, re.IGNORECASE)]
+    offending = [f"{path}: {line}" for path, line in everything() if re.search(rule, line, re.IGNORECASE)]
     assert offending == [], f"instead: {RULES[rule]}"
 
 
@@ -54,7 +59,7 @@ def plurals(line: str) -> list[str]:
 
 
 def test_a_count_and_its_noun_come_from_one_function() -> None:
-    assert [f"{path}: {line}" for path, line in EVERYTHING if plurals(line)] == []
+    assert [f"{path}: {line}" for path, line in everything() if plurals(line)] == []
 
 
 def test_a_plural_after_a_placeholder_is_found() -> None:
@@ -72,7 +77,7 @@ def test_a_clause_that_is_broken_once_is_broken_by_one(family: str) -> None:
 
 def test_what_begins_as_a_sentence_of_an_error_ends_as_one() -> None:
     """What must hold, what was got, what to do; the last may be in a HINT or filled in."""
-    errors = [(path, line) for path, line in EVERYTHING if re.match(r"[A-Z{%].* must ", line) and ". " in line]
+    errors = [(path, line) for path, line in everything() if re.match(r"[A-Z{%].* must ", line) and ". " in line]
     assert [f"{path}: {line}" for path, line in errors if not re.search(r"(?:[.?:}%\])]|%s)$", line)] == []
 
 
