@@ -79,7 +79,7 @@ def _open(primary: Connection, dsn: str) -> Session:
     try:
         connection = connect(server.external(dsn).url)
     except StoreError as error:
-        sentence = f"The replica that --read-dsn names must answer. It did not: {error}"
+        sentence = f"The replica that --read-dsn names was not reached. {error}"
         raise StoreError(sentence, error.sqlstate) from None
     try:
         _demand_replica(connection, primary)

@@ -177,7 +177,7 @@ def test_a_server_that_is_no_replica_of_this_one_is_refused(
     done = call(primary.url, "worker", "--read-dsn", primary.url)
     refused(done, 2, "--read-dsn", "accepts writing")
     done = call(primary.url, "run", "tp-aware", "--dataset", "city", "--read-dsn", "host=/nowhere dbname=dbanon")
-    refused(done, 1, "--read-dsn", "answer")
+    refused(done, 1, "--read-dsn", "reached")
 
 
 @pytest.mark.stress
