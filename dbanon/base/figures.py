@@ -153,7 +153,7 @@ class Evaluation:
     run_id : int or None
         None for another program's output.
     source : str
-        For people: ``run 7 (tp-aware, traj-anon)``, or the name of the file.
+        For people: ``run 7 (METHOD, ALGORITHM)``, or the name of the file.
     dataset : str
     against : {"published", "all"}
     queries : int

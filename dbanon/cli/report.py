@@ -310,11 +310,11 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
     if chosen is None:
         parts.append("No setting meets all wants and can be published.")
     else:
-        which = "of the settings that meet all wants" if found.wants else "(add a --want for more)"
+        which = f"of the settings that {'meet all wants and ' if found.wants else ''}can be published"
         said = (
             "* on the front of its promise: no other is better in share or error and as good in the other. "
             "Chosen: the strongest promise "
-            f"{which}, and the least upper end of the error's interval. To publish it:"
+            f"{which}, and of these the least upper end of the error's interval. To publish it:"
         )
         parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
     if file is not None:

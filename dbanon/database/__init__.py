@@ -395,6 +395,10 @@ class Database(Datasets):
             If a true count lies outside the bounds that are told, which is a defect of dbanon.
         """
         if not isinstance(run, Path):
+            if asked.dataset is not None:
+                raise ParameterError(
+                    "A run must be measured against its own dataset. Got another name for it; leave out --dataset."
+                )
             return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
         if asked.dataset is None:
             raise ParameterError(

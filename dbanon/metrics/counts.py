@@ -25,10 +25,13 @@ def count_figures(
     people: int,
     rng: np.random.Generator,
     covered: Bool | None = None,
+    noise: Float | None = None,
 ) -> tuple[Figure, ...]:
     """Measure answers by side, at moments and in spans; then the usable resolution of both.
 
-    `covered` says whether bounds hold, if answers and bounds are estimates from a sample.
+    If answers and bounds are estimates from a sample, `covered` says whether the bounds of the sample hold, and `noise`
+    how far off the sample puts each answer. Errors that are independent add up in squares, so that what is left of the
+    error without the noise is ``sqrt((sum |e - a|)^2 - (sum |noise|)^2)``, and as much of the query error.
 
     With a the true answer, e the expected one, l and u the bounds, all of one side::
 
@@ -52,8 +55,10 @@ def count_figures(
     figures: list[Figure] = []
     errors: dict[Asked, dict[float, tuple[float, Float]]] = {"moment": {}, "span": {}}
     inside = within(true, answers) if covered is None else covered
+    noise = np.zeros(len(true)) if noise is None else noise
     for side, asked, chosen in _group_questions(questions):
-        own = _Sums(true[chosen], answers.expected[chosen], answers.at_least[chosen], answers.at_most[chosen], people)
+        parts = (true, answers.expected, answers.at_least, answers.at_most, noise)
+        own = _Sums(*(values[chosen] for values in parts), people=people)
         resampled = own.resampled(rng)
         for name, of in _RATIOS.items():
             figures.append(_make_figure(name, of(own.total), of(resampled), side, asked))
@@ -106,11 +111,14 @@ def resampling(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
 class _Sums:
     """The sums over questions of one kind that figures are made of; `total` has one column, replicates have many."""
 
-    def __init__(self, true: Float, expected: Float, low: Float, high: Float, people: int) -> None:
-        off = np.abs(expected - true)
+    def __init__(self, true: Float, expected: Float, low: Float, high: Float, noise: Float, *, people: int) -> None:
+        off, noise = np.abs(expected - true), np.abs(noise)
         bounded = np.maximum(true, SANITY_SHARE * people)
         relative = np.divide(off, bounded, out=np.full(len(off), np.nan), where=bounded > 0)
-        self._terms = np.stack([np.ones(len(true)), true, off, expected - true, high - low, relative])
+        relative_noise = np.divide(noise, bounded, out=np.full(len(off), np.nan), where=bounded > 0)
+        self._terms = np.stack(
+            [np.ones(len(true)), true, off, expected - true, high - low, relative, noise, relative_noise]
+        )
         self.total = self._terms.sum(axis=1)
 
     def resampled(self, rng: np.random.Generator) -> Float:
@@ -119,22 +127,32 @@ class _Sums:
         return sums
 
 
-def _divide(above: int, below: int) -> Any:
+def _divide(above: int, below: int, noise: int | None = None) -> Any:
     def of(sums: Float) -> Float:
+        left = sums[above] if noise is None else np.sqrt(np.maximum(sums[above] ** 2 - sums[noise] ** 2, 0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(sums[below] > 0, sums[above] / sums[below], np.nan)
+            return np.where(sums[below] > 0, left / sums[below], np.nan)
 
     return of
 
 
-# Rows of _Sums: questions, true answers, absolute errors, signed errors, widths, query errors.
+# Rows of _Sums: questions, true answers, absolute errors, signed errors, widths, query errors, and both of the noise.
 _RATIOS: dict[str, Any] = {
-    "count_error": _divide(2, 1),
+    "count_error": _divide(2, 1, noise=6),
     "bias": _divide(3, 1),
     "bounds_width": _divide(4, 0),
     "bounds_width_share": _divide(4, 1),
-    "query_error": _divide(5, 0),
+    "query_error": _divide(5, 0, noise=7),
 }
+
+
+def measure_noise(questions: Questions, true: Float, noise: Float) -> tuple[float, float]:
+    """Measure the least and the greatest noise of all sides and kinds, as shares of the true answers."""
+    groups = [
+        (float(np.abs(noise[chosen]).sum()), float(true[chosen].sum())) for *_, chosen in _group_questions(questions)
+    ]
+    shares = [off / people for off, people in groups if people]
+    return min(shares, default=0.0), max(shares, default=0.0)
 
 
 def _group_questions(questions: Questions) -> Iterator[tuple[float, Asked, Bool]]:

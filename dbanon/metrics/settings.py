@@ -152,7 +152,11 @@ def sentences(sweep: Sweep) -> tuple[str, ...]:
         if lines := find_lines(compared, name):
             reference = sweep.chosen
             shown = next((line for line in lines if reference is not None and reference in line), lines[0])
-            said += [_describe_effect(sweep, name, shown), _describe_everywhere(sweep, name, lines, names)]
+            others = [n for n in names if n != name]
+            at = f", at every value of {' and '.join(others)}" if others else ""
+            if len(compared) < len(sweep.settings):
+                at = ", wherever settings can be compared" if others else ""
+            said += [_describe_effect(sweep, name, shown), _describe_everywhere(sweep, name, lines, at)]
     return tuple(said)
 
 
@@ -174,10 +178,9 @@ def _describe_effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:
     return f"{where} {counts}, and instead of {_write_percent(one)} there are {_write_percent(other)} published."
 
 
-def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], names: Sequence[str]) -> str:
+def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], at: str) -> str:
     for value in dict.fromkeys(one.varied[name] for line in lines for one in line):
         if all(_is_best(name, value, line) for line in lines):
-            at = _name_others(name, names)
             return (
                 f"{name} = {value} publishes more and errs less {sweep.when} than every other value{at}"
                 f"{_note_spans(name, value, lines)}."
@@ -190,7 +193,7 @@ def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setti
         how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {_count_questions(sweep)}"}[
             signs[0]
         ]
-        return f"It is so everywhere: with more {name}, {how}{_name_others(name, names)}."
+        return f"It is so everywhere: with more {name}, {how}{at}."
     worse, better = counted(signs.count(1), "case"), counted(signs.count(-1), "case")
     return (
         f"It depends on the others. With more {name}, counts get worse in {worse} and better in {better}; in "
@@ -200,11 +203,6 @@ def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setti
 
 def _count_questions(sweep: Sweep) -> str:
     return counted(sweep.queries, "question")
-
-
-def _name_others(name: str, names: Sequence[str]) -> str:
-    others = [n for n in names if n != name]
-    return f", at every value of {' and '.join(others)}" if others else ""
 
 
 def _is_best(name: str, value: Any, line: Sequence[Setting]) -> bool:

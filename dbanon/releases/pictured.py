@@ -347,7 +347,7 @@ def _open_to_all(connection: Connection, table: str) -> tuple[str, str]:
     if column is None or not column[2]:
         raise ParameterError(
             "The backdrop must be a table or view of lines or areas that all analysts may read, and none of dbanon's "
-            f"own. Got {table!r}; name one such as public.streets, or grant {readers} SELECT on it."
+            f"own. Got {table!r}; name one such as public.streets."
         )
     return column[0], column[1]
 

@@ -13,7 +13,7 @@ from dbanon.base.errors import VerificationFailed, counted
 from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
-from dbanon.metrics.counts import count_figures, within
+from dbanon.metrics.counts import count_figures, measure_noise, within
 from dbanon.metrics.questions import draw_questions, sides_note, true_counts
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
@@ -23,8 +23,8 @@ from dbanon.runs._told import SPAN_S, Box, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
 _MAX_MET = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
-_LEAST_RECORDS = 1_000  # of a sample of them
-_HALVED = 200  # questions by which a sample is judged
+_LEAST_RECORDS = 600  # of a sample of them
+_JUDGED = 4  # of so many questions one judges a sample
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
 _WINDOW_PLACES = 1_000_000  # positions that make the window
 _MAX_CENTRES = 100_000  # rows of whole records
@@ -64,6 +64,7 @@ class Measurement:
         self.progress("reading trajectories", 0, None)
         self.data, _ = reading.trajectories(self.snapshot, self.row.dataset_id)
         self.truth = Truth(self.data, self._read_members(), self.row.params)
+        self.one_in = self._choose_sample()
         instants, spans = self._choose_times()
         box = self._find_window(instants, spans)
         questions = draw_questions(
@@ -76,7 +77,6 @@ class Measurement:
         )
         self.notes += sides_note(questions)
         self.progress("copying rows", 0, None)
-        self.one_in = self._choose_sample()
         self.rows = self._copy_rows(questions)
         self.progress("finding the truth", 0, None)
         true = self._count_truth(questions)
@@ -84,13 +84,15 @@ class Measurement:
         answers = table.counts(questions, self.progress)
         if self.asked.against == "published":
             self._demand_coverage(true, answers)
-        covered = within(true, answers)
+        covered, noise = within(true, answers), np.zeros(len(true))
         if self.one_in > 1:
-            true, answers = self._scale_up(table, questions, true, answers)
+            true, answers, noise = self._scale_up(table, questions, true, answers)
         self.progress("measuring", 0, None)
         figures = [
             *self._measure_rows(),
-            *count_figures(questions, true, answers, people=self.data.subjects, rng=self.rng, covered=covered),
+            *count_figures(
+                questions, true, answers, people=self.data.subjects, rng=self.rng, covered=covered, noise=noise
+            ),
             *self._compare_maps(table, box, questions),
             *self._compare_ways(),
         ]
@@ -140,6 +142,8 @@ class Measurement:
         step = float(about.step_s or self.data.grid_s)
         last = max(about.until - SPAN_S, about.since)
         starts = np.arange(about.since, last + 1e-6, step)
+        if self.one_in > 1 and about.window_s:
+            starts = starts[(starts - about.since) % about.window_s + SPAN_S <= about.window_s]
         slots = max((about.until - about.since) / step, 1)
         if self.asked.queries < ENOUGH_QUERIES:
             asked = counted(self.asked.queries, "question")
@@ -184,42 +188,51 @@ class Measurement:
     def _choose_sample(self) -> int:
         """Choose one in how many records is asked: all, unless questions meet so many rows that they take minutes."""
         about, number = self.about, int(self.row.run_id)
+        # Among all people a sample says nothing. And whom it draws in one window, it does not draw in the next: its
+        # questions lie within one, where a person has one record.
+        if self.asked.against == "all" or (about.window_s or SPAN_S) < SPAN_S:
+            return 1
         records = one(self.session, "SELECT count(*) FROM dbanon.record WHERE run_id = %s", [number])
         query = (
-            "SELECT avg(extract(epoch FROM upper(c.period) - lower(c.period)))::float8 FROM dbanon.cloak c WHERE "
-            f"c.run_id = {number} AND c.record_id = ANY (ARRAY(SELECT r.record_id FROM ONLY dbanon.record r "
-            f"WHERE r.run_id = {number} LIMIT 1000))"
+            "SELECT coalesce(avg(extract(epoch FROM upper(c.period) - lower(c.period))), 0)::float8 "
+            f"FROM dbanon.cloak c WHERE c.run_id = {number} AND c.record_id = ANY (ARRAY(SELECT r.record_id "
+            f"FROM ONLY dbanon.record r WHERE r.run_id = {number} ORDER BY r.record_id LIMIT 1000))"
         )
-        length = one(self.session, query)
-        met = about.rows * min((SPAN_S + length) / max(about.until - about.since, 1), 1)
+        met = about.rows * min((SPAN_S + one(self.session, query)) / max(about.until - about.since, 1), 1)
         if met <= _MAX_MET:
             return 1
         records = records * min(about.rows, _MAX_ROWS) // about.rows
-        return int(max(min(2 * met // _MAX_MET, records // _LEAST_RECORDS), 1))
+        return int(max(min(3 * met // _MAX_MET, records // _LEAST_RECORDS), 1))
 
-    def _scale_up(self, table: Table, questions: Questions, true: Float, answers: Answers) -> tuple[Float, Answers]:
-        """Make the truth and the answers of all records of those of a sample, and say how far off the sample is.
+    def _scale_up(
+        self, table: Table, questions: Questions, true: Float, answers: Answers
+    ) -> tuple[Float, Answers, Float]:
+        """Make the truth and the answers of all records of those of a sample, and find how far off that puts each.
 
-        An answer and its truth are of the same records, so that what they have in common is off in neither. The error
-        of half of the records, doubled, differs from that of all in the sample as far as this differs from that of all
-        records.
+        An answer and its truth are of the same records. The error of half of these, doubled, differs from that of the
+        sample by as much as this differs from that of all, but for the part of all that the sample is. One question in
+        four is asked so, for itself and the next three.
         """
-        everybody = self.asked.against == "all"
-        chosen = slice(None, None, len(true) // _HALVED + 1)
+        chosen = slice(None, None, _JUDGED)
         part = Questions(**{name: value[chosen] for name, value in vars(questions).items()})
         even = self.rows.of(self.rows.record // self.one_in % 2 == 0)
-        error = answers.expected - (0 if everybody else true)
-        half = table.counts_of_half(part, self.one_in, self.progress).expected
-        half -= 0 if everybody else self._count_truth(part, even)
-        apart = 2 * half - error[chosen]
-        if not everybody:
-            true = self.one_in * true
-        off = self.one_in * np.sqrt((apart**2).mean()) / max(true.mean(), 1.0)
-        self.notes.append(
-            f"Of the run's records, one in {self.one_in} was asked, and its answers multiplied. That alone puts counts "
-            f"off by about {off:.1%}, which is part of their error. Bounds are those of these records and their people."
+        half = table.counts_of_half(part, self.one_in, self.progress).expected - self._count_truth(part, even)
+        noise = np.zeros(len(true))
+        noise[chosen] = (
+            _JUDGED * self.one_in * (2 * half - (answers.expected - true)[chosen]) * np.sqrt(1 - 1 / self.one_in)
         )
-        return true, Answers(**{name: self.one_in * value for name, value in vars(answers).items()})
+        true, answers = self.one_in * true, Answers(**{name: self.one_in * v for name, v in vars(answers).items()})
+        low, high = measure_noise(questions, true, noise)
+        self.notes.append(
+            f"Of the run's records, one in {self.one_in} was asked, and its answers multiplied. That puts counts off "
+            f"by {low:.1%} to {high:.1%}, which was taken off their errors; other samples differ as much. Bounds, maps "
+            "and flows are those of these records and their people; maps and flows of all differ less."
+        )
+        if self.about.window_s:
+            self.notes.append(
+                "The spans of ten minutes lie within one window each. Counts over spans that cross two are farther off."
+            )
+        return true, answers, noise
 
     def _count_truth(self, questions: Questions, rows: Rows | None = None) -> Float:
         """Count who truly was where questions ask: of some rows, by default those asked."""

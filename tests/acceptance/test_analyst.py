@@ -300,8 +300,8 @@ def test_each_part_of_a_release_that_grows_is_evaluated_and_has_a_line(opened: O
         assert any(stage.startswith("part") and f"(run {one.run_id})" in stage for stage in stages)
     told = report.evaluation_text(measured)
     for one in measured.others:
-        [line] = [line for line in told.splitlines() if line.lstrip().startswith(f"{one.run_id} ")]
-        assert words.usable_resolution(one.figures) in line
+        lines = [line for line in told.splitlines() if line.lstrip().startswith(f"{one.run_id} ")]
+        assert any(words.usable_resolution(one.figures) in line for line in lines)
     assert [one["run_id"] for one in report.evaluation_json(measured)["others"]] == others[::-1]
 
 

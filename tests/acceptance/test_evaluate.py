@@ -2,29 +2,43 @@
 
 import pytest
 
+from dbanon.base.figures import Evaluation, Figure
 from dbanon.database import Database
 from dbanon.runs import _measurement
 from tests.facts import names
 
 pytestmark = pytest.mark.db
 
+UNBIASED = ("count_error", "bias", "query_error", "usable_resolution_m")
 
-def test_of_very_many_rows_a_sample_of_records_is_asked_and_says_how_far_off_that_is(
+
+def at_moments(measured: Evaluation) -> dict[tuple[str, float | None], Figure]:
+    return {(one.name, one.side_m): one for one in measured.figures if one.asked == "moment" and one.name in UNBIASED}
+
+
+def test_of_very_many_rows_a_sample_of_records_is_asked_and_its_figures_are_those_of_all(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, run_id = verified_city
-    whole = database.evaluate(run_id, queries=100)
-    monkeypatch.setattr(_measurement, "_MAX_MET", 50)
-    monkeypatch.setattr(_measurement, "_LEAST_RECORDS", 10)
-    some = database.evaluate(run_id, queries=100)
+    whole = database.evaluate(run_id)
+    everybody = database.evaluate(run_id, queries=100, against="all")
+    monkeypatch.setattr(_measurement, "_MAX_MET", 75)
+    monkeypatch.setattr(_measurement, "_LEAST_RECORDS", 20)
+    some = database.evaluate(run_id)
     [note] = [note for note in some.notes if "one in" in note]
-    names(note, "one in 4")
-    assert whole.true is not None
-    assert some.answers is not None
-    assert whole.answers is not None
+    names(note, "one in 2")
+    names(" ".join(some.notes), "within one window")
     assert some.true is not None
-    assert (some.true % 4 == 0).all()  # of the same records as the answers, so that their error is of no others
-    for sampled, of_all in ((some.true, whole.true), (some.answers.expected, whole.answers.expected)):
-        assert not (sampled == of_all).all()
-        assert abs(sampled.sum() / of_all.sum() - 1) < 0.15
+    assert (some.true % 2 == 0).all()  # of the same records as the answers, so that their error is of no others
     assert {one.value for one in some.figures if one.name == "coverage"} == {1.0}
+    # What a sample is off by chance is taken off the errors.
+    of_all = at_moments(whole)
+    for key, sampled in at_moments(some).items():
+        assert sampled.low is not None
+        assert sampled.high is not None
+        low, high = of_all[key].low, of_all[key].high
+        assert low is not None
+        assert high is not None
+        assert sampled.low <= high, key
+        assert low <= sampled.high, key
+    assert database.evaluate(run_id, queries=100, against="all").figures == everybody.figures  # never of a sample

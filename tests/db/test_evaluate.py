@@ -191,9 +191,11 @@ def test_rectangles_of_another_program_are_asked_as_rows_are_and_may_be_wrong(op
         assert covered[measured.true == 5].mean() == coverage
 
 
-def test_a_file_needs_a_dataset_and_a_time_of_it(opened: Database, tmp_path: Path) -> None:
+def test_a_file_needs_a_dataset_and_a_time_of_it_and_a_run_has_its_own(opened: Database, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="add --dataset"):
         opened.evaluate(written(tmp_path, "id,time,x,y", POINTS), queries=100)
+    with pytest.raises(ParameterError, match="leave out --dataset"):
+        opened.evaluate(1, dataset="ten")
     early = written(tmp_path, "id,time,x,y", [(name, t - 1e6, x, y) for name, t, x, y in POINTS])
     with pytest.raises(DataError, match="a time of the dataset"):
         opened.evaluate(early, queries=100, dataset="ten")

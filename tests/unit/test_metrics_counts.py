@@ -3,6 +3,7 @@
 import math
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -306,3 +307,24 @@ def test_an_exact_interval_of_a_share_knows_doubt_at_both_ends() -> None:
     assert exact_interval(100, 100) == (pytest.approx(0.05 ** (1 / 100)), 1)
     low, high = exact_interval(5, 10)
     assert (low, high) == (pytest.approx(0.2224, abs=1e-3), pytest.approx(0.7776, abs=1e-3))
+
+
+def test_noise_is_taken_off_errors_in_squares() -> None:
+    rng = np.random.default_rng(3)
+    asked = questions([(500, 0, 0, 0, 0)] * 4000)
+    true = rng.uniform(200, 1000, 4000)
+    off, noise = 60 * rng.standard_normal(4000), 40 * rng.standard_normal(4000)
+
+    def measured(error: Any, noise: Any = None) -> dict[str, Figure]:
+        told = true + error
+        answers = Answers(at_least=told, expected=told, at_most=told)
+        found = count_figures(asked, true, answers, people=5000, rng=np.random.default_rng(1), noise=noise)
+        return {one.name: one for one in found}
+
+    without, noisy, taken_off = measured(off), measured(off + noise), measured(off + noise, noise[::-1])
+    for name in ("count_error", "query_error"):
+        values = [found[name].value for found in (without, noisy, taken_off)]
+        assert values[1] == pytest.approx(values[0] * math.hypot(60, 40) / 60, rel=0.05)
+        assert values[2] == pytest.approx(values[0], rel=0.05)
+    assert taken_off["bias"] == noisy["bias"]
+    assert measured(noise, 2 * noise)["count_error"].value == 0

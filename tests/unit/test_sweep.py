@@ -88,6 +88,9 @@ def test_sentences_say_what_each_parameter_buys_and_whether_it_is_so_everywhere(
     assert "counts get worse" in k_everywhere
     assert "instead of 88 % there are 72 % published" in window
     assert "instants = 10 publishes more and errs less" in window_everywhere
+    assert "wherever settings can be compared" in window_everywhere
+    *_, window_everywhere = swept(*(one for one in GRID if one is not IMPOSSIBLE)).sentences
+    assert "at every value of k" in window_everywhere
 
 
 def test_a_difference_within_what_questions_leave_open_is_none() -> None:
