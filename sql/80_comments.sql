@@ -616,6 +616,7 @@ COMMENT ON COLUMN dbanon.job_runs.error IS 'That as a sentence; of one that is d
 COMMENT ON COLUMN dbanon.job_runs.started_at IS 'When it was due and begun.';
 COMMENT ON COLUMN dbanon.job_runs.changed_at IS 'When a step ended last.';
 COMMENT ON COLUMN dbanon.job_runs.finished_at IS 'When it ended.';
+COMMENT ON COLUMN dbanon.job_runs.read_dsn IS 'The replica that a worker reads the data of its run from, by the name of a service; null where the worker chooses.';
 
 COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no subject and no coordinate.';
 COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';

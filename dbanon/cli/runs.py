@@ -9,7 +9,8 @@ import typer
 from dbanon.base.errors import counted
 from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, Dataset, app, everywhere, open_database, say, show
-from dbanon.options import evaluating, publishing
+from dbanon.options import checked, evaluating, publishing
+from dbanon.options.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,6 +109,7 @@ def cancel(run_id: RunId) -> None:
 
 
 @app.command(epilog=GLOBAL)
+@taking(Reading)
 def worker(
     jobs: Annotated[
         int,
@@ -146,6 +148,7 @@ def worker(
     schedule: Annotated[
         bool, typer.Option("--schedule", help="Take the steps of this login's jobs, too, when they are due.")
     ] = False,
+    **asked: Any,
 ) -> None:
     """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM.
 
@@ -158,7 +161,7 @@ def worker(
         os.environ["DBANON_LOCK_DSN"] = lock_dsn
     serve(
         everywhere.dsn, jobs=jobs, grace_s=grace_s, scheduler=scheduler, log=log, heartbeat=heartbeat, listen=listen,
-        schedule=schedule,
+        schedule=schedule, reading=checked(Reading, asked),
     )  # fmt: skip
 
 
@@ -174,12 +177,13 @@ def plan(method: Method, **asked: Any) -> None:
 
 
 @app.command(epilog=GLOBAL)
-def verify(run_id: RunId) -> None:
+@taking(Reading)
+def verify(run_id: RunId, **asked: Any) -> None:
     """Attack the stored rows of a run again."""
     from dbanon.cli import report
 
     with open_database() as database:
-        result = database.verify(run_id)
+        result = database.verify(run_id, **asked)
         counts = _counts(database, result.run_id)
     show(lambda: report.run_text(result, counts), lambda: report.run_json(result))
     say(result.notices)

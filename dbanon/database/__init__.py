@@ -27,6 +27,7 @@ from dbanon.database import sweeping as _sweeping
 from dbanon.database.datasets import Datasets
 from dbanon.load import foreign
 from dbanon.options import evaluating, fields, keywords, publishing, reporting, scheduling, sweeping
+from dbanon.options.reading import Reading
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
@@ -117,7 +118,7 @@ class Database(Datasets):
             if asked.publish is not None:
                 releases.check_release(self.connection, asked.publish, asked)
             if queue.may_compute(self.connection):
-                result = self._at_once(lambda holder: queue.submit_run(holder, method, chosen))
+                result = self._at_once(lambda holder: queue.submit_run(holder, method, chosen), chosen)
             else:
                 self._demand_worker()
                 result = self.wait(queue.submit_run(self.connection, method, chosen))
@@ -169,7 +170,8 @@ class Database(Datasets):
             return _sweeping.sweep(self, method, asked)
 
     @reports
-    def verify(self, run_id: int) -> RunResult:
+    @keywords(Reading)
+    def verify(self, run_id: int, asked: Reading) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
         with errors_translated():
             if queue.may_compute(self.connection):
@@ -178,7 +180,7 @@ class Database(Datasets):
                     queue.ask_verification(holder, run_id)
                     return run_id
 
-                return self._at_once(ask)
+                return self._at_once(ask, asked)
             self._demand_worker()
             before = stored.last_verification(self.connection, run_id)
             queue.ask_verification(self.connection, run_id)
@@ -224,6 +226,7 @@ class Database(Datasets):
         holder: Connection,
         worker: str,
         *,
+        asked: Reading | None = None,
         stopping: threading.Event | None = None,
         give_up: Callable[[], None] | None = None,
         taken: Callable[[queue.Claim], None] = lambda claim: None,
@@ -236,6 +239,8 @@ class Database(Datasets):
             Will hold the run's lock; goes straight to the server.
         worker : str
             Who takes it.
+        asked : Reading, optional
+            Which server datasets are read from.
         stopping, give_up
             As for `dbanon.runs.watch.Watch`.
         taken : callable
@@ -251,14 +256,15 @@ class Database(Datasets):
             if claim is None:
                 return None
             taken(claim)
-            return self._work(holder, claim, Watch(holder, claim, self.progress, stopping=stopping, give_up=give_up))
+            watch = Watch(holder, claim, self.progress, stopping=stopping, give_up=give_up)
+            return self._work(holder, claim, watch, asked or Reading())
 
     def _demand_worker(self) -> None:
         """Raise `StoreError` where this login may not compute and no worker is up."""
         if not queue.has_worker(self.connection):
             raise queue.no_worker()
 
-    def _at_once(self, ask: Callable[[Connection], int]) -> RunResult:
+    def _at_once(self, ask: Callable[[Connection], int], asked: Reading) -> RunResult:
         """Submit what `ask` submits, take it, and do it in this process.
 
         Row, lock and status are committed together: killed at any moment, no run is left waiting in vain, and no
@@ -271,10 +277,10 @@ class Database(Datasets):
                 claim = queue.claim_run(holder, queue.process_name(), run_id)
             if claim is None:
                 raise queue.lost(run_id)
-            return self._work(holder, claim, Watch(holder, claim, self.progress))
+            return self._work(holder, claim, Watch(holder, claim, self.progress), asked)
 
-    def _work(self, holder: Connection, claim: queue.Claim, watch: Watch) -> RunResult:
-        return pipeline.work(self.connection, self.target.url, holder, claim, watch, tasks=self.tasks)
+    def _work(self, holder: Connection, claim: queue.Claim, watch: Watch, asked: Reading) -> RunResult:
+        return pipeline.work(self.connection, self.target.url, holder, claim, watch, asked=asked, tasks=self.tasks)
 
     @keywords(publishing.Publishing)
     def publish(self, run_id: int, name: str, asked: publishing.Publishing) -> tuple[int, tuple[str, ...]]:

@@ -252,7 +252,7 @@ class _Work:
                 tied.tie_run(connection, run_id, self.lock_key)
             return run_id
 
-        return self.database._at_once(submit)
+        return self.database._at_once(submit, self.asked)
 
     def _ask(self, one: _Combination, result: RunResult) -> Evaluation:
         """Ask a run questions, if its rows were verified and it has any."""

@@ -22,6 +22,7 @@ from typing import (
     ParamSpec,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -134,6 +135,14 @@ def fields(record: type) -> list[Field]:
     return found
 
 
+def checked(record: Callable[..., Asked], asked: Mapping[str, Any]) -> Asked:
+    """Make a record of what was asked; raises `ParameterError` for a value that it does not take."""
+    for one in fields(cast("type", record)):
+        if one.name in asked:
+            one.check(asked[one.name])
+    return record(**asked)
+
+
 class _Keywords(Generic[P, Asked]):
     """Makes keywords of a record's fields, for a verb whose last argument the record is."""
 
@@ -168,10 +177,7 @@ class _Keywords(Generic[P, Asked]):
                 signature.bind(*given, **asked)  # says which keyword is missing or unknown
             except TypeError as error:
                 raise TypeError(f"{verb.__qualname__}(): {error}") from None
-            for one in offered:
-                if one.name in asked:
-                    one.check(asked[one.name])
-            return verb(*given, self._record(**asked))
+            return verb(*given, checked(self._record, asked))
 
         called.__signature__ = signature  # type: ignore[attr-defined]
         called.__doc__ = f"{inspect.getdoc(verb)}\n\n{_described(offered)}"

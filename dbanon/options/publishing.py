@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from dbanon.base.errors import ParameterError
 from dbanon.options import Option
 from dbanon.options.loading import Dataset
+from dbanon.options.reading import Reading
 
 
 def parameters(texts: Sequence[str]) -> dict[str, str]:
@@ -77,5 +78,5 @@ class _Named:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running(Publishing, _Named, Submitting):
-    """What a run is computed from, and how it becomes a release if it is to be published."""
+class Running(Reading, Publishing, _Named, Submitting):
+    """What a run is computed from, how it becomes a release if it is to be published, and where its data are read."""

@@ -35,7 +35,7 @@ class OfSource(People, _Target, _Table):
     """How a job reads its source: what an import of a table can be asked for."""
 
 
-LOAD = tuple(one.name for one in fields(OfSource) if one.name not in ("dataset", "tz"))
+LOAD = (*(one.name for one in fields(OfSource) if one.name not in ("dataset", "tz")), "read_dsn")
 """The words of a job's load."""
 
 
@@ -134,5 +134,12 @@ class AddingJob(OfSource):
     ] = None
     owner: Annotated[
         str | None, Option("Role whose sessions run it, which this login may become. Else this login.")
+    ] = None
+    read_dsn: Annotated[
+        str | None,
+        Option(
+            "Streaming replica that a worker reads the data of its runs from: as service=NAME, which the worker's "
+            "machine explains, since passwords are not kept. Else the worker's own."
+        ),
     ] = None
     replace: Annotated[bool, Option("Change the job of that name: what is not given stays as it is.")] = False

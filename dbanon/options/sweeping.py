@@ -12,6 +12,7 @@ from dbanon.options import Option
 from dbanon.options.evaluating import Questioning
 from dbanon.options.loading import Dataset
 from dbanon.options.publishing import parameters
+from dbanon.options.reading import Reading
 
 MAX_SETTINGS = 200
 
@@ -34,7 +35,7 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweeping(Questioning):
+class Sweeping(Reading, Questioning):
     """What is measured, and what is wanted of it."""
 
     dataset: Dataset

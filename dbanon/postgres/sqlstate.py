@@ -11,7 +11,7 @@ import psycopg
 
 from dbanon.base.errors import DataError, DbanonError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
 
-CANCELLED, READ_ONLY, TOO_MANY = "57014", "25006", "53300"
+CANCELLED, READ_ONLY, TOO_MANY, CHANGED = "57014", "25006", "53300", "40001"
 _OWN = {  # errors our SQL functions raise (sql/10_core/10_guard.sql lists them); others of class DA are StoreErrors
     "DA001": ParameterError,
     "DA002": ParameterError,
@@ -43,7 +43,7 @@ _SENTENCES = {
     CANCELLED: "The statement was cancelled and its work rolled back. Run it again.",
     "57P03": "The server is starting, stopping or recovering. Nothing was done; run it again in a moment.",
     "55P03": "Another session holds the rows. Nothing was done; try again when it has finished.",
-    "40001": "Another session changed the same rows meanwhile, so nothing was kept. Run it again.",
+    CHANGED: "Another session changed the same rows meanwhile, so nothing was kept. Run it again.",
     "40P01": "Another session changed the same rows meanwhile, so nothing was kept. Run it again.",
     READ_ONLY: "The server is read-only. Nothing was written; connect to the primary.",
 }
@@ -90,7 +90,7 @@ def is_passing(error: StoreError) -> bool:
     A worker has connected before, so it tries again whatever a further connection was refused for.
     """
     state = error.sqlstate or ""
-    return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", TOO_MANY, "40001", "40P01")
+    return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", TOO_MANY, CHANGED, "40P01")
 
 
 def read_only() -> StoreError:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,9 +25,10 @@ from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, DbanonError, StoreError
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
+from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, errors_translated, translate
-from dbanon.runs import compiling, queue, reading, stored, writing
+from dbanon.runs import compiling, queue, reading, replica, stored, writing
 from dbanon.runs.watch import Watch
 
 T = TypeVar("T")
@@ -42,6 +44,7 @@ def work(
     claim: queue.Claim,
     watch: Watch,
     *,
+    asked: Reading,
     tasks: Tasks = HERE,
 ) -> stored.RunResult:
     """Do what is to be done for a claimed run.
@@ -56,6 +59,8 @@ def work(
         Holds the run's lock; releases it at the end.
     watch : Watch
         Not yet entered.
+    asked : Reading
+        Which server datasets are read from.
     tasks : Tasks
         Does what the method shares.
 
@@ -73,7 +78,7 @@ def work(
     """
     try:
         with _ending(connection, claim, watch), watch:
-            run = _Run(connection, url, claim, stored.run_row(connection, claim.run_id), watch)
+            run = _Run(connection, url, claim, stored.run_row(connection, claim.run_id), watch, asked=asked)
             return run.compute(tasks) if claim.todo == "compute" else run.verify()
     finally:
         queue.unlock(holder, claim)
@@ -82,9 +87,19 @@ def work(
 class _Run:
     """The steps of one claimed run, in their order."""
 
-    def __init__(self, connection: Connection, url: str, claim: queue.Claim, row: stored.RunRow, watch: Watch) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        url: str,
+        claim: queue.Claim,
+        row: stored.RunRow,
+        watch: Watch,
+        *,
+        asked: Reading,
+    ) -> None:
         self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
         self.progress = watch.progress
+        self.data = partial(replica.snapshot, connection, asked, claim, self.progress)
         self.family = methods.method(row.method)
         self.stopwatch = _Stopwatch()
         self.compiled = False
@@ -142,7 +157,7 @@ class _Run:
     def _read(self, params: Any) -> tuple[DatasetRow, "_Read"]:
         """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
         ready = in_background(self._prepare, params)
-        with self.stopwatch("load_s"), reading.open_reader(self.url) as reader:
+        with self.stopwatch("load_s"), reading.open_reader(self.url, self.data) as reader:
             dataset = reader.dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
             number, given = dataset.dataset_id, asdict(params)
@@ -196,7 +211,7 @@ class _Run:
     def _judge(self) -> tuple[Verdict, bytes]:
         """Run the attack, with the digest of what it reads, which the server computes while that is read."""
         run_id = self.claim.run_id
-        with reading.open_reader(self.url) as reader:
+        with reading.open_reader(self.url, self.data) as reader:
             digest = reader.beside(stored.run_digest, run_id)
             evidence = _tried(self.family, lambda: reader.evidence(run_id))
             digested = digest.result()

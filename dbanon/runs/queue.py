@@ -112,6 +112,11 @@ def not_verified(connection: Connection, run_id: int) -> StoreError:
     )
 
 
+def read_dsn(connection: Connection, run_id: int) -> str | None:
+    """Look up the replica that the job of a run names, if it is of one that does."""
+    return cast("str | None", one(connection, "SELECT read_dsn FROM dbanon.job_runs WHERE run_id = %s", [run_id]))
+
+
 def lock_run(connection: Connection, claim: Claim) -> None:
     """Keep others from a run's row until the transaction ends."""
     connection.execute("SELECT FROM dbanon.run WHERE run_id = %s FOR UPDATE", [claim.run_id])

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeVar
@@ -16,10 +16,10 @@ from psycopg import sql
 from dbanon import methods
 from dbanon.attacks import Evidence, attacker
 from dbanon.base.dataset import DatasetRow
-from dbanon.base.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 from dbanon.methods import parsing
-from dbanon.postgres import arrow
+from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, errors_translated
 from dbanon.runs import _rows
 from dbanon.runs._beside import Beside
@@ -213,8 +213,9 @@ class _Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """What the attack on a run asks for: `dbanon.attacks.Source`."""
+    """What the attack on a run asks for: `dbanon.attacks.Source`. `snapshot`: of the stored rows."""
 
+    snapshot: arrow.Snapshot
     dataset: _Dataset
     run_id: int
     params: Mapping[str, Any]
@@ -224,7 +225,7 @@ class _Source:
     def table(self, function: str) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
         ahead = self.ahead.pop(function, None)
-        return self._columns(_called(self.dataset.snapshot, function, self.run_id) if ahead is None else ahead.result())
+        return self._columns(_called(self.snapshot, function, self.run_id) if ahead is None else ahead.result())
 
     def table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
         """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
@@ -232,12 +233,12 @@ class _Source:
             _call(function, self.run_id, f", '{{{','.join(map(str, some.tolist()))}}}'") for some in asked if len(some)
         ] or [_call(function, self.run_id, ", '{}'")]
         others = [self.beside(partial(arrow.table, query=query)) for query in more]
-        tables = [arrow.table(self.dataset.snapshot, first), *(one.result() for one in others)]
+        tables = [arrow.table(self.snapshot, first), *(one.result() for one in others)]
         return self._columns(pa.concat_tables(tables))
 
     def batches(self, function: str) -> Iterator[dict[str, Any]]:
         """Call a SQL evidence function, some megabytes at a time."""
-        for batch in arrow.batches(self.dataset.snapshot, _call(function, self.run_id)):
+        for batch in arrow.batches(self.snapshot, _call(function, self.run_id)):
             yield {
                 name: column.to_numpy(zero_copy_only=False)
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -267,8 +268,11 @@ def _called(snapshot: arrow.Snapshot, function: str, run_id: int) -> pa.Table:
     return arrow.table(snapshot, _call(function, run_id), _REPEATED)
 
 
-def evidence(snapshot: arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
-    """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
+def evidence(snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
+    """Read the stored rows of a run, its dataset in `data`, and what else the attack of its method looks at.
+
+    Raises `StoreError` if `data` has another state of the dataset.
+    """
     number = int(run_id)
     found = arrow.table(
         snapshot,
@@ -278,21 +282,27 @@ def evidence(snapshot: arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
     if not found:
         raise no_run(run_id)
     run = found[0]
+    if dataset(snapshot, run["dataset_id"]) != dataset(data, run["dataset_id"]):  # changed after `snapshot` was taken
+        raise StoreError(
+            "The dataset changed while the stored rows were attacked, so nothing was kept. Run it again.",
+            sqlstate.CHANGED,
+        )
     package = attacker(methods.method(run["method"]).attack)
     written = beside(partial(_rows.evidence, run_id=number))
     asked = getattr(package, "AHEAD", ())
     ahead = {name: beside(partial(_called, function=name, run_id=number)) for name in asked}
-    data, codes = trajectories(snapshot, run["dataset_id"])
+    paths, codes = trajectories(data, run["dataset_id"])
     rows = Evidence(
         method=run["method"],
         algorithm=run["algorithm"],
         params=json.loads(run["params"]),
         suppressed=json.loads(run["suppressed"]),
-        trajectories=data,
+        trajectories=paths,
         **written.result(),
     )
     source = _Source(
-        dataset=_Dataset(snapshot, run["dataset_id"], data, codes),
+        snapshot=snapshot,
+        dataset=_Dataset(data, run["dataset_id"], paths, codes),
         run_id=number,
         params=rows.params,
         beside=beside,
@@ -312,13 +322,13 @@ def no_run(run_id: int) -> ParameterError:
 class Reader:
     """Reads all that one piece of work needs from one snapshot: whatever commits meanwhile is not seen, nor half of it.
 
-    `beside`: further sessions that see the same.
+    `beside`: further sessions that see the same. `data`: what is read of datasets, where that is another server's.
 
     Made by `open_reader`.
     """
 
-    def __init__(self, snapshot: arrow.Snapshot, beside: Beside) -> None:
-        self._snapshot, self._beside = snapshot, beside
+    def __init__(self, snapshot: arrow.Snapshot, beside: Beside, data: arrow.Snapshot) -> None:
+        self._snapshot, self._beside, self._data = snapshot, beside, data
         self._read: dict[int, tuple[Trajectories, arrow.TextCodes]] = {}
         self._ahead: dict[int, dict[str, Future[pa.Table]]] = {}
 
@@ -327,11 +337,11 @@ class Reader:
 
         Raises `ParameterError` if there is none.
         """
-        return DatasetRow(**dataset(self._snapshot, dataset_id))
+        return DatasetRow(**dataset(self._data, dataset_id))
 
     def begin(self, dataset_id: int, names: Iterable[str]) -> None:
         """Begin to read inputs that will be asked for, while the trajectories are read: of these, requests are many."""
-        if "requests" in names:
+        if "requests" in names and self._data is self._snapshot:  # `beside` is of the latter
             self._ahead[dataset_id] = {"requests": self._beside(lambda s: _rows_of(s, dataset_id, *_REQUESTS))}
 
     def trajectories(self, dataset_id: int) -> Trajectories:
@@ -340,7 +350,7 @@ class Reader:
         Raises `ParameterError` if there is no such dataset.
         """
         if dataset_id not in self._read:
-            self._read[dataset_id] = trajectories(self._snapshot, dataset_id)
+            self._read[dataset_id] = trajectories(self._data, dataset_id)
         return self._read[dataset_id][0]
 
     def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -365,14 +375,14 @@ class Reader:
         """
         self.trajectories(dataset_id)
         ahead = self._ahead.get(dataset_id, {})
-        return _Dataset(self._snapshot, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
+        return _Dataset(self._data, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
 
     def evidence(self, run_id: int) -> Evidence:
         """Read what an attack is given: the stored rows of a run, and its dataset.
 
         Raises `ParameterError` if there is no such run.
         """
-        return evidence(self._snapshot, run_id, self._beside)
+        return evidence(self._snapshot, self._data, run_id, self._beside)
 
     def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
         """Call with a connection that sees what this reader does and with a run, while this reader goes on.
@@ -385,15 +395,27 @@ class Reader:
 
 
 @contextmanager
-def open_reader(url: str) -> Iterator[Reader]:
+def open_reader(
+    url: str, data: Callable[[], AbstractContextManager[arrow.Snapshot | None]] = nullcontext
+) -> Iterator[Reader]:
     """Open a snapshot of a database and read from it.
 
-    `url`: a separate connection is opened. While it is open the server keeps what the snapshot sees, so close it before
-    a long computation.
+    Parameters
+    ----------
+    url : str
+        A separate connection is opened. While it is open the server keeps what the snapshot sees, so close it before a
+        long computation.
+    data : callable
+        Called when the snapshot is taken; gives the one that datasets are read from, or None for the same.
     """
-    with errors_translated(), connect(url) as connection, arrow.snapshot(connection) as snapshot:
+    with (
+        errors_translated(),
+        connect(url) as connection,
+        arrow.snapshot(connection) as snapshot,
+        data() as elsewhere,
+    ):
         beside = Beside(snapshot, url)
         try:
-            yield Reader(snapshot, beside)
+            yield Reader(snapshot, beside, elsewhere or snapshot)
         finally:
             beside.cancel()

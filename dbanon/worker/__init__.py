@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,9 +26,10 @@ from psycopg import sql
 from dbanon.base.errors import DbanonError, SchemaMismatch, StoreError
 from dbanon.base.tasks import Processes, Tasks
 from dbanon.database import Database, RunResult, open_database
+from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, connect_to_hold, errors_translated
-from dbanon.runs import compiling, queue
+from dbanon.runs import compiling, queue, replica
 from dbanon.worker.cluster import Cluster
 from dbanon.worker.events import Form, Log
 from dbanon.worker.schedule import Schedule, demand_operator
@@ -57,6 +58,8 @@ class Settings:
         Address of the Dask scheduler to which tasks go instead.
     log : str
         ``text`` or ``json``.
+    reading : Reading
+        Which server datasets are read from.
     """
 
     dsn: str | None
@@ -65,6 +68,7 @@ class Settings:
     jobs: int = 1
     scheduler: str | None = None
     log: Form = "text"
+    reading: Reading = field(default_factory=Reading)
 
 
 def serve(
@@ -77,6 +81,7 @@ def serve(
     heartbeat: Path | None = None,
     listen: str | None = None,
     schedule: bool = False,
+    reading: Reading | None = None,
 ) -> None:
     """Take runs and finish them until a signal comes; call it in the main thread.
 
@@ -98,18 +103,20 @@ def serve(
         See `dbanon.worker.watched.Watched`.
     schedule : bool
         Whether to take the steps of its login's jobs, too.
+    reading : Reading, optional
+        Which server datasets are read from.
 
     Raises
     ------
     ParameterError
-        If the connection that shall hold locks goes through a pooler, a package is missing, or `heartbeat` or `listen`
-        cannot be used.
+        If the connection that shall hold locks goes through a pooler, the server to read from is no replica, a package
+        is missing, or `heartbeat` or `listen` cannot be used.
     StoreError
-        If the login may not compute, the server accepts no writing, or the scheduler does not answer.
+        If the login may not compute, the server accepts no writing, or the scheduler or the replica does not answer.
     SchemaMismatch
         If the schema is of another revision.
     """
-    events = Log(log)
+    events, reading = Log(log), reading or Reading()
 
     def announce(line: str) -> None:
         events.event("server", line)
@@ -124,7 +131,10 @@ def serve(
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
                 "one does not; GRANT it."
             )
-    settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler, log=log)
+        replica.check(database.connection, reading)
+    settings = Settings(
+        dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, scheduler=scheduler, log=log, reading=reading
+    )
     with (
         Schedule(dsn, events, grace_s=grace_s) if schedule else nullcontext() as scheduled,
         Watched(dsn, events, heartbeat=heartbeat, listen=listen) as watched,
@@ -316,6 +326,7 @@ class _Process:
             result = database.take(
                 holder,
                 queue.process_name(),
+                asked=self.settings.reading,
                 stopping=self.hurry,
                 give_up=lambda: os._exit(_INTERRUPTED),
                 taken=self._taken,

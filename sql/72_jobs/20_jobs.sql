@@ -61,12 +61,17 @@ DECLARE
     known CONSTANT text[] := ARRAY(
         SELECT a.attname FROM pg_attribute a
         WHERE a.attrelid = 'dbanon_internal.loading'::regclass AND a.attnum > 0 AND a.attname NOT IN ('dataset', 'mode', 'since', 'until')
-        ORDER BY a.attname);
+        UNION ALL SELECT 'read_dsn' ORDER BY 1);
     word record;
 BEGIN
     FOR word IN SELECT l.key, l.value FROM jsonb_each(load) l ORDER BY l.key COLLATE "C" LOOP
         IF word.key <> ALL (known) THEN
             PERFORM dbanon_internal.refuse_name('word of a job''s load', word.key, known);
+        -- Every operator may read it, and a worker follows it: no password, and no server that its machine does not know.
+        ELSIF word.key = 'read_dsn' AND (word.value #>> '{}' ~ '^service=[A-Za-z0-9_.-]{1,60}$') IS NOT TRUE THEN
+            RAISE EXCEPTION 'The word read_dsn of a job''s load must be service=NAME. Got something else.'
+                USING ERRCODE = 'DA011', DETAIL = 'Jobs hold no passwords: the file of services of the worker''s machine says what the name means.',
+                      HINT = 'Write it like load => ''{"read_dsn": "service=replica"}''.';
         END IF;
         BEGIN
             PERFORM jsonb_populate_record(NULL::dbanon_internal.loading, jsonb_build_object(word.key, word.value));
@@ -554,7 +559,8 @@ part of the release of its name. It forgets what is old. A job overrides no refu
 dbanon worker --schedule or CALL dbanon.run_jobs(). Takes:
 - name, of the job and of its release.
 - source, a table or view. A new job needs it.
-- load, a JSON object of arguments of dbanon.import_trajectories, with the same defaults except tz. A new job needs it.
+- load, a JSON object of arguments of dbanon.import_trajectories, with the same defaults except tz. A new job needs it. Its word read_dsn names,
+  as service=NAME, the streaming replica that a worker reads the data of its runs from.
 - method, as for dbanon.submit_run. A new job needs it.
 - params, a JSON object of parameters without since and until.
 - algorithm, as for dbanon.submit_run.

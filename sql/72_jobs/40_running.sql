@@ -219,7 +219,8 @@ WHERE j.removed_at IS NULL;
 
 CREATE OR REPLACE VIEW dbanon.job_runs AS
 SELECT j.name, lower(p.period) AS since, upper(p.period) AS until, p.state, p.skipped_as, p.tries, p.next_at, p.at_source, p.rows_new, p.known, p.late,
-    p.gone, p.forgotten, p.load_ids, p.run_id, p.release_id, p.sqlstate, p.error, p.started_at, p.changed_at, p.finished_at
+    p.gone, p.forgotten, p.load_ids, p.run_id, p.release_id, p.sqlstate, p.error, p.started_at, p.changed_at, p.finished_at,
+    j.load ->> 'read_dsn' AS read_dsn
 FROM dbanon.job_period p JOIN dbanon.job j ON j.job_id = p.job_id
 ORDER BY j.name, p.job_id, p.period;
 

@@ -16,7 +16,6 @@ import pytest
 from dbanon import schema, synth
 from dbanon.base.errors import StoreError
 from dbanon.database import open_database
-from dbanon.postgres import programs
 from dbanon.postgres.connection import connect, one
 from dbanon.postgres.server import EmbeddedServer
 from dbanon.runs import queue, reading
@@ -24,6 +23,7 @@ from dbanon.testing import database_url
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, json_of
+from tests.acceptance.standby import Standby
 from tests.acceptance.workers import until
 from tests.facts import names, refusal, refused
 
@@ -140,25 +140,9 @@ def test_a_run_without_a_connection_is_begun_again_up_to_three_times(
 # ---- servers that only read ------------------------------------------------------------------------------------------
 
 
-class Standby(EmbeddedServer):
-    """A hot standby of another server."""
-
-    def __init__(self, home: Path, primary: EmbeddedServer) -> None:
-        super().__init__(home, settings=SETTINGS)
-        self.primary = primary
-
-    def _create(self) -> None:
-        building = self.home / "data.new"
-        self._make_private(building)
-        program = programs.find_binaries(self.primary._major()).bindir / "pg_basebackup"
-        copy = [str(program), "-d", self.primary.url, "-D", str(building), "-c", "fast", "-R"]
-        self._demand(self._run(copy), "pg_basebackup")
-        building.rename(self.data)
-
-
 @pytest.mark.stress
 def test_a_standby_lists_runs_and_sends_a_worker_away(city_server: EmbeddedServer, directory: Path) -> None:
-    copy = Standby(directory / "copy", city_server)
+    copy = Standby(directory / "copy", city_server, SETTINGS)
     try:
         url = copy.start().url
         with connect(city_server.url) as primary, connect(url) as reading:

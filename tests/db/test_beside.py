@@ -9,6 +9,7 @@ import pytest
 
 from dbanon.base.errors import StoreError
 from dbanon.base.progress import silent
+from dbanon.options.reading import Reading
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect
 from dbanon.runs import _beside, pipeline, queue, reading, stored
@@ -98,7 +99,7 @@ def test_a_lost_session_of_the_digest_is_no_verdict(database: str, run: int, mon
         claim = queue.Claim(run_id=run, lock_key=0, attempt=0, todo="verify")
         watch = SimpleNamespace(progress=silent)
         with refusal(StoreError):
-            pipeline._Run(other, database, claim, stored.run_row(other, run), watch)._judge()  # type: ignore[arg-type]
+            pipeline._Run(other, database, claim, stored.run_row(other, run), watch, asked=Reading())._judge()  # type: ignore[arg-type]
         ending.join()
 
 

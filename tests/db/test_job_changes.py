@@ -129,6 +129,9 @@ def test_periods_of_a_job_that_is_changed_keep_their_raster(own):
         ('"population": " "', "DA011"),
         ('"grid_m": "wide"', "DA011"),
         ('"width": 5', "DA011"),
+        ('"read_dsn": "postgresql://wanda:secret@replica/city"', "DA011"),
+        ('"read_dsn": "service=replica password=secret"', "DA011"),
+        ('"read_dsn": 5', "DA011"),
         ('"trip": "gone"', "DA012"),
     ],
 )

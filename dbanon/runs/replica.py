@@ -1,0 +1,148 @@
+"""Reads datasets from a streaming replica, when it has replayed what a run needs; all that is of runs is the primary's.
+
+Invariant: a snapshot of the replica sees all that was committed on the primary before it was asked for. The primary
+commits a transaction with a number, and the replica replays in the order of commits, so where that number has come all
+before it has. A copy that has gone another way since lacks the key that was drawn when the run was claimed.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from dbanon.base.errors import ParameterError, StoreError
+from dbanon.base.progress import Progress
+from dbanon.options.reading import Reading
+from dbanon.postgres import arrow, server, sqlstate
+from dbanon.postgres.connection import Connection, Session, connect, one, translate
+from dbanon.runs import queue
+
+STAGE = "waiting for the replica"
+_LOOK_S = 0.1
+_PLACE = (
+    "SELECT s.system_identifier, d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()"
+)
+# A number that the server has not come to yet is an error to pg_xact_status.
+_REPLAYED = (
+    "SELECT CASE WHEN n < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status(n) = 'committed' END "
+    "FROM (SELECT %s::xid8) written (n)"
+)
+_AGE = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::bigint"
+
+
+def check(primary: Connection, asked: Reading) -> None:
+    """Raise `ParameterError` or `StoreError` if a replica is asked for that cannot be read."""
+    dsn = asked.read_dsn or os.environ.get("DBANON_READ_DSN")
+    if dsn:
+        _open(primary, dsn).close()
+
+
+@contextmanager
+def snapshot(
+    primary: Connection, asked: Reading, claim: queue.Claim, progress: Progress
+) -> Iterator[arrow.Snapshot | None]:
+    """Have a snapshot of the replica that a job names, or is asked for; None where there is none to be read from.
+
+    Parameters
+    ----------
+    primary : psycopg.Connection
+        Outside of a transaction.
+    claim : Claim
+        The run that is for.
+
+    Raises
+    ------
+    ParameterError
+        If the server is no replica of this database.
+    StoreError
+        If it does not answer, lags behind for too long, or ends the reading.
+    """
+    dsn = queue.read_dsn(primary, claim.run_id) or asked.read_dsn or os.environ.get("DBANON_READ_DSN")
+    if not dsn:
+        yield None
+        return
+    number = one(primary, "SELECT pg_current_xact_id()::text")
+    with _open(primary, dsn) as connection:
+        _wait(connection, number, asked.read_wait_s, progress)
+        with arrow.snapshot(connection) as found, _named(connection):
+            key = one(connection, "SELECT (held_by).lock_key FROM dbanon.run WHERE run_id = %s", [claim.run_id])
+            if key != claim.lock_key:
+                raise _stranger("one that has gone another way since")
+            yield found
+
+
+def _open(primary: Connection, dsn: str) -> Session:
+    """Open a connection to a replica of the primary's database."""
+    try:
+        connection = connect(server.external(dsn).url)
+    except StoreError as error:
+        sentence = f"The replica that --read-dsn names was not reached. {error}"
+        raise StoreError(sentence, error.sqlstate) from None
+    try:
+        _demand_replica(connection, primary)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _demand_replica(connection: Session, primary: Connection) -> None:
+    if connection.pooled:  # the next transaction might be on another server
+        raise _stranger("a pooler")
+    if not one(connection, "SELECT pg_is_in_recovery()"):
+        raise _stranger("a server that accepts writing")
+    if connection.execute(_PLACE).fetchone() != primary.execute(_PLACE).fetchone():
+        raise _stranger("another database, or that of another server")
+
+
+def _stranger(got: str) -> ParameterError:
+    return ParameterError(
+        f"--read-dsn must name a streaming replica of the database that runs are in. Got {got}; name its replica "
+        "itself, or leave the option out."
+    )
+
+
+def _wait(connection: Connection, number: Any, wait_s: int, progress: Progress) -> None:
+    """Wait until the replica has replayed the transaction of a number."""
+    began = time.monotonic()
+    while not one(connection, _REPLAYED, [number]):
+        waited = int(time.monotonic() - began)
+        progress(STAGE, min(waited, wait_s), wait_s)
+        if waited >= wait_s:
+            age = one(connection, _AGE)
+            state = "It has replayed nothing yet" if age is None else f"It shows the state of {age:,} s ago"
+            raise StoreError(
+                f"The replica must have replayed within {wait_s:,} s what the run reads. {state}, and nothing was "
+                "kept; see whether its replay is paused, give --read-wait, or read from the primary."
+            )
+        time.sleep(_LOOK_S)
+
+
+@contextmanager
+def _named(connection: Connection) -> Iterator[None]:
+    """Name the replica in the error that ended its session or a statement of it."""
+    try:
+        yield
+    except (psycopg.Error, StoreError) as error:
+        failed = translate(error) if isinstance(error, psycopg.Error) else error
+        if not (isinstance(failed, StoreError) and sqlstate.is_passing(failed)) or _goes_on(connection):
+            raise
+        said = (
+            "The replica ended the reading, because its replay had waited for it too long. Nothing was kept; run it "
+            "again, and set hot_standby_feedback or a longer max_standby_streaming_delay there."
+            if failed.sqlstate == sqlstate.CHANGED
+            else "The connection to the replica was lost. Nothing was kept; run it again."
+        )
+        raise StoreError(said, failed.sqlstate) from error
+
+
+def _goes_on(connection: Connection) -> bool:
+    """Whether a transaction can go on."""
+    try:
+        connection.execute("SELECT")
+    except psycopg.Error:
+        return False
+    return True

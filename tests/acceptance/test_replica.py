@@ -1,0 +1,269 @@
+"""Runs whose data are read from a streaming replica: the same rows and verdict, of a replica that has come so far."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from dbanon import schema, synth, testing
+from dbanon.base.errors import ParameterError, StoreError
+from dbanon.database import Database, RunResult, open_database
+from dbanon.options.reading import Reading
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import connect_to_hold, one
+from dbanon.postgres.server import EmbeddedServer, parse
+from dbanon.runs import queue, replica
+from dbanon.testing import database_url
+from tests import wholeness
+from tests.acceptance.commands import call
+from tests.acceptance.pooler import pooler
+from tests.acceptance.standby import Standby
+from tests.acceptance.workers import until
+from tests.db import nights
+from tests.facts import refusal, refused
+
+SETTINGS = {"fsync": "off", "jit": "off", "max_standby_streaming_delay": "0"}
+ASKED = {"dataset": "city", "params": {"k": 5}, "seed": 7}
+ENDINGS = {
+    "lost": ("SELECT pg_terminate_backend({pid})", False),
+    "hot_standby_feedback": ("BEGIN; LOCK TABLE dbanon.dataset IN ACCESS EXCLUSIVE MODE; COMMIT", True),
+}
+NAMED = """SELECT dbanon.add_job('taxi', load => '{"read_dsn": "service=replica"}', replace => true)"""
+CONTENT = "SELECT dbanon_internal.run_content(%s)"
+Meanwhile = Callable[[Callable[[psycopg.Connection], None]], None]
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
+    made.chmod(0o711)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="module")
+def primary(directory: Path, city_files: tuple[Path, Path]) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(directory / "home", settings=SETTINGS)
+    try:
+        schema.upgrade(server.start().url)
+        with open_database(server.url) as database:
+            database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
+            database.load_requests(city_files[1], dataset="city", columns=["poi"])
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def standby(directory: Path, primary: EmbeddedServer) -> Iterator[Standby]:
+    server = Standby(directory / "copy", primary, SETTINGS)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def database(primary: EmbeddedServer) -> Iterator[Database]:
+    with open_database(primary.url) as opened:
+        yield opened
+    with psycopg.connect(primary.url, autocommit=True) as connection:
+        queue.reap_runs(connection)
+        assert wholeness.broken(connection) == []
+
+
+@pytest.fixture
+def copy(standby: Standby) -> Iterator[psycopg.Connection]:
+    """A session of the replica; what it has paused goes on at the end."""
+    with psycopg.connect(standby.url, autocommit=True) as opened:
+        yield opened
+        opened.execute("SELECT pg_wal_replay_resume()")
+
+
+@pytest.fixture(scope="module")
+def plain(primary: EmbeddedServer) -> RunResult:
+    """A run without the replica."""
+    with open_database(primary.url) as database:
+        return database.run("tp-aware", **ASKED)
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Do something with the session that reads trajectories, just before it does."""
+    read = arrow.paths
+
+    def let(happen: Callable[[psycopg.Connection], None]) -> None:
+        def paths(snapshot: arrow.Snapshot, dataset_id: int) -> arrow.Paths:
+            happen(snapshot.connection)
+            return read(snapshot, dataset_id)
+
+        monkeypatch.setattr(arrow, "paths", paths)
+
+    return let
+
+
+def last_run(database: Database) -> dict[str, Any]:
+    return database.runs()[-1]
+
+
+def test_the_rows_and_the_verdict_are_those_of_a_run_without_it(
+    database: Database, standby: Standby, plain: RunResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+    fetch = arrow.batches
+
+    def batches(snapshot: arrow.Snapshot, query: str) -> Any:
+        asked.append((snapshot.connection.info.host, query))
+        return fetch(snapshot, query)
+
+    monkeypatch.setattr(arrow, "batches", batches)
+    found = database.run("tp-aware", **ASKED, read_dsn=standby.url)
+    again = database.verify(found.run_id, read_dsn=standby.url)
+
+    assert found.status == again.status == "verified"
+    assert again.verdict == found.verdict == plain.verdict
+    contents = {one(database.connection, CONTENT, [run]) for run in (plain.run_id, found.run_id)}
+    assert len(contents) == 1
+    there = [query for host, query in asked if host == parse(standby.url)["host"]]
+    here = [query for host, query in asked if host != parse(standby.url)["host"]]
+    assert any("dbanon.trajectory" in query for query in there)
+    assert not any("dbanon.trajectory" in query for query in here)
+    assert any("record_evidence" in query for query in here)
+    assert not any("_evidence" in query or "dbanon.run " in query for query in there)
+
+
+def test_a_replica_that_lags_is_waited_for(database: Database, standby: Standby, copy: psycopg.Connection) -> None:
+    told: list[tuple[int, int | None]] = []
+    copy.execute("SELECT pg_wal_replay_pause()")
+
+    def tell(stage: str, done: int, total: int | None) -> None:
+        if stage == replica.STAGE:
+            told.append((done, total))
+            if len(told) == 3:
+                copy.execute("SELECT pg_wal_replay_resume()")
+
+    database.progress = tell
+    assert database.run("tp-aware", **ASKED, read_dsn=standby.url, read_wait_s=50).status == "verified"
+    assert told[:3] == [(0, 50)] * 3
+
+
+def test_a_replica_that_lags_for_too_long_is_refused(
+    database: Database, standby: Standby, plain: RunResult, copy: psycopg.Connection
+) -> None:
+    copy.execute("SELECT pg_wal_replay_pause()")
+    done = call(database.target.url, "verify", str(plain.run_id), "--read-dsn", standby.url, "--read-wait", "0")
+    refused(done, 1, "replayed", "0 s", "--read-wait")
+    assert "waiting for the replica" in done.stderr
+    assert one(database.connection, "SELECT status FROM dbanon.run WHERE run_id = %s", [plain.run_id]) == "verified"
+    with refusal(StoreError, "replayed"):
+        database.run("tp-aware", **ASKED, read_dsn=standby.url, read_wait_s=0)
+    assert last_run(database)["status"] == "failed"
+
+
+def test_a_server_that_is_no_replica_of_this_one_is_refused(
+    database: Database, primary: EmbeddedServer, standby: Standby
+) -> None:
+    other = database_url(standby.url, dbname="postgres")
+    with pooler(standby.url) as pool:
+        for dsn, got in ((primary.url, "accepts writing"), (other, "another database"), (pool.own_url, "pooler")):
+            with refusal(ParameterError, "--read-dsn", got):
+                database.run("tp-aware", **ASKED, read_dsn=dsn)
+            assert last_run(database)["status"] == "failed"
+    done = call(primary.url, "worker", "--read-dsn", primary.url)
+    refused(done, 2, "--read-dsn", "accepts writing")
+    done = call(primary.url, "run", "tp-aware", "--dataset", "city", "--read-dsn", "host=/nowhere dbname=dbanon")
+    refused(done, 1, "--read-dsn", "reached")
+
+
+@pytest.mark.stress
+def test_a_replica_that_has_gone_another_way_is_refused(
+    database: Database, directory: Path, primary: EmbeddedServer
+) -> None:
+    other = Standby(directory / "other", primary, SETTINGS)
+    try:
+        other.start()
+        other.go_another_way("DO 'BEGIN FOR i IN 1..500 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END'")
+        with refusal(ParameterError, "--read-dsn", "another way"):
+            database.run("tp-aware", **ASKED, read_dsn=other.url)
+    finally:
+        other.stop()
+
+
+def test_data_that_change_before_the_replica_is_read_are_no_evidence(
+    database: Database, standby: Standby, plain: RunResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = replica._wait
+
+    def late(*given: Any) -> None:
+        database.connection.execute("UPDATE dbanon.dataset SET revision = revision + 1")
+        wait(given[0], one(database.connection, "SELECT pg_current_xact_id()::text"), *given[2:])
+
+    before = one(database.connection, "SELECT count(*) FROM dbanon.verification")
+    monkeypatch.setattr(replica, "_wait", late)
+    with refusal(StoreError, "changed"):
+        database.verify(plain.run_id, read_dsn=standby.url)
+    assert one(database.connection, "SELECT count(*) FROM dbanon.verification") == before
+
+
+@pytest.mark.parametrize("said", ENDINGS)
+def test_a_replica_that_ends_the_reading_leaves_nothing_half(
+    database: Database, standby: Standby, meanwhile: Meanwhile, said: str
+) -> None:
+    statement, on_primary = ENDINGS[said]
+
+    def happen(session: psycopg.Connection) -> None:
+        pid = session.info.backend_pid
+        with psycopg.connect(database.target.url if on_primary else standby.url, autocommit=True) as other:
+            other.execute(statement.format(pid=pid).encode())
+        with psycopg.connect(standby.url, autocommit=True) as other:
+            until(lambda: not other.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid]).fetchall())
+
+    meanwhile(happen)
+    with refusal(StoreError, "replica", said):
+        database.run("tp-aware", **ASKED, read_dsn=standby.url)
+    assert last_run(database)["status"] == "failed"
+    assert last_run(database)["rows"] is None
+
+
+def test_a_job_names_the_replica_of_its_runs(
+    database: Database, standby: Standby, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Meanwhile
+) -> None:
+    services = tmp_path / "services"
+    services.write_text("[replica]\n" + "".join(f"{name}={value}\n" for name, value in parse(standby.url).items()))
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    hosts: list[str] = []
+    meanwhile(lambda session: hosts.append(session.info.host))
+    with psycopg.connect(database.target.url, autocommit=True) as connection:
+        nights.source(connection, days=1.1)
+        nights.add(connection)
+        connection.execute(NAMED)
+        assert [nights.step(connection) for _ in range(3)] == ["run", "compute", "waiting"]
+    with connect_to_hold(database.lock_url) as holder:
+        database.take(holder, "host 1", asked=Reading(read_dsn="host=/nowhere"))
+    assert last_run(database)["status"] == "verified"
+    assert hosts == [parse(standby.url)["host"]] * 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE dbanon.cloak SET region = public.ST_Translate(region, {}5000, 0) WHERE run_id = {run} AND seq = 3",
+        "UPDATE dbanon.trajectory SET path = public.ST_Translate(path, {}5000, 0) WHERE trajectory_id = ("
+        "SELECT min(trajectory_id) FROM dbanon.membership WHERE run_id = {run})",
+    ],
+)
+def test_a_row_that_was_changed_on_the_primary_is_seen_by_the_attack(
+    database: Database, standby: Standby, copy: psycopg.Connection, plain: RunResult, change: str
+) -> None:
+    copy.execute("SELECT pg_wal_replay_pause()")
+    database.progress = lambda stage, *_: stage == replica.STAGE and copy.execute("SELECT pg_wal_replay_resume()")
+    assert database.connection.execute(change.format("", run=plain.run_id).encode()).rowcount
+    verdict = database.verify(plain.run_id, read_dsn=standby.url).verdict
+    assert "covers" in {clause.name for clause in verdict.clauses if not clause.passed}
+    database.connection.execute(change.format("-", run=plain.run_id).encode())
+    assert database.verify(plain.run_id, read_dsn=standby.url).status == "verified"
