@@ -200,6 +200,15 @@ def one(connection: Connection, query: str, params: list[Any] | None = None) -> 
     return row[0] if row else None
 
 
+def postgis(connection: Connection) -> str:
+    """Name the schema that PostGIS lives in: its functions are called by their full names."""
+    query = (
+        "SELECT n.nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE e.extname = 'postgis'"
+    )
+    found = connection.execute(query).fetchone()
+    return str(found[0]) if found else "public"
+
+
 def as_is(text: str) -> sql.SQL:
     """Take a text as SQL: one of the program's own, or a condition that a user gave as SQL."""
     return sql.SQL(cast("Any", text))

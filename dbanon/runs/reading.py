@@ -21,7 +21,7 @@ from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests
 from dbanon.methods import parsing
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, errors_translated
-from dbanon.runs import _rows
+from dbanon.runs import _rows, queue
 from dbanon.runs._beside import Beside
 
 T = TypeVar("T")
@@ -276,7 +276,7 @@ def evidence(snapshot: arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
         f"FROM ONLY dbanon.run WHERE run_id = {number}",
     ).to_pylist()
     if not found:
-        raise no_run(run_id)
+        raise queue.no_run(run_id)
     run = found[0]
     package = attacker(methods.method(run["method"]).attack)
     written = beside(partial(_rows.evidence, run_id=number))
@@ -302,11 +302,6 @@ def evidence(snapshot: arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
     if any(getattr(read, item.name) is not getattr(rows, item.name) for item in fields(Evidence)):
         raise DataError("An attack must be given the rows as they are stored; this is a defect of its reading.")
     return read
-
-
-def no_run(run_id: int) -> ParameterError:
-    """Make the error for a run that is not there."""
-    return ParameterError(f"The run must exist. There is no run {run_id}. List the runs: `dbanon runs`.")
 
 
 class Reader:

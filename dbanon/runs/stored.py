@@ -26,7 +26,6 @@ from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, errors_translated, jsonb, one
 from dbanon.runs import queue
-from dbanon.runs.reading import no_run
 
 ERROR_KINDS: dict[type[DbanonError], str] = {
     ParameterError: "parameter",
@@ -92,7 +91,7 @@ def run_row(connection: Connection, run_id: int) -> RunRow:
             [run_id],
         ).fetchone()
     if found is None:
-        raise no_run(run_id)
+        raise queue.no_run(run_id)
     return found
 
 
@@ -211,7 +210,7 @@ def latest_verdict(connection: Connection, run_id: int) -> Verdict:
         [run_id],
     ).fetchone()
     if found is None:
-        raise no_run(run_id)
+        raise queue.no_run(run_id)
     attack, passed, figures, clauses = found
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
