@@ -331,6 +331,9 @@ def demo(
     ] = True,
 ) -> None:
     """Generate a small city, anonymise, attack and publish it, show rows of the published view, and make a page."""
+    from dbanon.base import parts
+
+    parts.demand("files", "compute")
     from dbanon.cli import demo as whole_way
 
     with open_database() as database:
