@@ -15,7 +15,8 @@ from pathlib import Path
 from dbanon.base.parts import PACKAGES, Part
 from tests.acceptance.commands import Done
 
-ALSO = ("llvmlite", "pandas")  # what packages of parts bring
+ALSO: dict[Part, tuple[str, ...]] = {"files": ("pandas",), "compute": ("llvmlite",), "dask": ()}
+"""What the packages of parts bring."""
 
 
 class Blocked:
@@ -31,8 +32,9 @@ class Blocked:
 
 def run(commands: Sequence[Sequence[str]], *parts: Part, cwd: str | os.PathLike[str] | None = None) -> list[Done]:
     """Run commands one after another in an installation with some parts."""
-    there = {name for part in parts for name in PACKAGES[part]}
-    absent = sorted({name for names in PACKAGES.values() for name in (*names, *ALSO)} - there)
+    brought = {part: {*names, *ALSO[part]} for part, names in PACKAGES.items()}
+    there = set().union(*(brought[part] for part in parts))
+    absent = sorted(set().union(*brought.values()) - there)
     root = Path(__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-m", "tests.without_parts", json.dumps(absent)],

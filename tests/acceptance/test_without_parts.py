@@ -8,7 +8,6 @@ import psycopg
 import pytest
 
 from dbanon.base.parts import PACKAGES
-from dbanon.cli.main import app
 from tests.acceptance.commands import Done
 from tests.without_parts import run
 
@@ -23,24 +22,9 @@ def does(url: str, *commands: tuple[str, ...], parts: tuple[str, ...] = (), cwd:
     return done
 
 
-def names_of_commands() -> list[tuple[str, ...]]:
-    """Every command, those of groups by two words."""
-    names = []
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        names += [(str(group.name), _name(one)) for one in group.typer_instance.registered_commands]
-    return [*((_name(one),) for one in app.registered_commands), *names]
-
-
-def _name(command: object) -> str:
-    name = getattr(command, "name", None) or getattr(command, "callback").__name__  # noqa: B009
-    return str(name).replace("_", "-")
-
-
-def test_every_command_has_its_help():
-    commands = [name for name in names_of_commands() if name != ("db", "psql")]
-    for name, done in zip(commands, run([(*name, "--help") for name in commands]), strict=True):
-        assert (done.code, "Usage" in done.stdout) == (0, True), (name, done.stderr)
+def test_the_help_needs_no_part():
+    for done in run([("--help",), ("run", "--help"), ("worker", "--help"), ("load", "sites", "--help")]):
+        assert (done.code, "Usage" in done.stdout) == (0, True), done.stderr
 
 
 def test_an_operator_works_without_parts_where_a_worker_computes(
@@ -50,7 +34,7 @@ def test_an_operator_works_without_parts_where_a_worker_computes(
     given = ("tp-aware", "--dataset", "city", "-p", "k=5")
     done = does(
         city_url,
-        ("db", "upgrade"),
+        ("db", "upgrade", "--share-roles"),
         ("publish", run_id, RELEASE),
         ("methods",),
         ("methods", "kte"),
@@ -85,7 +69,7 @@ LACKING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "verify": (("verify", "{run}"), ("compute",)),
     "worker": (("worker",), ("compute",)),
     "evaluate": (("evaluate", "{run}"), ("compute",)),
-    "sweep": (("sweep", "tp-aware", "--dataset", "city", "--vary", "k=5,6"), ("compute",)),
+    "sweep": (("sweep", "tp-aware", "--dataset", "city", "-p", "k=5,6"), ("compute",)),
     "report with truth": (("report", "{run}", "--with-truth"), ("compute",)),
     "synth": (("synth", "--dataset", "it"), ("files", "compute")),
     "synth to files": (("synth", "--csv", "it"), ("files", "compute")),
