@@ -1,9 +1,11 @@
 # The worker of compose.yaml: what computes runs, and every command that reads no files. Build it from the top of the
 # repository:
 #   docker build -f docker/worker.Dockerfile -t dbanon-worker .
-# It is one layer, without what no program in it reads.
+# PARTS names the extras: `--build-arg PARTS=dask` for `worker --scheduler`. It is one layer, without what no program in
+# it reads.
 ARG BASE=debian:bookworm-slim
 FROM $BASE AS build
+ARG PARTS=compute
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3 python3-venv \
  && python3 -m venv /opt/dbanon
@@ -12,7 +14,7 @@ COPY dbanon /src/dbanon
 COPY sql /src/sql
 COPY migrations /src/migrations
 COPY docker /src/docker
-RUN /opt/dbanon/bin/pip install --no-cache-dir --no-compile --disable-pip-version-check '/src[dask]' \
+RUN /opt/dbanon/bin/pip install --no-cache-dir --no-compile --disable-pip-version-check "/src[$PARTS]" \
  && sh /src/docker/slim packages /opt/dbanon
 
 FROM $BASE AS system

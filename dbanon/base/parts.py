@@ -29,12 +29,12 @@ def lacks(part: Part) -> list[str]:
 
 
 def demand(*parts: Part, what: str = "This") -> None:
-    """Raise `DbanonError` unless all of these parts are installed; `what` needs them, the subject of the sentence."""
+    """Raise `DbanonError` unless all of these parts are installed; `what` is the subject of the sentence."""
     wanted = [part for part in parts if lacks(part)]
     if wanted:
         extras, missing = ",".join(wanted), sorted({name for part in wanted for name in lacks(part)})
         raise DbanonError(
-            f"{what} needs dbanon[{extras}]. Got an installation without {', '.join(missing)}; run "
+            f"{what} must have dbanon[{extras}] installed. Got an installation without {', '.join(missing)}; run "
             f"`pip install 'dbanon[{extras}]'`."
         )
 
