@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from dbanon import methods, releases, schema
+from dbanon import releases, schema
 from dbanon.base import parts
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.figures import Evaluation, Movements, Rectangles
@@ -30,7 +30,6 @@ from dbanon.options import evaluating, fields, keywords, publishing, reporting, 
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
-from dbanon.releases import reporting as pages
 from dbanon.releases.published import Params
 from dbanon.runs import jobs, queue, stored
 from dbanon.runs.stored import RunResult
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     import geopandas
 
     from dbanon.load.foreign import Box
+    from dbanon.releases import reporting as pages
 
 __all__ = ["Database", "RunResult", "open_database"]
 
@@ -106,6 +106,8 @@ class Database(Datasets):
         RunResult
             Its `status` is ``verified`` or ``refused``; a refused run is never published.
         """
+        from dbanon import methods
+
         family = methods.method(method)
         chosen = replace(asked, algorithm=family.algorithm(asked.algorithm).name)
         asks = any(getattr(asked, option.name) != option.default for option in fields(publishing.Publishing))
@@ -529,6 +531,8 @@ class Database(Datasets):
         DataError
             If the file cannot be written: then nothing is left of it.
         """
+        from dbanon.releases import reporting as pages  # with NumPy
+
         self.progress("reading rows", 0, None)
         private = self._private() if asked.with_truth else None
         html = pages.report(self.connection, what, asked, private)
@@ -536,8 +540,9 @@ class Database(Datasets):
             return html
         return pages.write(asked.output, html, private=asked.with_truth, pdf=asked.pdf)
 
-    def _private(self) -> pages.Private:
+    def _private(self) -> "pages.Private":
         parts.demand("compute", what="--with-truth")
+        from dbanon.releases import reporting as pages
         from dbanon.runs import evaluating as evaluation  # with Numba
 
         return pages.Private(
@@ -559,6 +564,8 @@ class Database(Datasets):
         Those of different families are not ranked. Returns the page; or, with `output`, the file that it was written
             to.
         """
+        from dbanon.releases import reporting as pages
+
         self.progress("reading rows", 0, None)
         html = pages.compare(self.connection, one, other, asked)
         return html if asked.output is None else pages.write(asked.output, html, private=False, pdf=asked.pdf)

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import Any, Self, cast
 
-import numpy as np
 import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
@@ -230,4 +229,4 @@ def _plain(value: Any) -> Any:
         if value.tzinfo is None:
             raise ParameterError("A time must have a zone. Got one without; give datetime's tzinfo, such as UTC.")
         return value.isoformat()
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else dict(value)
+    return value.tolist() if hasattr(value, "tolist") else dict(value)  # of NumPy

@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from dbanon import attacks
-from dbanon.attacks import once
 from dbanon.base.errors import SchemaMismatch, StoreError, counted
-from dbanon.methods import METHODS, Method, describe
 from dbanon.postgres.connection import Connection, connect, errors_translated
 from dbanon.schema import _public_rights, _roles, _uninstall
 
 if TYPE_CHECKING:
     import sqlalchemy
+
+    from dbanon.methods import Method
 
 Inventory = _uninstall.Inventory
 EXPECTED_REVISION = "0004"
@@ -456,6 +455,8 @@ def _stamp() -> str:
 
 
 def _sync_methods(connection: Connection) -> None:
+    from dbanon.methods import METHODS  # with NumPy, which is slow to import
+
     for method in METHODS.values():
         row = _row(method)
         names = [sql.Identifier(name) for name in row]
@@ -475,7 +476,9 @@ def _describe_releases(connection: Connection) -> None:
     )
 
 
-def _row(method: Method) -> dict[str, str]:
+def _row(method: "Method") -> dict[str, str]:
+    from dbanon.methods import describe
+
     algorithms = [dataclasses.asdict(a) for a in method.algorithms]
     columns = [
         {"name": c.name, "sql_type": c.sql_type, "default": c.default, "comment": c.comment} for c in method.columns
@@ -497,8 +500,11 @@ def _row(method: Method) -> dict[str, str]:
     }
 
 
-def _words(method: Method) -> dict[str, Any]:
+def _words(method: "Method") -> dict[str, Any]:
     """Give the plain words of a family's clauses by name, the test that each is of, and what each test leaves open."""
+    from dbanon import attacks
+    from dbanon.attacks import once
+
     attack = attacks.attacker(method.attack).attack
     known = (*attack.clauses, *once.CLAUSES)
     clauses = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in known}
