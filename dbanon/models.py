@@ -16,8 +16,7 @@ from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from dbanon.base.errors import ParameterError, StoreError
-from dbanon.postgres import arrow
-from dbanon.postgres.connection import PIN_PATH, errors_translated, translate
+from dbanon.postgres.connection import PIN_PATH, errors_translated, postgis, translate
 from dbanon.releases import published
 
 _KEY = "cloak_id"  # views have no keys in the catalogue; docs/contracts.md promises this one
@@ -105,7 +104,7 @@ def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg
             with session.transaction(force_rollback=True):
                 session.execute(PIN_PATH)
                 path = sql.SQL("SET LOCAL search_path = pg_catalog, {}, pg_temp")
-                session.execute(path.format(sql.Identifier(arrow.postgis(session))))
+                session.execute(path.format(sql.Identifier(postgis(session))))
                 yield connection, session
         finally:
             if not began:

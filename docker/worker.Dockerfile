@@ -1,7 +1,11 @@
-# dbanon itself, as the worker of compose.yaml and for every other command; /opt/dbanon/share/dbanon.sql installs it through
-# psql. Build it from the top of the repository:
+# The worker of compose.yaml: what computes runs, and every command that reads no files; /opt/dbanon/share/dbanon.sql
+# installs dbanon through psql. Build it from the top of the repository:
 #   docker build -f docker/worker.Dockerfile -t dbanon-worker .
-FROM debian:bookworm-slim AS build
+# PARTS names the extras: `--build-arg PARTS=dask` for `worker --scheduler`. It is one layer, without what no program in
+# it reads.
+ARG BASE=debian:bookworm-slim
+FROM $BASE AS build
+ARG PARTS=compute
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3 python3-venv \
  && python3 -m venv /opt/dbanon
@@ -10,18 +14,26 @@ COPY dbanon /src/dbanon
 COPY sql /src/sql
 COPY migrations /src/migrations
 COPY docker /src/docker
-RUN /opt/dbanon/bin/pip install --no-cache-dir --disable-pip-version-check '/src[metrics]' \
- && install -D -m 0644 /opt/dbanon/lib/python*/site-packages/dbanon/dbanon.sql /opt/dbanon/share/dbanon.sql
+RUN /opt/dbanon/bin/pip install --no-cache-dir --no-compile --disable-pip-version-check "/src[$PARTS]" \
+ && install -D -m 0644 /opt/dbanon/lib/python*/site-packages/dbanon/dbanon.sql /opt/dbanon/share/dbanon.sql \
+ && sh /src/docker/slim packages /opt/dbanon
 
-FROM debian:bookworm-slim
-ENV LANG=C.UTF-8 PATH=/opt/dbanon/bin:$PATH NUMBA_CACHE_DIR=/var/cache/dbanon
+FROM $BASE AS system
+COPY docker/slim docker/make-worker-login /usr/local/bin/
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3 \
- && rm -rf /var/lib/apt/lists/* \
  && useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin dbanon \
- && install -d -o dbanon -g dbanon -m 0700 /var/cache/dbanon
+ && install -d -o dbanon -g dbanon -m 0700 /var/cache/dbanon \
+ && slim system
 COPY --from=build /opt/dbanon /opt/dbanon
-COPY docker/make-worker-login /usr/local/bin/make-worker-login
+
+FROM scratch
+COPY --from=system / /
+ENV LANG=C.UTF-8 PATH=/opt/dbanon/bin:/usr/local/bin:/usr/bin:/bin NUMBA_CACHE_DIR=/var/cache/dbanon
 USER dbanon
+# All that is written to, also with --read-only: what was compiled for this machine, and the pulse, which is in memory.
+VOLUME /var/cache/dbanon
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
+    CMD ["sh", "-c", "[ $(($(date +%s) - $(stat -c %Y /dev/shm/dbanon-pulse))) -lt 60 ]"]
 ENTRYPOINT ["dbanon"]
-CMD ["worker"]
+CMD ["worker", "--heartbeat", "/dev/shm/dbanon-pulse"]

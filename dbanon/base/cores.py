@@ -5,11 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from itertools import pairwise
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
-from dbanon.base.trajectory import Int
+if TYPE_CHECKING:
+    from dbanon.base.trajectory import Int
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -36,7 +35,7 @@ def at_most(threads: int) -> Iterator[None]:
         _most.reset(token)
 
 
-def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
+def share(work: "Int", task: Callable[[int, int], None], least: int) -> None:
     """Call `task` with ranges of items that take about equal work, on all threads.
 
     Parameters
@@ -49,6 +48,8 @@ def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
     least : int
         Work below which a thread is not worth its while.
     """
+    import numpy as np  # slow to import
+
     n = len(work)
     if not n:
         return

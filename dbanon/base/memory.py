@@ -2,10 +2,9 @@
 
 import ctypes
 import resource
+import sys
 from contextlib import suppress
 from pathlib import Path
-
-import pyarrow as pa
 
 
 def peak_mb() -> float:
@@ -32,6 +31,7 @@ def release() -> None:
 
     It takes some milliseconds, so call it between the phases of a run.
     """
-    pa.default_memory_pool().release_unused()
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].default_memory_pool().release_unused()
     with suppress(AttributeError):  # glibc alone has it
         ctypes.CDLL(None).malloc_trim(0)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dbanon.base import parts
 from dbanon.base.command import run_command, typed
-from dbanon.base.errors import DbanonError
 from dbanon.base.figures import WHEN, Asked, Evaluation, Figure
 
 SIDE_M = 2000.0
@@ -277,12 +277,10 @@ class Sweep:
         Raises
         ------
         DbanonError
-            If pandas is not there.
+            If the part ``dbanon[files]`` is missing.
         """
-        try:
-            pandas = importlib.import_module("pandas")
-        except ImportError:
-            raise DbanonError("pandas must be installed. Got none; run `pip install 'dbanon[geo]'`.") from None
+        parts.demand("files")
+        pandas = importlib.import_module("pandas")
         return pandas.DataFrame(self.rows())
 
     def csv(self) -> str:

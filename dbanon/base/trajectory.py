@@ -8,12 +8,15 @@ will be held against. Positions are true positions in the dataset's SRID; a meth
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -70,7 +73,7 @@ class Trajectories:
     srid: int
     grid_m: float
     grid_s: int
-    subject_names: pa.StringArray | None = None
+    subject_names: "pa.StringArray | None" = None
     day: Int | None = None
 
     def __post_init__(self) -> None:

@@ -18,8 +18,7 @@ from dbanon import methods, synth
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.cli import report
 from dbanon.options.reporting import Reporting
-from dbanon.postgres import arrow
-from dbanon.postgres.connection import errors_translated
+from dbanon.postgres.connection import errors_translated, postgis
 from dbanon.releases import reporting
 from dbanon.runs import evaluating, stored
 
@@ -112,8 +111,8 @@ def _try_the_gate(database: "Database", run_id: int) -> Gate | None:
 
 
 def _move(database: "Database", run_id: int, by_m: int) -> None:
-    postgis = sql.Identifier(arrow.postgis(database.connection))
-    database.connection.execute(sql.SQL(_MOVE).format(postgis), [by_m, run_id])
+    schema = sql.Identifier(postgis(database.connection))
+    database.connection.execute(sql.SQL(_MOVE).format(schema), [by_m, run_id])
 
 
 def _is_loaded(database: "Database") -> bool:

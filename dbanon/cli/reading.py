@@ -16,10 +16,10 @@ Release = Annotated[str, typer.Argument(help="Name of a live release.")]
 @app.command(epilog=GLOBAL)
 def export(
     name: Release,
-    file: Annotated[Path, typer.Argument(help="Ends in .parquet, .gpkg, .fgb or .csv; replaced if there.")],
+    file: Annotated[Path, typer.Argument(help="Ends in .csv, .geojson, .parquet, .gpkg or .fgb; replaced if there.")],
     where: Annotated[str | None, typer.Option(help="Only rows that meet this SQL condition on the columns.")] = None,
 ) -> None:
-    """Write a release to a file: GeoParquet, GeoPackage, FlatGeobuf or CSV, with its promise in the metadata."""
+    """Write a release to a file: CSV, GeoJSON, GeoParquet, GeoPackage or FlatGeobuf; its promise is in the metadata."""
     with open_database() as database:
         rows = database.export(name, file, where=where)
     value = {"release": name, "file": str(file), "rows": rows}

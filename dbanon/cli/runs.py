@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dbanon.base import parts
 from dbanon.base.errors import counted
 from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, Dataset, app, everywhere, open_database, say, show
@@ -335,6 +336,7 @@ def demo(
     ] = True,
 ) -> None:
     """Generate a small city, anonymise, attack and publish it, show rows of the published view, and make a page."""
+    parts.demand("files", "compute")
     from dbanon.cli import demo as whole_way
 
     with open_database() as database:

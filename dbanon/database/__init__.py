@@ -17,29 +17,30 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from dbanon import methods, releases, schema
+from dbanon import releases, schema
+from dbanon.base import parts
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.figures import Evaluation, Movements, Rectangles
+from dbanon.base.parts import needs
 from dbanon.base.progress import Display, Progress, reports
 from dbanon.base.sweep import Sweep
 from dbanon.base.tasks import HERE, Tasks
-from dbanon.database import sweeping as _sweeping
 from dbanon.database.datasets import Datasets
-from dbanon.load import foreign
 from dbanon.options import evaluating, fields, keywords, publishing, reporting, scheduling, sweeping
 from dbanon.options.reading import Reading
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
-from dbanon.releases import reporting as pages
 from dbanon.releases.published import Params
-from dbanon.runs import evaluating as evaluation
-from dbanon.runs import jobs, pipeline, queue, stored
+from dbanon.runs import jobs, queue, stored
 from dbanon.runs.stored import RunResult
 from dbanon.runs.watch import Watch
 
 if TYPE_CHECKING:
     import geopandas
+
+    from dbanon.load.foreign import Box
+    from dbanon.releases import reporting as pages
 
 __all__ = ["Database", "RunResult", "open_database"]
 
@@ -106,6 +107,8 @@ class Database(Datasets):
         RunResult
             Its `status` is ``verified`` or ``refused``; a refused run is never published.
         """
+        from dbanon import methods
+
         family = methods.method(method)
         chosen = replace(asked, algorithm=family.algorithm(asked.algorithm).name)
         asks = any(getattr(asked, option.name) != option.default for option in fields(publishing.Publishing))
@@ -117,7 +120,7 @@ class Database(Datasets):
         with errors_translated():
             if asked.publish is not None:
                 releases.check_release(self.connection, asked.publish, asked)
-            if queue.may_compute(self.connection):
+            if self._computes():
                 result = self._at_once(lambda holder: queue.submit_run(holder, method, chosen), chosen)
             else:
                 self._demand_worker()
@@ -142,6 +145,7 @@ class Database(Datasets):
         with errors_translated():
             return stored.plan_run(self.connection, method, asked)
 
+    @needs("compute")
     @reports
     @keywords(sweeping.Sweeping)
     def sweep(self, method: str, asked: sweeping.Sweeping) -> Sweep:
@@ -166,15 +170,17 @@ class Database(Datasets):
         StoreError
             If the login may not compute.
         """
+        from dbanon.database import sweeping as settings  # with Numba
+
         with errors_translated():
-            return _sweeping.sweep(self, method, asked)
+            return settings.sweep(self, method, asked)
 
     @reports
     @keywords(Reading)
     def verify(self, run_id: int, asked: Reading) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
         with errors_translated():
-            if queue.may_compute(self.connection):
+            if self._computes():
 
                 def ask(holder: Connection) -> int:
                     queue.ask_verification(holder, run_id)
@@ -220,6 +226,7 @@ class Database(Datasets):
         with errors_translated():
             return queue.cancel_run(self.connection, run_id)
 
+    @needs("compute")
     @reports
     def take(
         self,
@@ -259,10 +266,17 @@ class Database(Datasets):
             watch = Watch(holder, claim, self.progress, stopping=stopping, give_up=give_up)
             return self._work(holder, claim, watch, asked or Reading())
 
+    def _computes(self) -> bool:
+        """Whether runs are computed in this process: the part for it is installed, and the login may."""
+        return not parts.lacks("compute") and queue.may_compute(self.connection)
+
     def _demand_worker(self) -> None:
-        """Raise `StoreError` where this login may not compute and no worker is up."""
-        if not queue.has_worker(self.connection):
-            raise queue.no_worker()
+        """Raise an error where this process does not compute and no worker is up."""
+        if queue.has_worker(self.connection):
+            return
+        if queue.may_compute(self.connection):
+            parts.demand("compute", what="This, while no worker is up,")
+        raise queue.no_worker()
 
     def _at_once(self, ask: Callable[[Connection], int], asked: Reading) -> RunResult:
         """Submit what `ask` submits, take it, and do it in this process.
@@ -280,6 +294,8 @@ class Database(Datasets):
             return self._work(holder, claim, Watch(holder, claim, self.progress), asked)
 
     def _work(self, holder: Connection, claim: queue.Claim, watch: Watch, asked: Reading) -> RunResult:
+        from dbanon.runs import pipeline  # with Arrow
+
         return pipeline.work(self.connection, self.target.url, holder, claim, watch, asked=asked, tasks=self.tasks)
 
     @keywords(publishing.Publishing)
@@ -370,6 +386,7 @@ class Database(Datasets):
         with errors_translated():
             return jobs.steer_job(self.connection, name, action, since, reason)
 
+    @needs("compute")
     @reports
     @keywords(evaluating.Evaluating)
     def evaluate(self, run: int | str | Path, asked: evaluating.Evaluating) -> Evaluation:
@@ -394,6 +411,8 @@ class Database(Datasets):
         VerificationFailed
             If a true count lies outside the bounds that are told, which is a defect of dbanon.
         """
+        from dbanon.runs import evaluating as evaluation  # with Numba
+
         if not isinstance(run, Path):
             if asked.dataset is not None:
                 raise ParameterError(
@@ -404,10 +423,13 @@ class Database(Datasets):
             raise ParameterError(
                 "Another program's output must be measured against a dataset. Got none; add --dataset."
             )
+        parts.demand("files")
+        from dbanon.load import foreign
+
         with errors_translated():
             row = stored.dataset_row(self.connection, asked.dataset)
 
-        def read(extent: foreign.Box) -> Movements | Rectangles:
+        def read(extent: "Box") -> Movements | Rectangles:
             return foreign.read(run, srid=row.srid, extent=extent, columns=asked.columns, tz=asked.tz)
 
         return evaluation.evaluate_file(self.target.url, row, read, asked, self.progress, name=run.name)
@@ -429,8 +451,9 @@ class Database(Datasets):
         with errors_translated():
             return releases.release_rows(self.connection, name, limit)
 
+    @needs("files")
     def read(self, release: str, *, where: str | None = None, params: Params | None = None) -> "geopandas.GeoDataFrame":
-        """Read a release as a frame, with an analyst's rights; needs the extra ``dbanon[geo]``.
+        """Read a release as a frame, with an analyst's rights; needs ``dbanon[files]``.
 
         Parameters
         ----------
@@ -453,7 +476,9 @@ class Database(Datasets):
         ParameterError
             If there is no such release that this login may read, or the server refuses the condition.
         """
-        return export.frame(self.connection, release, where=where, params=params)
+        from dbanon.releases import frames  # with GeoPandas
+
+        return frames.frame(self.connection, release, where=where, params=params)
 
     @reports
     def export(
@@ -469,9 +494,9 @@ class Database(Datasets):
         Parameters
         ----------
         file : path
-            Its suffix names the format: ``.parquet`` (GeoParquet), ``.gpkg``, ``.fgb`` or ``.csv``. Replaced when all
-            is written; else nothing is left, and what was there stays. The promise is in its metadata; that of a CSV
-            file in a text file beside it.
+            Its suffix names the format: ``.csv``, ``.geojson``, or with ``dbanon[files]`` ``.parquet`` (GeoParquet),
+            ``.gpkg`` and ``.fgb``. Replaced when all is written; else nothing is left, and what was there stays. The
+            promise is in its metadata; that of a CSV file in a text file beside it.
         where, params
             As for `read`.
 
@@ -516,18 +541,29 @@ class Database(Datasets):
         DataError
             If the file cannot be written: then nothing is left of it.
         """
+        from dbanon.releases import reporting as pages  # with NumPy
+
         self.progress("reading rows", 0, None)
-        private = pages.Private(
-            part=partial(evaluation.chosen_part, self.connection),
-            positions=partial(evaluation.positions, self.connection),
-            evaluate=self._measured,
-        )
+        private = self._private() if asked.with_truth else None
         html = pages.report(self.connection, what, asked, private)
         if asked.output is None:
             return html
         return pages.write(asked.output, html, private=asked.with_truth, pdf=asked.pdf)
 
+    def _private(self) -> "pages.Private":
+        parts.demand("compute", what="--with-truth")
+        from dbanon.releases import reporting as pages
+        from dbanon.runs import evaluating as evaluation  # with Numba
+
+        return pages.Private(
+            part=partial(evaluation.chosen_part, self.connection),
+            positions=partial(evaluation.positions, self.connection),
+            evaluate=self._measured,
+        )
+
     def _measured(self, run_id: int) -> Evaluation:
+        from dbanon.runs import evaluating as evaluation
+
         return evaluation.evaluate(self.connection, self.target.url, run_id, evaluating.Evaluating(), self.progress)
 
     @reports
@@ -538,6 +574,8 @@ class Database(Datasets):
         Those of different families are not ranked. Returns the page; or, with `output`, the file that it was written
             to.
         """
+        from dbanon.releases import reporting as pages
+
         self.progress("reading rows", 0, None)
         html = pages.compare(self.connection, one, other, asked)
         return html if asked.output is None else pages.write(asked.output, html, private=False, pdf=asked.pdf)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from dbanon import load, releases
+from dbanon.base.parts import needs
 from dbanon.base.progress import Progress, reports
 from dbanon.load import retention
 from dbanon.options import generating, keywords, loading
@@ -104,6 +105,7 @@ class Datasets:
         """Load base stations from a table or a geographic file, and make their cells."""
         return load.load_places(self.connection, source, asked, self.progress)
 
+    @needs("files", "compute")
     @reports
     @keywords(generating.Generating)
     def synth(self, dataset: str, asked: generating.Generating) -> "SynthReport":

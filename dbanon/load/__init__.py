@@ -1,6 +1,7 @@
 """From files and tables to trajectories: stage, sort out, reproject, store; in one transaction.
 
-Places, requests and quasi-identifiers go the way of tables (`_tables`).
+Places, requests and quasi-identifiers go the way of tables (`_tables`). What reads files and tables in memory needs the
+part ``dbanon[files]``, and is imported when it is first asked for.
 
 Invariants: a row of a source is either part of what is stored or in ``dbanon.quarantine`` with a reason, never neither
 and never both; fixes of a subject that contradict each other are decided by their order in the source; what is staged
@@ -8,24 +9,24 @@ is judged, made into lines and reprojected by SQL functions (``sql/20_load``), w
 message holds a coordinate or a subject.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, cast
+import importlib
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
+from dbanon.base import parts
 from dbanon.base.errors import DataError, choose_one
 from dbanon.base.progress import Progress, silent
-from dbanon.load import _parse, _staging
-from dbanon.load._sources import ArrowStream, Table
-from dbanon.load._staging import LoadReport
-from dbanon.load._tables import load_places, load_quasi_identifiers, load_requests, store_places
-from dbanon.load._trajectories import prepared
+from dbanon.load._given import ArrowStream, Table
+from dbanon.load._reported import MADE, LoadReport, notices_of, report
 from dbanon.load.datasets import ASKED
-from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
+from dbanon.options.loading import ImportingTrajectories
 from dbanon.postgres.connection import PIN_PATH, Connection, errors_translated, jsonb
+
+if TYPE_CHECKING:
+    from dbanon.load._tables import load_places, load_quasi_identifiers, load_requests, store_places
+    from dbanon.load._trajectories import load_trajectories
 
 __all__ = [
     "ArrowStream",
@@ -39,45 +40,22 @@ __all__ = [
     "store_places",
 ]
 
+_OF_FILES = {
+    "load_places": "_tables",
+    "load_quasi_identifiers": "_tables",
+    "load_requests": "_tables",
+    "load_trajectories": "_trajectories",
+    "store_places": "_tables",
+}
+"""By function, the module that has it, which imports Arrow."""
+_IMPORT = f"SELECT {MADE} FROM dbanon_internal.import_fixes(%(table)s::oid, {ASKED})"
 
-# ---- trajectories ----------------------------------------------------------------------------------------------------
 
-_BEGIN = f"SELECT geographic, first_number FROM dbanon_internal.begin_load({ASKED})"
-_JUDGE = f"SELECT dbanon_internal.judge_suspects({ASKED}, %(geographic)s)"
-_MADE = """load_id, file_rows AS rows_read, rows_kept, quarantined, trajectories, subjects, days, far, target AS srid,
-    first_time AT TIME ZONE 'UTC' AS first_time, last_time AT TIME ZONE 'UTC' AS last_time, left_out, late_periods"""
-_FINISH = f"""SELECT {_MADE} FROM dbanon_internal.finish_load(
-    {ASKED}, %(sources)s, %(read)s::bigint[], %(cells)s, %(swap)s, %(none)s)"""
-_IMPORT = f"SELECT {_MADE} FROM dbanon_internal.import_fixes(%(table)s::oid, {ASKED})"
-
-
-def load_trajectories(
-    connection: Connection, given: Sequence[Table], asked: LoadingTrajectories, progress: Progress = silent
-) -> LoadReport:
-    """Load fixes from files and from tables in memory.
-
-    Their order and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
-    """
-    _parse.check_zone(asked.tz)
-    source = prepared(given, asked)
-    arguments: dict[str, Any] = {"asked": jsonb(vars(asked) | {"crs": source.crs})}
-    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
-        begun = connection.execute(_BEGIN, arguments).fetchone()
-        geographic, first = cast("tuple[bool, int]", begun)
-        staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
-        source.stage(staging, progress, geographic=geographic, first=first)
-        connection.execute(_JUDGE, arguments | {"geographic": geographic})
-        arguments |= {
-            "sources": source.recorded,
-            "read": staging.read,
-            "cells": Jsonb(staging.cells),
-            "swap": source.remedy,
-            "none": staging.remedy,
-        }
-        with connection.cursor(row_factory=dict_row) as cursor:
-            loads = cursor.execute(_FINISH, arguments).fetchall()
-        progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
-    return _report(asked.dataset, source.recorded, loads, notices)
+def __getattr__(name: str) -> Any:
+    if name not in _OF_FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    parts.demand("files")
+    return getattr(importlib.import_module(f"dbanon.load.{_OF_FILES[name]}"), name)
 
 
 def import_trajectories(
@@ -87,43 +65,14 @@ def import_trajectories(
 
     Table and errors are those of `dbanon.database.datasets.Datasets.import_trajectories`.
     """
-    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
+    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
         arguments = {"table": _found(connection, table), "asked": jsonb(vars(asked))}
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_IMPORT, arguments).fetchall()
         query = "SELECT source FROM dbanon.load WHERE load_id = %s"
         sources = [row[0] for row in connection.execute(query, [loads[0]["load_id"]])]
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
-    return _report(asked.dataset, sources, loads, notices)
-
-
-def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]], notices: Sequence[str]) -> LoadReport:
-    """Report what became of trajectories: `loads` has a row for each source."""
-    made = loads[0]
-    first, last = (_utc(made[name]) for name in ("first_time", "last_time"))
-    return LoadReport(
-        dataset=dataset,
-        kind="trajectories",
-        load_id=made["load_id"],
-        source=sources,
-        read=sum(load["rows_read"] for load in loads),
-        kept=sum(load["rows_kept"] for load in loads),
-        quarantined=_staging.totals(load["quarantined"] for load in loads),
-        left_out=_staging.totals(load["left_out"] for load in loads),
-        late_periods=tuple(made["late_periods"]),
-        trajectories=made["trajectories"],
-        subjects=made["subjects"],
-        days=made["days"],
-        srid=made["srid"],
-        far=dict(sorted(made["far"].items())),
-        first_time=first,
-        last_time=last,
-        notices=tuple(notices),
-    )
-
-
-def _utc(time: datetime | None) -> datetime | None:
-    return None if time is None else time.replace(tzinfo=UTC)
+    return report(asked.dataset, sources, loads, notices)
 
 
 def _found(connection: Connection, table: str) -> int:

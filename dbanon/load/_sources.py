@@ -15,17 +15,7 @@ import pyarrow as pa
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.load import _arrow, _files, _geometry, _mf_json, _names, _tracks
 from dbanon.load._files import Batch
-
-
-class ArrowStream(Protocol):
-    """A table that hands out its rows through the Arrow C stream interface, as frames and relations do."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return a capsule of an ``ArrowArrayStream``."""
-
-
-Table = str | os.PathLike[str] | ArrowStream
-"""What a load takes: the path of a file, or a table in memory."""
+from dbanon.load._given import Table
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from psycopg.rows import dict_row
 from dbanon.base.errors import DataError, ParameterError, counted
 from dbanon.base.progress import Progress, silent
 from dbanon.load import _crs, _files, _gis, _parse, _sources, _staging, _trajectories
-from dbanon.load._staging import LoadReport
+from dbanon.load._given import Table
+from dbanon.load._reported import LoadReport, notices_of
 from dbanon.load.datasets import ASKED
 from dbanon.options.loading import Box, LoadingCells, LoadingPlaces, LoadingQuasiIdentifiers, LoadingRequests
 from dbanon.postgres import binary_copy
@@ -38,9 +39,7 @@ _EARLIEST_S, _LATEST_S = -1.5e11, 2e11
 # ---- places ----------------------------------------------------------------------------------------------------------
 
 
-def load_places(
-    connection: Connection, given: _sources.Table, asked: LoadingPlaces, progress: Progress = silent
-) -> LoadReport:
+def load_places(connection: Connection, given: Table, asked: LoadingPlaces, progress: Progress = silent) -> LoadReport:
     """Load one place a row from a table (a file or in memory), or one a feature from a geographic file.
 
     Parameters
@@ -61,7 +60,7 @@ def load_places(
         If the file is no table or no row is usable and new; nothing is stored then.
     """
     kind = asked.kind
-    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
+    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
         srid = _claimed(connection, asked.dataset)
         source = _sources.table(given)
         if isinstance(source, _sources.File) and _gis.is_gis(source.path):
@@ -276,7 +275,7 @@ def _wkb(shapes: Shapes) -> pa.Array:
 
 
 def load_requests(
-    connection: Connection, given: _sources.Table, asked: LoadingRequests, progress: Progress = silent
+    connection: Connection, given: Table, asked: LoadingRequests, progress: Progress = silent
 ) -> LoadReport:
     """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
 
@@ -286,7 +285,7 @@ def load_requests(
     """
     _parse.check_zone(asked.tz)
     columns, named = list(asked.columns), [asked.subject, asked.time]
-    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
+    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_request_columns(%s, %s, %s::text[])", [*named, columns])
         srid = _claimed(connection, asked.dataset)
         options = "--subject, --time or --columns"
@@ -308,7 +307,7 @@ def load_requests(
 
 
 def load_quasi_identifiers(
-    connection: Connection, given: _sources.Table, asked: LoadingQuasiIdentifiers, progress: Progress = silent
+    connection: Connection, given: Table, asked: LoadingQuasiIdentifiers, progress: Progress = silent
 ) -> LoadReport:
     """Load times at which an adversary may know where a subject was, one a row.
 
@@ -316,7 +315,7 @@ def load_quasi_identifiers(
     """
     kind, named = "quasi-identifiers", [asked.subject, asked.time]
     _parse.check_zone(asked.tz)
-    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
+    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'subject and time')", [named])
         srid = _claimed(connection, asked.dataset)
         source = _sources.table(given)

@@ -3,19 +3,30 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.base.progress import Progress
+from dbanon.base.progress import Progress, silent
 from dbanon.load import _arrow, _bbox, _crs, _files, _geometry, _moving, _parse, _sources, _staging
+from dbanon.load._given import Table
+from dbanon.load._reported import MADE, LoadReport, notices_of, report
+from dbanon.load.datasets import ASKED
 from dbanon.options.loading import LoadingTrajectories
 from dbanon.postgres import binary_copy
+from dbanon.postgres.connection import Connection, errors_translated, jsonb
 
 MB = 1024**2
+_BEGIN = f"SELECT geographic, first_number FROM dbanon_internal.begin_load({ASKED})"
+_JUDGE = f"SELECT dbanon_internal.judge_suspects({ASKED}, %(geographic)s)"
+_FINISH = f"""SELECT {MADE} FROM dbanon_internal.finish_load(
+    {ASKED}, %(sources)s, %(read)s::bigint[], %(cells)s, %(swap)s, %(none)s)"""
 ITS_OWN = "-"
 """As the name of the subject column: every row is a separate subject."""
 OPTIONS = "--subject, --time, --x, --y, --geom or --trip"
@@ -185,7 +196,7 @@ class _Rows:
         return _Rows(self.line[start:end], t, x, y, columns, self.systems)
 
 
-def prepared(given: Sequence[_sources.Table], asked: LoadingTrajectories) -> Fixes:
+def prepared(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
     """Look at what is to be loaded, without reading a row: where positions are, and in which reference system.
 
     Raises
@@ -301,3 +312,32 @@ def tracked(
         done = batch.done_bytes or done + sum(column.nbytes for column in batch.columns.values())
         progress(stage, -(-done // MB), None if size is None else -(-size // MB))
         yield batch
+
+
+def load_trajectories(
+    connection: Connection, given: Sequence[Table], asked: LoadingTrajectories, progress: Progress = silent
+) -> LoadReport:
+    """Load fixes from files and from tables in memory.
+
+    Their order and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
+    """
+    _parse.check_zone(asked.tz)
+    source = prepared(given, asked)
+    arguments: dict[str, Any] = {"asked": jsonb(vars(asked) | {"crs": source.crs})}
+    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
+        begun = connection.execute(_BEGIN, arguments).fetchone()
+        geographic, first = cast("tuple[bool, int]", begun)
+        staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
+        source.stage(staging, progress, geographic=geographic, first=first)
+        connection.execute(_JUDGE, arguments | {"geographic": geographic})
+        arguments |= {
+            "sources": source.recorded,
+            "read": staging.read,
+            "cells": Jsonb(staging.cells),
+            "swap": source.remedy,
+            "none": staging.remedy,
+        }
+        with connection.cursor(row_factory=dict_row) as cursor:
+            loads = cursor.execute(_FINISH, arguments).fetchall()
+        progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
+    return report(asked.dataset, source.recorded, loads, notices)

@@ -4,12 +4,13 @@ A notebook is kept and shared, so a view shows neither true positions nor errors
 style applies to the view alone, and its ids are unique in the notebook.
 """
 
+import math
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from dbanon.base.errors import counted
@@ -39,10 +40,18 @@ def sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, float, flo
     tenths = sorted((share, float(figures[name])) for name, share in _TENTHS.items() if name in figures)
     if len(tenths) < len(_TENTHS) or not 0 < tenths[0][1] < tenths[-1][1]:
         return []
-    below, side_m = np.array(tenths).T
-    edges = np.geomspace(side_m[0], side_m[-1], bins + 1)
-    shares = np.diff(np.interp(np.log(edges), np.log(side_m), below))
-    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), shares.tolist(), strict=True))
+    least, most = tenths[0][1], tenths[-1][1]
+    edges = [least * (most / least) ** (edge / bins) for edge in range(bins)] + [most]
+    below = [_share_below(tenths, edge) for edge in edges]
+    return [(low, high, b - a) for (low, high), (a, b) in zip(pairwise(edges), pairwise(below), strict=True)]
+
+
+def _share_below(tenths: Sequence[tuple[float, float]], side_m: float) -> float:
+    """Interpolate the share of regions below a size between the tenths, on a scale of logarithms."""
+    for (low, from_m), (high, to_m) in pairwise(tenths):
+        if from_m <= side_m < to_m:
+            return low + (high - low) * math.log(side_m / from_m) / math.log(to_m / from_m)
+    return tenths[-1][0]
 
 
 def run(

@@ -18,7 +18,7 @@ from psycopg import sql
 
 from dbanon.base.errors import DataError
 from dbanon.postgres.binary_copy import HEADER, TRAILER
-from dbanon.postgres.connection import as_is
+from dbanon.postgres.connection import as_is, postgis
 
 _FIX = 24  # bytes of one point of WKB with M: x, y, m
 _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
@@ -59,15 +59,6 @@ def exported(snapshot: Snapshot) -> str:
     """Let other sessions see what this one does, as long as it lasts: the name of its state."""
     found = snapshot.connection.execute("SELECT pg_export_snapshot()").fetchone()
     return str(found[0]) if found else ""
-
-
-def postgis(connection: psycopg.Connection[Any]) -> str:
-    """Name the schema that PostGIS lives in: its functions are called by their full names."""
-    query = (
-        "SELECT n.nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE e.extname = 'postgis'"
-    )
-    found = connection.execute(query).fetchone()
-    return str(found[0]) if found else "public"
 
 
 def table(snapshot: Snapshot, query: str, repeated: Collection[str] = ()) -> pa.Table:

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import Any, Self, cast
 
-import numpy as np
 import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
@@ -200,6 +199,15 @@ def one(connection: Connection, query: str, params: list[Any] | None = None) -> 
     return row[0] if row else None
 
 
+def postgis(connection: Connection) -> str:
+    """Name the schema that PostGIS lives in: its functions are called by their full names."""
+    query = (
+        "SELECT n.nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE e.extname = 'postgis'"
+    )
+    found = connection.execute(query).fetchone()
+    return str(found[0]) if found else "public"
+
+
 def as_is(text: str) -> sql.SQL:
     """Take a text as SQL: one of the program's own, or a condition that a user gave as SQL."""
     return sql.SQL(cast("Any", text))
@@ -221,4 +229,4 @@ def _plain(value: Any) -> Any:
         if value.tzinfo is None:
             raise ParameterError("A time must have a zone. Got one without; give datetime's tzinfo, such as UTC.")
         return value.isoformat()
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else dict(value)
+    return value.tolist() if hasattr(value, "tolist") else dict(value)  # of NumPy

@@ -13,8 +13,7 @@ from psycopg.rows import dict_row
 from dbanon.base.errors import ParameterError
 from dbanon.options.publishing import Publishing
 from dbanon.pages import notebook
-from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, errors_translated, one, server_notices
+from dbanon.postgres.connection import Connection, errors_translated, one, postgis, server_notices
 from dbanon.releases import published
 
 
@@ -78,7 +77,7 @@ def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[st
         with connection.cursor() as cursor:
             cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(view))
             names = [column.name for column in cursor.description or ()]
-            as_text = sql.SQL("{}.ST_AsText(region, 1)").format(sql.Identifier(arrow.postgis(connection)))
+            as_text = sql.SQL("{}.ST_AsText(region, 1)").format(sql.Identifier(postgis(connection)))
             chosen = [as_text if name == "region" else sql.Identifier(name) for name in names]
             query = sql.SQL("SELECT {} FROM {} ORDER BY cloak_id LIMIT {}")
             rows = cursor.execute(query.format(sql.SQL(", ").join(chosen), view, limit)).fetchall()

@@ -16,8 +16,7 @@ from psycopg import sql
 from dbanon.base.errors import ParameterError
 from dbanon.pages import shown
 from dbanon.pages.maps import Window, least_window
-from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, as_is
+from dbanon.postgres.connection import Connection, as_is, postgis
 from dbanon.releases import published
 
 MOST_REGIONS = 400
@@ -90,7 +89,7 @@ class _Reader:
             "relation": rows.relation,
             "path": path_of(connection),
             "named": sql.Literal(rows.relation.as_string(connection)),
-            "p": sql.Identifier(arrow.postgis(connection)),
+            "p": sql.Identifier(postgis(connection)),
         }
         self._given: dict[str, Any] = {"since": rows.since, "until": rows.until, "k": rows.k, "srid": rows.srid}
 
@@ -287,7 +286,7 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
     drawn is called public, whoever makes the page. A login that knows no analysts' role must name a table for all.
     """
     drawn, column = _open_to_all(connection, table)
-    names = {"table": as_is(drawn), "column": as_is(column), "p": sql.Identifier(arrow.postgis(connection))}
+    names = {"table": as_is(drawn), "column": as_is(column), "p": sql.Identifier(postgis(connection))}
     query = sql.SQL("""
         WITH box AS (SELECT {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) AS shape
         ), near AS (
@@ -357,7 +356,7 @@ def path_of(connection: Connection) -> sql.Composable:
     return sql.SQL(
         "{p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_SimplifyPreserveTopology({p}.ST_Scale({p}.ST_Translate("
         "c.region, %(x)s, %(y)s), %(by)s, %(by)s), 2), 1), 1, 0)"
-    ).format(p=sql.Identifier(arrow.postgis(connection)))
+    ).format(p=sql.Identifier(postgis(connection)))
 
 
 def placed(window: Window) -> dict[str, float]:

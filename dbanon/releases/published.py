@@ -1,27 +1,23 @@
-"""A release as its readers see it: what it says of itself, and its rows as Arrow, read with an analyst's rights.
+"""A release as its readers see it: what it says of itself, and the query of its rows, with an analyst's rights.
 
 Nothing here asks for the schema ``dbanon``, in which an analyst has no rights: the catalogues say all that is needed. A
 lock holds from the first look at a release to its last row, so both are of one and the same release.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import psycopg
-import pyarrow as pa
 from psycopg import sql
 
 from dbanon.base.errors import ParameterError, choose_one
-from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, as_is, errors_translated, one
-
-if TYPE_CHECKING:
-    import pyproj
+from dbanon.postgres.connection import Connection, as_is, errors_translated, one, postgis
 
 Params = Sequence[Any] | Mapping[str, Any]
+Form = Literal["Arrow", "CSV", "GeoJSON"]
+"""How rows are selected: as columns that Arrow has types for, as texts of CSV, or each as a feature of GeoJSON."""
 
 _MAY_BECOME = (
     "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
@@ -50,43 +46,41 @@ _ABOUT = (
     " WHERE a.attrelid = {view}::pg_catalog.regclass AND a.attname = 'region'"
 )
 _AS_THEY_ARE = {"bigint", "integer", "boolean", "timestamp with time zone"}  # all others are read as text
+_TIME = "pg_catalog.to_char(pg_catalog.timezone('UTC', {own}), 'YYYY-MM-DD HH24:MI:SS.US\"Z\"')"
+_TIME_JSON = _TIME.replace(" HH24", '"T"HH24')
 _OF_THE_TEXT, _OF_VALUES = "42", "22"  # classes of SQLSTATEs: syntax, names and rights; divisions by zero and the like
 _GONE = {"42P01", "42501", "3F000"}
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a release, in the order of their keys."""
+    """Rows of a release, in the order of their keys, which `query` selects."""
 
     name: str  # of the release
     promise: str  # what it says of itself: the comment of its view
     geometry_type: str  # {"Polygon", "MultiPolygon"}
-    crs: "pyproj.CRS"  # of `region`
-    # The columns of the view but `period`, of which `valid_from` and `valid_to` are the ends. `region` is WKB or WKT;
-    # what Arrow has no type for, such as JSON, is text.
-    schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]  # some megabytes each; to be read within the block
+    crs: tuple[str, int, str]  # of `region`: authority, code there, WKT
+    connection: Connection  # in the transaction that keeps the release
+    postgis: str  # schema, quoted
+    # The columns of the view but `period`, of which `valid_from` and `valid_to` are the ends. In GeoJSON one column.
+    query: str
+    texts: tuple[str, ...]  # the columns that are read as text
 
 
 @contextmanager
 def opened(
-    connection: Connection,
-    name: str,
-    *,
-    where: str | None = None,
-    params: Params | None = None,
-    region: Literal["WKB", "WKT"] = "WKB",
+    connection: Connection, name: str, form: Form, *, where: str | None = None, params: Params | None = None
 ) -> Iterator[Rows]:
     """Have the rows of a release, or those that meet a condition, for the length of the block.
 
     Parameters
     ----------
+    form : {"Arrow", "CSV", "GeoJSON"}
     where : str, optional
         A condition in SQL on the release's columns; it runs as part of a query of the login itself, where names of
         PostGIS and of the schema ``published`` need no schema.
     params : sequence or mapping, optional
         Values for the ``%s`` or ``%(name)s`` in `where`. Without them a ``%`` means itself.
-    region : {"WKB", "WKT"}
 
     Raises
     ------
@@ -96,36 +90,16 @@ def opened(
         If the server fails, or an administrator withdraws the release and ends this session.
     """
     with errors_translated(), _locked(connection, name) as view, _condition_refused():
-        snapshot = arrow.Snapshot(connection, sql.Identifier(arrow.postgis(connection)).as_string(connection))
-        promise, kind, crs = _described(snapshot, view)
-        query = _query(snapshot, view, region, where, params)
-        with closing(arrow.batches(snapshot, query)) as batches:
-            first = next(batches)
-            yield Rows(name, promise, kind, crs, first.schema, chain([first], batches))
-
-
-def _described(snapshot: arrow.Snapshot, view: sql.Identifier) -> tuple[str, str, "pyproj.CRS"]:
-    """Look up what a release says of itself, the type of its regions and their reference system."""
-    import pyproj
-
-    own = {"postgis": as_is(snapshot.postgis), "view": sql.Literal(view.as_string())}
-    row = snapshot.connection.execute(sql.SQL(_ABOUT).format(**own)).fetchone()
-    promise, kind, authority, code, text = cast("tuple[Any, ...]", row)
-    try:
-        return promise, kind, pyproj.CRS.from_authority(authority, code)
-    except pyproj.exceptions.CRSError:  # one that an administrator has put there
-        return promise, kind, pyproj.CRS.from_wkt(text)
-
-
-def _query(
-    snapshot: arrow.Snapshot, view: sql.Identifier, region: str, where: str | None, params: Params | None
-) -> str:
-    named = sql.SQL(_COLUMNS).format(view=sql.Literal(view.as_string()))
-    columns = snapshot.connection.execute(named).fetchall()
-    values = [_value(column, sql_type, region, snapshot.postgis) for column, sql_type in columns]
-    condition = _condition(snapshot, where, params)
-    query = sql.SQL("SELECT {} FROM {} {} ORDER BY cloak_id").format(sql.SQL(", ").join(values), view, condition)
-    return query.as_string(snapshot.connection)
+        own = sql.Identifier(postgis(connection)).as_string(connection)
+        named = {"postgis": as_is(own), "view": sql.Literal(view.as_string())}
+        about = connection.execute(sql.SQL(_ABOUT).format(**named)).fetchone()
+        promise, kind, *crs = cast("tuple[Any, ...]", about)
+        columns = connection.execute(sql.SQL(_COLUMNS).format(**named)).fetchall()
+        condition = _condition(connection, own, where, params)
+        selected = _feature(columns, own) if form == "GeoJSON" else _values(columns, own, form)
+        query = sql.SQL("SELECT {} FROM {} {} ORDER BY cloak_id").format(selected, view, condition)
+        texts = tuple(column for column, sql_type in columns if sql_type not in _AS_THEY_ARE)
+        yield Rows(name, promise, kind, cast("Any", tuple(crs)), connection, own, query.as_string(connection), texts)
 
 
 def crowds(connection: Connection, name: str) -> list[tuple[int, int]]:
@@ -187,25 +161,46 @@ def _absent(name: str, readable: set[str]) -> ParameterError:
     return ParameterError(f"The release must be live, and for this login to read. Got {name!r} instead. {choice}")
 
 
-def _value(column: str, sql_type: str, region: str, postgis: str) -> sql.Composable:
-    """Select a column as something that Arrow has a type for."""
-    own = sql.Identifier(column)
-    if column == "region":
-        form = "{}.ST_AsBinary({}, 'NDR') AS {}" if region == "WKB" else "{}.ST_AsText({}) AS {}"
-        return sql.SQL(form).format(as_is(postgis), own, own)
-    return own if sql_type in _AS_THEY_ARE else sql.SQL("{}::pg_catalog.text AS {}").format(own, own)
+def _values(columns: Sequence[tuple[str, str]], postgis: str, form: Form) -> sql.Composable:
+    """Select columns as what a form has a type for: else as text."""
+    forms = {
+        ("Arrow", "geometry"): "{postgis}.ST_AsBinary({own}, 'NDR')",
+        ("CSV", "geometry"): "{postgis}.ST_AsText({own})",
+        ("CSV", "timestamp with time zone"): _TIME,
+        ("CSV", "boolean"): "{own}::pg_catalog.text",
+    }
+    selected = []
+    for column, sql_type in columns:
+        as_it_is = "{own}" if sql_type in _AS_THEY_ARE else "{own}::pg_catalog.text"
+        kind = "geometry" if column == "region" else sql_type
+        value = as_is(f"{forms.get((form, kind), as_it_is)} AS {{own}}")
+        selected.append(value.format(own=sql.Identifier(column), postgis=as_is(postgis)))
+    return sql.SQL(", ").join(selected)
 
 
-def _condition(snapshot: arrow.Snapshot, where: str | None, params: Params | None) -> sql.Composable:
+def _feature(columns: Sequence[tuple[str, str]], postgis: str) -> sql.Composable:
+    """Select a row as a feature of GeoJSON (RFC 7946), after a comma: WGS 84 to 1 cm, shells counterclockwise."""
+    shown = []
+    for column, sql_type in columns:
+        value = _TIME_JSON if sql_type == "timestamp with time zone" else "{own}"
+        if column != "region":
+            shown += [sql.Literal(column), as_is(value).format(own=sql.Identifier(column))]
+    return sql.SQL(
+        "',' || pg_catalog.jsonb_build_object('type', 'Feature', 'geometry', {postgis}.ST_AsGeoJSON("
+        "{postgis}.ST_ForcePolygonCCW({postgis}.ST_Transform(region, 4326)), 7)::pg_catalog.jsonb,"
+        " 'properties', pg_catalog.jsonb_build_object({shown}))::pg_catalog.text"
+    ).format(postgis=as_is(postgis), shown=sql.SQL(", ").join(shown))
+
+
+def _condition(connection: Connection, postgis: str, where: str | None, params: Params | None) -> sql.Composable:
     """Write a condition with its values in it: a COPY takes none beside it."""
     if where is None:
         if params is not None:
             raise ParameterError("Values must come with the condition they are for. Got none; give 'where'.")
         return sql.SQL("")
-    path = f"SET LOCAL search_path = pg_catalog, published, {snapshot.postgis}, pg_temp"
-    snapshot.connection.execute(as_is(path))
+    connection.execute(as_is(f"SET LOCAL search_path = pg_catalog, published, {postgis}, pg_temp"))
     try:
-        text = psycopg.ClientCursor(snapshot.connection).mogrify(as_is(where), params)
+        text = psycopg.ClientCursor(connection).mogrify(as_is(where), params)
     except (psycopg.ProgrammingError, TypeError) as error:  # as many values as places for them, by name or by order
         raise _refused(str(error)) from error
     return sql.SQL("WHERE (\n{}\n)").format(as_is(text))  # the condition may end in a comment

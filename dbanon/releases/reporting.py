@@ -31,8 +31,7 @@ from dbanon.pages import release as pages
 from dbanon.pages.maps import UNITS
 from dbanon.pages.shown import Shown, Truth
 from dbanon.pages.svg import WIDTH
-from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, as_is, errors_translated, one
+from dbanon.postgres.connection import Connection, as_is, errors_translated, one, postgis
 from dbanon.releases import export, pictured, published
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -325,7 +324,7 @@ def _group(connection: Connection, record: Described, shown: Shown) -> tuple[int
     may = "has_table_privilege('dbanon.membership', 'SELECT') AND has_table_privilege('dbanon.cloak', 'SELECT')"
     if window is None or moment is None or not one(connection, f"SELECT {may}"):
         return None, set()
-    names = {"p": sql.Identifier(arrow.postgis(connection)), "path": pictured.path_of(connection)}
+    names = {"p": sql.Identifier(postgis(connection)), "path": pictured.path_of(connection)}
     query = sql.SQL("""
         WITH held AS MATERIALIZED (
             SELECT c.record_id, c.region FROM dbanon.cloak c

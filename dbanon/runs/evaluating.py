@@ -19,7 +19,7 @@ from dbanon.base.progress import Progress
 from dbanon.methods.parsing import quoted
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, connect, errors_translated, one
+from dbanon.postgres.connection import Connection, connect, errors_translated, one, postgis
 from dbanon.runs import kept, queue, reading, stored
 from dbanon.runs._foreign import Foreign
 from dbanon.runs._measurement import Measurement
@@ -148,7 +148,7 @@ def positions(
     """
     row = stored.run_row(connection, run_id)
     with errors_translated(), connection.transaction():
-        data, _ = reading.trajectories(arrow.Snapshot(connection, arrow.postgis(connection)), row.dataset_id)
+        data, _ = reading.trajectories(arrow.Snapshot(connection, postgis(connection)), row.dataset_id)
     none = np.empty(0, np.int64)
     truth = Truth(data, Members(record=none, trajectory=none), row.params)
     found = truth.everybody(np.array([at // data.grid_s * data.grid_s]))
@@ -232,7 +232,7 @@ def _session(url: str) -> Iterator[arrow.Snapshot]:
     with connect(url) as session, session.transaction():
         session.execute("SET temp_buffers = '256MB'")  # holds the temporary table and its indexes
         session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        yield arrow.Snapshot(session, arrow.postgis(session))
+        yield arrow.Snapshot(session, postgis(session))
 
 
 def evaluate_file(

@@ -18,7 +18,10 @@ import psycopg
 from dbanon import methods
 from dbanon.attacks import Evidence, Verdict, attacker, once
 from dbanon.attacks.shared.frame import undecided
-from dbanon.base import memory
+from dbanon.base import (
+    kernels,  # noqa: F401 - Numba, before there are threads: two that import it at once may wait for each other
+    memory,
+)
 from dbanon.base.background import in_background
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.dataset import DatasetRow

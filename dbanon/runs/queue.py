@@ -156,6 +156,11 @@ def process_name(pid: int | None = None) -> str:
     return f"{socket.gethostname()} {pid or os.getpid()}"
 
 
+def no_run(run_id: int) -> ParameterError:
+    """Make the error for a run that is not there."""
+    return ParameterError(f"The run must exist. There is no run {run_id}. List the runs: `dbanon runs`.")
+
+
 def no_worker() -> StoreError:
     """Make the error of a login that may not compute while no worker is up."""
     refused = sqlstate.no_rights()

@@ -21,7 +21,7 @@ from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests
 from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, errors_translated
-from dbanon.runs import _rows
+from dbanon.runs import _rows, queue
 from dbanon.runs._beside import Beside
 
 T = TypeVar("T")
@@ -280,7 +280,7 @@ def evidence(snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside
         f"FROM ONLY dbanon.run WHERE run_id = {number}",
     ).to_pylist()
     if not found:
-        raise no_run(run_id)
+        raise queue.no_run(run_id)
     run = found[0]
     if dataset(snapshot, run["dataset_id"]) != dataset(data, run["dataset_id"]):  # changed after `snapshot` was taken
         raise StoreError(
@@ -312,11 +312,6 @@ def evidence(snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside
     if any(getattr(read, item.name) is not getattr(rows, item.name) for item in fields(Evidence)):
         raise DataError("An attack must be given the rows as they are stored; this is a defect of its reading.")
     return read
-
-
-def no_run(run_id: int) -> ParameterError:
-    """Make the error for a run that is not there."""
-    return ParameterError(f"The run must exist. There is no run {run_id}. List the runs: `dbanon runs`.")
 
 
 class Reader:

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon import methods
-from dbanon.attacks import Clause, Verdict
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import (
     DataError,
@@ -26,7 +24,9 @@ from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, errors_translated, jsonb, one
 from dbanon.runs import queue
-from dbanon.runs.reading import no_run
+
+if TYPE_CHECKING:
+    from dbanon.attacks import Verdict
 
 ERROR_KINDS: dict[type[DbanonError], str] = {
     ParameterError: "parameter",
@@ -92,7 +92,7 @@ def run_row(connection: Connection, run_id: int) -> RunRow:
             [run_id],
         ).fetchone()
     if found is None:
-        raise no_run(run_id)
+        raise queue.no_run(run_id)
     return found
 
 
@@ -176,7 +176,7 @@ def run_digest(connection: Connection, run_id: int) -> bytes:
     return bytes(one(connection, "SELECT dbanon_internal.run_digest(%s)", [run_id]))
 
 
-def add_verification(connection: Connection, run_id: int, verdict: Verdict, digest: bytes) -> None:
+def add_verification(connection: Connection, run_id: int, verdict: "Verdict", digest: bytes) -> None:
     """Record what an attack found on the rows of `digest`."""
     connection.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, figures, clauses, digest) "
@@ -203,15 +203,17 @@ def last_verification(connection: Connection, run_id: int) -> int:
     return cast("int", one(connection, query, [run_id]))
 
 
-def latest_verdict(connection: Connection, run_id: int) -> Verdict:
+def latest_verdict(connection: Connection, run_id: int) -> "Verdict":
     """Look up what the last attack on a run found; raises `ParameterError` if there was none."""
+    from dbanon.attacks import Clause, Verdict  # with NumPy, which is slow to import
+
     found = connection.execute(
         "SELECT attack, passed, figures, clauses FROM dbanon.verification WHERE run_id = %s "
         "ORDER BY verification_id DESC LIMIT 1",
         [run_id],
     ).fetchone()
     if found is None:
-        raise no_run(run_id)
+        raise queue.no_run(run_id)
     attack, passed, figures, clauses = found
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
@@ -261,7 +263,7 @@ class RunResult:
     algorithm: str
     status: str
     metrics: Mapping[str, Any]
-    verdict: Verdict
+    verdict: "Verdict"
     timings: Mapping[str, float] = field(default_factory=dict)
     suppressed: Mapping[str, Any] = field(default_factory=dict)
     peak_rss_mb: float = 0.0
@@ -273,6 +275,8 @@ class RunResult:
 
     def left_out(self) -> list[tuple[str, dict[str, int], int | None]]:
         """List what was left out: the kind (``subjects``), counts by reason, and how many there were in all."""
+        from dbanon import methods
+
         figures, totals = self.verdict.figures, methods.method(self.method).totals
         return [
             (kind, self.suppressed.get(kind, {}), int(figures[of]) if of in figures else None)

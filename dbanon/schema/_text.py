@@ -12,13 +12,13 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dbanon import attacks
-from dbanon.attacks import once
 from dbanon.base.errors import ParameterError, choose_one
-from dbanon.methods import METHODS, Method, describe
 from dbanon.schema import _roles
+
+if TYPE_CHECKING:
+    from dbanon.methods import Method
 
 EXPECTED_REVISION = "0004"
 
@@ -141,6 +141,8 @@ def _marks(asked: Asked) -> dict[str, str]:
         "@since@": _literal(asked.since),
         "@stamp@": _literal(stamp()),
     }
+    from dbanon.methods import METHODS  # with NumPy, which is slow to import
+
     revisions = "\n\n".join(_guarded(name, _filled(text, asks)) for name, text in _revisions(asked.since))
     methods = "\n\n".join(map(_method, METHODS.values()))
     return {**asks, "@revisions@": revisions or "-- None are later.", "@methods@": methods}
@@ -176,7 +178,7 @@ END
 $do$;"""
 
 
-def _method(method: Method) -> str:
+def _method(method: "Method") -> str:
     row = _row(method)
     values = ",\n    ".join(map(_literal, row.values()))
     changes = ", ".join(f"{name} = excluded.{name}" for name in row)
@@ -186,7 +188,9 @@ def _method(method: Method) -> str:
     )
 
 
-def _row(method: Method) -> dict[str, str]:
+def _row(method: "Method") -> dict[str, str]:
+    from dbanon.methods import describe
+
     algorithms = [dataclasses.asdict(a) for a in method.algorithms]
     columns = [
         {"name": c.name, "sql_type": c.sql_type, "default": c.default, "comment": c.comment} for c in method.columns
@@ -208,8 +212,11 @@ def _row(method: Method) -> dict[str, str]:
     }
 
 
-def _words(method: Method) -> dict[str, Any]:
+def _words(method: "Method") -> dict[str, Any]:
     """Give the plain words of a family's clauses by name, the test that each is of, and what each test leaves open."""
+    from dbanon import attacks
+    from dbanon.attacks import once
+
     attack = attacks.attacker(method.attack).attack
     known = (*attack.clauses, *once.CLAUSES)
     clauses = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in known}

@@ -23,6 +23,7 @@ from typing import Any
 
 from psycopg import sql
 
+from dbanon.base import parts
 from dbanon.base.errors import DbanonError, SchemaMismatch, StoreError
 from dbanon.base.tasks import Processes, Tasks
 from dbanon.database import Database, RunResult, open_database
@@ -109,13 +110,16 @@ def serve(
     Raises
     ------
     ParameterError
-        If the connection that shall hold locks goes through a pooler, the server to read from is no replica, a package
-        is missing, or `heartbeat` or `listen` cannot be used.
+        If the connection that shall hold locks goes through a pooler, the server to read from is no replica, or
+        `heartbeat` or `listen` cannot be used.
+    DbanonError
+        If the part ``dbanon[compute]`` is missing, or ``dbanon[dask]`` for a scheduler.
     StoreError
         If the login may not compute, the server accepts no writing, or the scheduler or the replica does not answer.
     SchemaMismatch
         If the schema is of another revision.
     """
+    parts.demand("compute")
     events, reading = Log(log), reading or Reading()
 
     def announce(line: str) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from dbanon.base import cores
-from dbanon.base.errors import DataError, ParameterError, StoreError, counted
+from dbanon.base import cores, parts
+from dbanon.base.errors import DataError, StoreError, counted
 from dbanon.base.tasks import share
 
 T = TypeVar("T")
@@ -33,17 +33,12 @@ class Cluster:
 
     Raises
     ------
-    ParameterError
-        If the package `distributed` is missing.
+    DbanonError
+        If the part ``dbanon[dask]`` is missing.
     """
 
     def __init__(self, address: str) -> None:
-        try:
-            import distributed  # noqa: F401
-        except ImportError:
-            raise ParameterError(
-                "A scheduler must go with the package distributed. Got none; pip install 'dbanon[dask]'."
-            ) from None
+        parts.demand("dask", what="--scheduler")
         self._address = address
 
     def check(self, say: Callable[[str], None]) -> None:

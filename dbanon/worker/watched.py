@@ -167,12 +167,6 @@ def _metrics(vitals: list[dict[str, Any]], *, connected: bool) -> tuple[HTTPStat
 
 
 def _server(listen: str, answer: Callable[[str], tuple[HTTPStatus, str, bytes]]) -> ThreadingHTTPServer:
-    try:
-        import prometheus_client  # noqa: F401
-    except ImportError:
-        raise ParameterError(
-            "--listen must go with the package prometheus-client. Got none; pip install 'dbanon[metrics]'."
-        ) from None
     host, separator, port = listen.rpartition(":")
     if not (separator and host and port.isascii() and port.isdecimal() and int(port) < 2**16):
         raise ParameterError(

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from distributed.security import Security
 
 from dbanon.base import cores
-from dbanon.base.errors import DataError, ParameterError, StoreError
+from dbanon.base.errors import DataError, DbanonError, StoreError
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.methods import METHODS
 from dbanon.worker import cluster
@@ -135,7 +135,7 @@ def test_a_scheduler_that_does_not_answer_is_named(impatient: None, address: str
 
 def test_the_package_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ParameterError) as caught:
+    with pytest.raises(DbanonError) as caught:
         Cluster("tls://here:8786")
     assert "dbanon[dask]" in str(caught.value)
 

@@ -1,15 +1,22 @@
 """What the installed package carries beside its modules."""
 
+import hashlib
 import inspect
+import os
+import re
+import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 import dbanon
 from dbanon import schema, testing
+from dbanon.base.parts import PACKAGES
 from dbanon.database import Database
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +64,44 @@ def test_the_wheel_carries_sql_migrations_and_the_image(wheel: set[str]) -> None
         files = [file for file in (ROOT / folder).rglob("*") if file.is_file() and "__pycache__" not in file.parts]
         assert files
         assert {f"dbanon/{inside}/{file.relative_to(ROOT / folder)}" for file in files} <= wheel
+
+
+def test_the_same_sources_make_the_same_bytes_elsewhere_and_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sources are those of the source archive, which is therefore whole; nothing else is the same."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    [archive] = SdistBuilder(str(ROOT)).build(directory=str(tmp_path / "one"), versions=["standard"])
+    [first] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path / "one"), versions=["standard"])
+    with tarfile.open(archive) as packed:
+        assert {item.mtime for item in packed} == {1767225600}
+        packed.extractall(tmp_path / "elsewhere", filter="data")
+    [sources] = (tmp_path / "elsewhere").iterdir()
+    for file in sources.rglob("*"):
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+    before = os.umask(0o077)
+    try:
+        [second] = WheelBuilder(str(sources)).build(directory=str(tmp_path / "two"), versions=["standard"])
+    finally:
+        os.umask(before)
+    assert _digest(first) == _digest(second)
+
+
+def _digest(file: str) -> str:
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+def test_the_parts_are_the_extras_and_nothing_of_them_is_installed_always() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name: _imported(project["optional-dependencies"][name]) for name in PACKAGES}
+    assert {name: set(packages) for name, packages in PACKAGES.items()} == {
+        name: packages - {"dbanon"} for name, packages in extras.items()
+    }
+    assert not set().union(*extras.values()) & _imported(project["dependencies"])
+
+
+def _imported(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[>]", one)[0].replace("-", "_") for one in requirements}
 
 
 @pytest.mark.parametrize("verb", [*VERBS, dbanon.connect, testing.postgis_container], ids=lambda verb: verb.__name__)

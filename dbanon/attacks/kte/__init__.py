@@ -12,33 +12,12 @@ Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity: Towards Privacy-Pr
 Trajectory Data, 2017, sections II-B and II-C.
 """
 
-from dataclasses import dataclass
-
-import numpy as np
-
 from dbanon.attacks import Evidence, Source
-from dbanon.attacks.kte._claims import HIDE, MERGE, Rules, Stated, read_rules, read_stated
+from dbanon.attacks.kte._claims import HIDE, MERGE
 from dbanon.attacks.kte._clauses import CLAUSES, LEFT_OPEN
-from dbanon.attacks.kte._groups import groups
-from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples, cover, members, rows, samples
-from dbanon.attacks.kte._sets import picked, picks
-from dbanon.attacks.kte._windows import hidden, scene, speaking, timetable
-from dbanon.attacks.shared.claims import considered, hours_misstated
 from dbanon.attacks.shared.frame import Attack, Counts
-from dbanon.attacks.shared.keys import distinct
-from dbanon.base.trajectory import Int
 
-__all__ = ["attack", "read"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Seen:
-    """What the attack looks at: the samples, the rows, whose they are, and which samples they hold."""
-
-    known: Samples
-    stored: Rows
-    who: Members
-    covered: Cover
+__all__ = ["attack", "prepare", "read"]
 
 
 def read(evidence: Evidence, source: Source) -> Evidence:
@@ -47,112 +26,16 @@ def read(evidence: Evidence, source: Source) -> Evidence:
     return evidence
 
 
-def _count(evidence: Evidence) -> Counts:
-    """Count what breaks each clause.
+def prepare() -> None:
+    """Import what counts, with Numba, while the evidence is read."""
+    from dbanon.attacks.kte import _counting  # noqa: F401
 
-    O((fixes + rows) log) time. Hiding sets cost the samples of each subject and window, once for each pick. Where picks
-    do not decide, each subject and window costs the rows of an epoch; where windows do not, each stretch does.
-    """
-    evidence = considered(evidence)
-    rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
-    known, stored = samples(evidence.trajectories, rules), rows(evidence, rules)
-    stored, who = members(evidence, stored, known, rules)
-    seen = _Seen(known=known, stored=stored, who=who, covered=cover(known, stored, who))
-    own, figures = _hidden(evidence, seen, rules) if rules.hides else groups(evidence, who, rules)
-    broken = {
-        "period": stored.off_time,
-        "region": stored.off_grid,
-        "columns": int((evidence.cloak_other_keys != 0).sum()),
-        "members": who.faults,
-        "left-out": _misstated(seen, rules, stated),
-        "truth": int(seen.covered.fictitious.sum()),
-        "alike": who.unlike,
-        "order": stored.unordered,
-        **own,
-    }
-    return broken, _figures(seen) | figures
+
+def _count(evidence: Evidence) -> Counts:
+    from dbanon.attacks.kte import _counting
+
+    return _counting.count(evidence)
 
 
 attack = Attack(name="kte", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=(HIDE, MERGE))
 """Decides whether a stretch of any subject's movements fits fewer than k records, and whether the rows are true."""
-
-
-def _hidden(evidence: Evidence, seen: _Seen, rules: Rules) -> tuple[dict[str, int], dict[str, int | float]]:
-    """Count what the adversary finds of records of one subject each: violations by clause, and figures."""
-    known = seen.known
-    times, view = timetable(known, rules), scene(known, seen.stored, seen.who, seen.covered)
-    speaks = speaking(view, times)
-    chosen = picks(evidence, view, speaks, times, rules)
-    found = picked(view, speaks, chosen, times, rules)
-    outcome = hidden(view, speaks, found.fitting, times, rules.k)
-    wrong = (evidence.cloak_crowd != rules.k) | (evidence.cloak_subjects != 1)
-    few = found.number < rules.k - 1
-    broken = {
-        "crowd": int(wrong.sum()),
-        "sets": chosen.faults,
-        "k-pick": int(few.sum()),
-        "carried": int(((found.fitting < rules.k - 1) & ~few & ~outcome.exposed).sum()),
-        "reuse": found.reused,
-        "leak": found.followed,
-        "hidden": int(outcome.exposed.sum()),
-        "silence": outcome.silent,
-    }
-    everywhere = not outcome.exposed.any() and not outcome.silent
-    least = min(1 + int(found.fitting.min(initial=len(known.subject))), outcome.fewest_silent or len(known.subject))
-    smallest = max(least, rules.k if everywhere else 1)
-    figures: dict[str, int | float] = {
-        "smallest_crowd": smallest,
-        "greatest_posterior": 1 / smallest,
-        "windows": times.count,
-        "subject_windows": len(speaks.key),
-        "picks": len(chosen.at),
-        "picks_fitting": int(found.fitting.sum()),
-        "least_picked": int(found.number.min()) if len(found.number) else 0,
-        "least_silent": outcome.fewest_silent,
-        "searched": outcome.searched,
-        "searched_by_stretches": outcome.slid,
-        "followed_by_chance": found.chance,
-        "followed_by_chance_s": found.chance_epochs * rules.leak * rules.grid_s,
-        "others_needed": times.count * (rules.k - 1),
-    }
-    return broken, figures
-
-
-def _figures(seen: _Seen) -> dict[str, int | float]:
-    covered, fixes = seen.covered.covered, seen.known.fixes
-    return {
-        "subjects": len(seen.known.subject),
-        "published": len(distinct(seen.who.subject)),
-        "records": len(seen.stored.record_id),
-        "rows": len(seen.stored.record),
-        "samples": len(covered),
-        "samples_covered": int(covered.sum()),
-        "fixes": int(fixes.sum()),
-        "fixes_covered": int(fixes[covered].sum()),
-        "rows_without_a_sample": int(seen.covered.fictitious.sum()),
-    }
-
-
-def _misstated(seen: _Seen, rules: Rules, stated: Stated) -> int:
-    """Count what the run says it left out and is not what is missing."""
-    covered, people = seen.covered.covered, len(seen.known.subject)
-    wrong = int(sum(stated.samples.values()) != int((~covered).sum()))
-    wrong += int(sum(stated.subjects.values()) != people - len(distinct(seen.who.subject)))
-    if rules.hides:
-        epoch, owner = seen.known.slot // rules.leak, seen.known.owner
-        first = int(epoch.min())
-        there, shown = _counted(epoch - first, owner), _counted((epoch - first)[covered], owner[covered])
-        start_s = (first + np.arange(len(there))) * rules.leak * rules.grid_s
-        shown = np.append(shown, np.zeros(len(there) - len(shown), np.int64))
-    else:
-        # Once for the whole time.
-        there, shown = np.array([people]), np.array([len(distinct(seen.who.subject))])
-        start_s = np.array([int(seen.known.slot.min()) * rules.grid_s])
-    found = {"seen": there, "published": shown, "left_out": there - shown}
-    return wrong + hours_misstated(stated.hours, start_s, found)
-
-
-def _counted(epoch: Int, owner: Int) -> Int:
-    """Count the subjects of each epoch from 0 on."""
-    size = int(owner.max(initial=0)) + 1
-    return np.bincount(distinct(epoch * size + owner) // size)

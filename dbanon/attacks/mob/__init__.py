@@ -10,109 +10,25 @@ References
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009, section 4.
 """
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from dbanon.attacks.mob._claims import Rules, considered, read_rules, read_stated
 from dbanon.attacks.mob._clauses import CLAUSES, LEFT_OPEN
-from dbanon.attacks.mob._graph import Remaining, below_at_speed, remaining
-from dbanon.attacks.mob._known import misstated, own_instants, read_sets
-from dbanon.attacks.mob._queries import distortion
-from dbanon.attacks.mob._rows import Classes, Truth, classes, positions, shown, truth
-from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence, read
 from dbanon.attacks.shared.frame import Attack, Counts
-from dbanon.base.trajectory import Bool
 
-__all__ = ["attack", "read"]
+__all__ = ["attack", "prepare", "read"]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Found:
-    """What the attack found."""
-
-    scene: Scene
-    rows: Truth
-    shared: Classes
-    left: Remaining
+def prepare() -> None:
+    """Import what counts, with Numba, while the evidence is read."""
+    from dbanon.attacks.mob import _counting  # noqa: F401
 
 
 def _count(evidence: ObjectEvidence) -> Counts:
-    """Count what breaks each clause.
+    from dbanon.attacks.mob import _counting
 
-    O((fixes + rows) log) time and twelve bytes a subject and instant, if the stored hiding sets hold. Else all records
-    are looked for that those may be who keep fewer than k, then those whose records these fit, and so on: of all
-    at worst. Of a person 1,024 records at most are found, among 262,144 candidates: what is not found can only make the
-    attack refuse.
-    """
-    every = evidence.trajectories
-    evidence = considered(evidence)
-    rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
-    at = positions(evidence.trajectories, rules)
-    # A record may list trajectories of its subject from outside the run's own time; these are known among all.
-    found = shown(evidence, every, at, rules.timetable)
-    own, unused = own_instants(evidence.quasi_identifiers, at, rules.timetable)
-    scene = Scene(at=at, found=found, own=own)
-    sets = read_sets(evidence, found, own, rules)
-    rows = truth(at, found, own, rules.qid_only)
-    shared, left = classes(evidence, found), remaining(scene, sets.owner, sets.other, rules.k)
-    # Definition 3 asks for k records of each person. One without own instants fits all of them, and is still known by
-    # elimination where few others are like that, which the paper does not see: hence a clause of its own.
-    few = found.published & (left.number < rules.k)
-    other = (evidence.region_other_keys != 0) | ~np.isin(evidence.region_cloaked, (0, 1))
-    broken = {
-        "period": found.off_time,
-        "region": _rows_of(evidence, ~found.sound),
-        "columns": _rows_of(evidence, other),
-        "members": found.faults,
-        "crowd": rows.uncounted + shared.miscounted,
-        "size": int((shared.size < rules.k).sum()),
-        "covers": rows.unmasked,
-        "complete": rows.incomplete,
-        "left-out": misstated(stated, scene, unused, rules),
-        "exact": rows.inexact,
-        "sets": sets.faults,
-        "hidden": int((few & own.some).sum()),
-        "elimination": int((few & ~own.some).sum()),
-    }
-    return broken, _figures(evidence, _Found(scene=scene, rows=rows, shared=shared, left=left), rules)
+    return _counting.count(evidence)
 
 
 attack = Attack(
     name="mob", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=("symmetric", "extreme-union")
 )
 """Decides whether any person fits fewer than k of the records, and whether these are true."""
-
-
-def _rows_of(evidence: ObjectEvidence, some: Bool) -> int:
-    """Count the rows of some regions."""
-    return int(np.count_nonzero(some[evidence.region])) if some.any() else 0
-
-
-def _figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> dict[str, int | float]:
-    scene, left, size = result.scene, result.left, result.shared.size
-    published = scene.found.published
-    least = int(left.number[published].min()) if published.any() else 0
-    # No clause but a figure: the paper's adversary knows own instants alone. One who knows top speeds as well excludes
-    # records whose exact rows, an instant before or after, were out of reach.
-    reach_cells = rules.reach_m / evidence.trajectories.grid_m
-    return {
-        "subjects": len(scene.at.subject),
-        "published": int(published.sum()),
-        "records": len(evidence.record_id),
-        "rows": evidence.rows,
-        "smallest_crowd": int(size.min()) if len(size) else 0,
-        "exact_rows": result.rows.exact,
-        "quasi_identifiers": len(evidence.quasi_identifiers.t),
-        "greatest_posterior": 1 / max(least, 1),
-        "least_surviving": least,
-        "edges": left.edges,
-        "searched": left.searched,
-        "below_k_at_speed": below_at_speed(scene, left, rules.k, reach_cells),
-        "information_loss": result.rows.loss / max(result.rows.rows, 1),
-        "classes": len(size),
-        "median_class_size": float(np.median(size)) if len(size) else 0.0,
-        "coverage_percent": 100 * float(np.mean((size >= rules.k) & (size < 2 * rules.k))) if len(size) else 100.0,
-        **distortion(evidence, scene.at, rules.timetable),
-    }

@@ -14,129 +14,23 @@ Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Sema
 and II-C.
 """
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from dbanon.attacks.semantic._atoms import Parts, classes, figures, loose, parts, torn, unlike
-from dbanon.attacks.semantic._claims import Rules, read_rules, read_stated
 from dbanon.attacks.semantic._clauses import CLAUSES, LEFT_OPEN
-from dbanon.attacks.semantic._fixes import Fixes, fixes, misstated
-from dbanon.attacks.semantic._groups import Groups, groups
-from dbanon.attacks.semantic._regions import Regions, divergence, far, regions, reveals
-from dbanon.attacks.semantic._units import Units, units
 from dbanon.attacks.semantic.evidence import RegionEvidence, read
-from dbanon.attacks.shared.claims import LATEST, must
 from dbanon.attacks.shared.frame import Attack, Counts
-from dbanon.attacks.shared.keys import distinct
-from dbanon.base.trajectory import Bool, Int
 
-__all__ = ["attack", "read"]
+__all__ = ["attack", "prepare", "read"]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Found:
-    """What the attack found."""
-
-    of: Units
-    places: Regions
-    grouped: Groups
-    region: Int  # [c]: of the rows of `grouped`
-    fate: Fixes
-    told: Parts  # the classes
-    atoms: Parts  # as they are stored: one of all cells where none is
+def prepare() -> None:
+    """Import what counts, with Numba, while the evidence is read."""
+    from dbanon.attacks.semantic import _counting  # noqa: F401
 
 
 def _count(evidence: RegionEvidence) -> Counts:
-    """Count what breaks each clause: O((fixes + rows + cells of regions) log) time."""
-    rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
-    data = evidence.trajectories
-    start, end, timely = _times(evidence, rules)
-    cells, stored = evidence.cells, np.unique(evidence.atom, return_inverse=True)[1].reshape(-1)
-    of, places = units(data, cells, stored, rules), regions(evidence, rules)
-    grouped = groups(evidence, of, start, end, rules)
-    region = evidence.region[grouped.row].astype(np.int64)
-    fate = fixes(of, grouped, places, region, rules)
-    told, atoms = (parts(sets, places, cells, rules) for sets in (classes(places), stored))
-    found = _Found(of=of, places=places, grouped=grouped, region=region, fate=fate, told=told, atoms=atoms)
-    broken = {
-        "period": int((~timely).sum()),
-        "region": int((~places.sound)[evidence.region].sum()),
-        "columns": int((~places.told)[evidence.region].sum()),
-        "members": grouped.faults,
-        "crowd": grouped.miscounted,
-        "size": int((grouped.crowd < rules.k).sum()),
-        "covers": int((~fate.covered).sum()),
-        "complete": fate.missing,
-        "left-out": misstated(data, of, fate.state, stated),
-        "truth": fate.empty,
-        "diversity": int((places.categories < rules.l)[evidence.region].sum()),
-        "closeness": int(far(places.kl, rules.t)[evidence.region].sum()),
-        "classes": int(told.weak.sum()),
-        "tight": int(_free(found, rules).sum()),
-    }
-    return broken, _figures(evidence, found, rules)
+    from dbanon.attacks.semantic import _counting
 
-
-def _free(found: _Found, rules: Rules) -> Bool:
-    """Say which rows of `Groups` have regions that do not follow from the atoms of their fixes: bool[c]."""
-    atoms, told, rows = found.atoms, found.told, (found.region, found.places)
-    # Where regions grow, what one has besides the atoms of its fixes must be the same wherever these are the same.
-    free = unlike(atoms, *rows, found.fate) if rules.grows else loose(told, *rows, found.fate)
-    if rules.asks_atoms:
-        free |= torn(atoms, told, *rows)
-    return free
+    return _counting.count(evidence)
 
 
 attack = Attack(name="semantic", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN)
 """Decides whether a region tells a function or a record hides fewer than k, and whether the rows are true."""
-
-
-def _times(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]:
-    """Give the slots in which each row begins and ends, and whether it may: after the row before it, in whole slots."""
-    start_s, end_s, grid_s = evidence.cloak_start_s, evidence.cloak_end_s, evidence.trajectories.grid_s
-    known = bool((np.abs(start_s) <= LATEST).all() and (np.abs(end_s) <= LATEST).all())
-    must(known, "Every period must be in unix seconds; some are too large to be.")
-    start, end = (np.floor(side / grid_s).astype(np.int64) for side in (start_s, end_s))
-    timely = (start * grid_s == start_s) & (end * grid_s == end_s) & (start < end)
-    timely &= end_s - start_s <= rules.longest_s
-    if rules.since is not None:
-        timely &= start >= rules.since
-    if rules.until is not None:
-        timely &= end <= rules.until
-    follows = np.ones(len(start), bool)
-    follows[1:] = start[1:] >= end[:-1]
-    follows[evidence.offset[:-1]] = True
-    if evidence.place is not None:
-        length = np.diff(evidence.offset)
-        follows &= evidence.place == np.arange(1, len(start) + 1) - np.repeat(evidence.offset[:-1], length)
-    return start, end, timely & follows
-
-
-def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str, int | float]:
-    of, places, cells = found.of, found.places, evidence.cells
-    kl = places.kl[evidence.region]
-    some = kl[np.isfinite(kl)]
-    quarters = np.quantile(some, [0.25, 0.5, 0.75]) if len(some) else np.zeros(3)
-    of_cell = reveals((cells.pois > 0).sum(axis=1), divergence(cells.pois, cells.pois.sum(axis=0)), rules.l, rules.t)
-    raw = of_cell[of.fix_cell[of.fix_cell >= 0]]
-    shown = reveals(places.categories, places.kl, rules.l, rules.t)[evidence.region]
-    return {
-        "subjects": len(distinct(of.subject)),
-        "published": len(distinct(of.subject[found.grouped.unit])),
-        "records": len(evidence.record_id),
-        "rows": evidence.rows,
-        "fixes": len(of.fix),
-        "groups": len(found.grouped.first),
-        "regions": len(evidence.region_no),
-        "smallest_crowd": int(found.grouped.crowd.min()),
-        "least_categories": int(places.categories.min()),
-        "greatest_kl": float(some.max(initial=0.0)),
-        "rows_without_pois": int((~np.isfinite(kl)).sum()),
-        "kl_quarter": float(quarters[0]),
-        "kl_median": float(quarters[1]),
-        "kl_three_quarters": float(quarters[2]),
-        "raw_fixes_revealing_percent": 100 * float(raw.mean()) if len(raw) else 0.0,
-        "revealing_percent": 100 * float(shown.mean()),
-        **figures(found.atoms if rules.grows else found.told, found.grouped, found.fate, cells, rules),
-    }

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks import Evidence, Source
-from dbanon.attacks.semantic._outlines import made_of
 from dbanon.base.trajectory import Bool, Cells, Float, Int
 
 
@@ -62,6 +61,8 @@ class RegionEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> RegionEvidence:
     """Read the cells and their atoms, what PostGIS finds of each polygon, and which cells lie in it."""
+    from dbanon.attacks.semantic._outlines import made_of  # with Numba
+
     cells, atoms = source.inputs("cells")["cells"], source.table("atom_evidence")
     atom = np.full(len(cells.cell_id), -1)
     known = np.isin(atoms["cell_id"], cells.cell_id)

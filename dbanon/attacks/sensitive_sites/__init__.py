@@ -14,8 +14,6 @@ Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Location
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
 
 from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, read_rules, read_stated, snapshot
 from dbanon.attacks.sensitive_sites._clauses import CLAUSES, LEFT_OPEN
@@ -238,6 +236,9 @@ def _served(region: Int, place: Int, capacity: Int, number: Int) -> int:
 
     `number` of sites are at each place; a pair of `region` and `place` says that the one holds the other.
     """
+    from scipy.sparse import csr_array  # slow to import
+    from scipy.sparse.csgraph import maximum_flow
+
     # A flow, not site by site, since a site may have to leave a region to another that has no second one. Limits are
     # whole (and cut to the number of sites, to fit int32), so some largest flow is: a unit gives one site one region.
     places, sink = len(number), 1 + len(number) + len(capacity)

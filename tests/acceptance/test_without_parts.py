@@ -1,0 +1,130 @@
+"""An installation without extras: what it does, and the one sentence of what it does not."""
+
+import json
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon.base.parts import PACKAGES
+from tests.acceptance.commands import Done
+from tests.without_parts import run
+
+RELEASE = "plain"
+
+
+def does(url: str, *commands: tuple[str, ...], parts: tuple[str, ...] = (), cwd: Path | None = None) -> list[Done]:
+    """Run commands, each of which must succeed."""
+    done = run([("--dsn", url, *command) for command in commands], *parts, cwd=cwd)  # type: ignore[arg-type]
+    for command, one in zip(commands, done, strict=True):
+        assert one.code == 0, (command, one.stderr)
+    return done
+
+
+def test_the_help_needs_no_part():
+    for done in run([("--help",), ("run", "--help"), ("worker", "--help"), ("load", "sites", "--help")]):
+        assert (done.code, "Usage" in done.stdout) == (0, True), done.stderr
+
+
+def test_an_operator_works_without_parts_where_a_worker_computes(
+    city_url: str, city_template: tuple[str, int], tmp_path: Path
+) -> None:
+    run_id = str(city_template[1])
+    given = ("tp-aware", "--dataset", "city", "-p", "k=5")
+    done = does(
+        city_url,
+        ("db", "upgrade", "--share-roles"),
+        ("publish", run_id, RELEASE),
+        ("methods",),
+        ("methods", "kte"),
+        ("datasets",),
+        ("plan", *given),
+        ("submit", *given),
+        ("cancel", str(city_template[1] + 1)),
+        ("runs",),
+        ("releases",),
+        ("card", RELEASE),
+        ("check",),
+        ("import", "public.gps", "--dataset", "other", "--subject", "subject", "--time", "t", "--geom", "position"),
+        ("job", "list"),
+        ("report", RELEASE),
+        ("report", run_id, "-o", "run.html"),
+        ("compare", RELEASE, run_id),
+        ("style", RELEASE, "-o", "it.qml"),
+        ("export", RELEASE, "it.csv"),
+        ("export", RELEASE, "it.geojson"),
+        ("drop-dataset", "other", "--yes"),
+        ("unpublish", RELEASE),
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert run_id in done[8].stdout
+    assert {one.name for one in tmp_path.iterdir()} >= {f"{RELEASE}.html", "run.html", "it.qml", "it.csv", "it.geojson"}
+
+
+LACKING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "load": (("load", "trajectories", "it.csv", "--dataset", "city"), ("files",)),
+    "load sites": (("load", "sites", "it.csv", "--dataset", "city"), ("files",)),
+    "run": (("run", "tp-aware", "--dataset", "city"), ("compute",)),
+    "verify": (("verify", "{run}"), ("compute",)),
+    "worker": (("worker",), ("compute",)),
+    "evaluate": (("evaluate", "{run}"), ("compute",)),
+    "sweep": (("sweep", "tp-aware", "--dataset", "city", "-p", "k=5,6"), ("compute",)),
+    "report with truth": (("report", "{run}", "--with-truth"), ("compute",)),
+    "synth": (("synth", "--dataset", "it"), ("files", "compute")),
+    "synth to files": (("synth", "--csv", "it"), ("files", "compute")),
+    "demo": (("demo",), ("files", "compute")),
+    "export": (("export", "city_k5", "it.gpkg"), ("files",)),
+}
+
+
+def test_what_needs_a_part_says_which_in_one_sentence_and_does_nothing(
+    city: str, city_template: tuple[str, int], tmp_path: Path
+) -> None:
+    commands = [[word.format(run=city_template[1]) for word in words] for words, _ in LACKING.values()]
+    with psycopg.connect(city) as connection:
+        before = connection.execute("SELECT count(*), max(run_id) FROM dbanon.run").fetchone()
+        told = run([("--dsn", city, *command) for command in commands], cwd=tmp_path)
+        for (_, parts), done in zip(LACKING.values(), told, strict=True):
+            assert done.code == 1, done.stderr
+            assert f"pip install 'dbanon[{','.join(parts)}]'" in done.sentence
+            assert all(name in done.sentence for part in parts for name in PACKAGES[part])  # type: ignore[index]
+        assert connection.execute("SELECT count(*), max(run_id) FROM dbanon.run").fetchone() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_loaded_without_what_computes(city_url: str, city_files: tuple[Path, Path], tmp_path: Path) -> None:
+    load = ("load", "trajectories", str(city_files[0]), "--dataset", "other", "--x", "lon", "--y", "lat")
+    does(city_url, load, ("publish", "1", RELEASE), ("export", RELEASE, "it.parquet"), ("export", RELEASE, "it.gpkg"),
+         parts=("files",), cwd=tmp_path)  # fmt: skip
+
+
+def test_a_run_is_computed_without_what_reads_files(city_url: str) -> None:
+    given = ("run", "sensitive-sites", "--dataset", "city", "-p", "k=5")
+    [done] = run([("--dsn", city_url, *given)], "compute")
+    assert done.code == 2, done.stderr  # there are no sites
+    does(city_url, ("verify", "1"), ("evaluate", "1"), ("run", "tp-aware", "--dataset", "city", "-p", "k=6"),
+         parts=("compute",))  # fmt: skip
+
+
+def test_geojson_has_the_rows_in_degrees_and_the_promise(city: str, anna: str, tmp_path: Path) -> None:
+    does(anna, ("export", "city_k5", "it.geojson", "--where", "seq = 1"), cwd=tmp_path)
+    text = (tmp_path / "it.geojson").read_text()
+    told = json.loads(text)
+    with psycopg.connect(city) as connection:
+        query = """SELECT cloak_id, crowd, requests, valid_from, ST_XMin(b), ST_YMin(b), ST_XMax(b), ST_YMax(b)
+            FROM (SELECT *, ST_Transform(region, 4326) AS b FROM published.city_k5) v WHERE seq = 1 ORDER BY cloak_id"""
+        rows = connection.execute(query).fetchall()
+        promise = connection.execute("SELECT obj_description('published.city_k5'::regclass)").fetchone()
+    assert (told["type"], told["name"], [told["description"]]) == ("FeatureCollection", "city_k5", list(promise or ()))
+    assert len(told["features"]) == len(rows) > 1
+    for feature, (cloak, crowd, requests, since, *box) in zip(told["features"], rows, strict=True):
+        has = feature["properties"]
+        assert (feature["type"], has["cloak_id"], has["crowd"], has["requests"]) == ("Feature", cloak, crowd, requests)
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", has["valid_from"])
+        assert has["valid_from"][:10] == since.date().isoformat()
+        x, y = zip(*feature["geometry"]["coordinates"][0], strict=True)
+        assert [min(x), min(y), max(x), max(y)] == pytest.approx(box, abs=1e-7)
+        area = sum(a * d - b * c for a, b, c, d in zip(x, y, x[1:], y[1:], strict=False))
+        assert area > 0  # counterclockwise
+    assert text.count("\n") == len(rows) + 2
