@@ -765,7 +765,7 @@ def test_no_page_is_made_of_a_release_that_changes_between_its_record_and_its_lo
     become = published.become_analyst
 
     def withdraw_first(connection: psycopg.Connection, name: str) -> None:
-        with psycopg.connect(grown.info.dsn, autocommit=True) as administrator:
+        with psycopg.connect(grown.info.dsn, password=grown.info.password, autocommit=True) as administrator:
             administrator.execute("SELECT dbanon.unpublish_part('ten', %s)", [day(3)])
         become(connection, name)
 
