@@ -170,8 +170,8 @@ class Evaluation:
     period : (datetime, datetime) or None
         Of a part of a release that grows: the time it takes.
     others : tuple of Evaluation
-        Of a release that grows: its other live parts, the newest first. Of those whose data changed since, figures that
-        were kept before.
+        The other live parts of a release that grows, the newest first. Parts whose data changed since have the figures
+        that were kept before.
     """
 
     run_id: int | None

@@ -403,8 +403,8 @@ class Database(Datasets):
         Returns
         -------
         dbanon.base.figures.Evaluation
-            Of a release that grows, that of its newest part whose data are as they were; `others` has those of the
-            other live parts, and `notes` name the parts whose data are gone.
+            A release that grows gives the evaluation of its newest part whose data are as they were. `others` has those
+            of the other live parts, and `notes` name the parts whose data are gone.
 
         Raises
         ------

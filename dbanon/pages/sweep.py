@@ -70,10 +70,10 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
         (_write_error(chosen.error), f"counts in {sweep.squares} are off", True),
         (_write_usable(chosen), "usable resolution", True),
     ]
-    which = f"meet all wants{_list_wants(sweep)}" if sweep.wants else "can be published"
+    which = f"meet all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
     lead = (
-        f"Of the settings that {which}, those with the strongest promise were kept. Of these, the one on their front "
-        "was chosen whose count error has the least upper end of its interval."
+        f"The sweep kept the settings that {which}, and among these the ones with the strongest promise. It chose the "
+        "setting on their front whose count error has the least upper end of its interval."
     )
     yield frame.section("The chosen setting", frame.facts(found), lead=lead)
 

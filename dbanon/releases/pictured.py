@@ -282,8 +282,8 @@ class _Reader:
 def backdrop(connection: Connection, window: Window, srid: int, table: str) -> tuple[str, str]:
     """Draw a public table of lines and areas under a map: paths of its lines and of its areas, simplified and clipped.
 
-    Raises `ParameterError` if there is no such table with a column of geometries that every analyst may read: what is
-    drawn is called public, whoever makes the page. A login that knows no analysts' role must name a table for all.
+    Every page calls the table public. So `ParameterError` is raised unless every analyst may read it and its column of
+    geometries. A login that knows no analysts' role must name a table that everyone may read.
     """
     drawn, column = _open_to_all(connection, table)
     names = {"table": as_is(drawn), "column": as_is(column), "p": sql.Identifier(postgis(connection))}

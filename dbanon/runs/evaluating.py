@@ -6,11 +6,12 @@ is wrong, and no figure is given.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
+import psycopg
 
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import ParameterError, StoreError, counted
@@ -172,13 +173,13 @@ def evaluate(
     url : str
         For a session of its own, in which rows and data are read in one state.
     run : int or str
-        Its number, or the name of a live release. Of one that grows, the evaluation is that of the newest part whose
-        data are as they were, and has the others.
+        Its number, or the name of a live release. A release that grows gives the evaluation of the newest part whose
+        data are as they were, which has the others.
 
     Raises
     ------
     VerificationFailed
-        If a true count lies outside its bounds. Of a release that grows, newer parts than that one were kept.
+        If a true count lies outside its bounds. The figures of newer parts of a release that grows stay kept.
     ParameterError, StoreError
         As for `demand_fit`.
     """
@@ -229,10 +230,14 @@ def _measured(url: str, row: stored.RunRow, asked: Evaluating, progress: Progres
 @contextmanager
 def _session(url: str) -> Iterator[arrow.Snapshot]:
     """Have a transaction that sees one state of the database, and may make temporary tables."""
-    with connect(url) as session, session.transaction():
-        session.execute("SET temp_buffers = '256MB'")  # holds the temporary table and its indexes
-        session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        yield arrow.Snapshot(session, postgis(session))
+    with connect(url) as session:
+        # For the temporary table and its indexes. A pooler may give a session that has used temporary tables: it keeps
+        # its size.
+        with suppress(psycopg.errors.InvalidParameterValue):
+            session.execute("SET temp_buffers = '256MB'")
+        with session.transaction():
+            session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield arrow.Snapshot(session, postgis(session))
 
 
 def evaluate_file(

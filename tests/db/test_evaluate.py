@@ -14,8 +14,9 @@ from dbanon.base.progress import silent
 from dbanon.cli import report
 from dbanon.database import Database
 from dbanon.metrics import METRICS
+from dbanon.postgres.connection import connect
 from dbanon.postgres.server import Target
-from dbanon.runs import kept, stored
+from dbanon.runs import evaluating, kept, stored
 from dbanon.testing import cloned_database, logins
 
 pytestmark = pytest.mark.db
@@ -189,6 +190,19 @@ def test_rectangles_of_another_program_are_asked_as_rows_are_and_may_be_wrong(op
         assert measured.true is not None
         covered = (measured.answers.at_least <= measured.true) & (measured.true <= measured.answers.at_most)
         assert covered[measured.true == 5].mean() == coverage
+
+
+def test_a_session_of_a_pooler_may_have_used_temporary_tables(
+    opened: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def used(url: str) -> psycopg.Connection:
+        session = connect(url)
+        session.execute("CREATE TEMPORARY TABLE of_before AS SELECT 1 AS one")
+        return session
+
+    monkeypatch.setattr(evaluating, "connect", used)
+    measured = opened.evaluate(written(tmp_path, "id,time,x,y", POINTS), queries=100, dataset="ten")
+    assert measured.figures
 
 
 def test_a_file_needs_a_dataset_and_a_time_of_it_and_a_run_has_its_own(opened: Database, tmp_path: Path) -> None:
