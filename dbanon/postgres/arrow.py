@@ -25,7 +25,7 @@ _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
 _BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
 _LONG = 64  # bytes: from here on values are better copied one by one
 _PIECE = 1 << 20  # bytes of trajectories that the server puts together
-_FEW = 64  # trajectories of the greatest size in a piece: where there are more, all are taken to be of that size
+_ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
 _TIMESTAMPTZ, _POSTGRES_EPOCH_US = 1184, 946_684_800_000_000  # microseconds since 2000-01-01 UTC
@@ -83,8 +83,8 @@ def batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
             yield pa.record_batch(_columns(rows, lengths, kinds), names)
 
 
-def _pieces(copy: psycopg.Copy) -> Iterator[tuple[bytearray, list[int]]]:
-    """Fetch the rows of a binary COPY some megabytes at a time, with the length of each; the last piece may be empty.
+def _pieces(copy: psycopg.Copy, least: int = _BATCH) -> Iterator[tuple[bytearray, list[int]]]:
+    """Fetch the rows of a binary COPY so many bytes at a time, with the length of each; the last piece may be empty.
 
     What libpq has received is fetched from it without asking psycopg, which takes a microsecond for each row; psycopg
     is asked where nothing is there, so that Ctrl-C interrupts the wait.
@@ -94,7 +94,7 @@ def _pieces(copy: psycopg.Copy) -> Iterator[tuple[bytearray, list[int]]]:
     while len(row) != len(TRAILER):  # a row has the number of its values at least, and some value
         data += row
         lengths.append(len(row))
-        if len(data) >= _BATCH:
+        if len(data) >= least:
             yield data, lengths
             data, lengths = bytearray(), []
         length, row = fetch(1)
@@ -192,6 +192,8 @@ class TextCodes:
     @classmethod
     def encoding(cls, column: pa.ChunkedArray) -> tuple["TextCodes", NDArray[np.int64]]:
         """Number the distinct texts of a column without nulls, and encode it, in one go."""
+        if pc.all(pc.less(column[:-1], column[1:])).as_py():  # as they are often loaded
+            return cls(pa.array(column, column.type)), np.arange(len(column))
         code = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64) - 1
         first = np.empty(code.max(initial=-1) + 1, np.int64)
         first[code] = np.arange(len(code))
@@ -228,14 +230,11 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     # near in the index is near in the table, which the planner does not know: it would read all datasets.
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    sizes = table(snapshot, f"SELECT max(pg_column_size(path)) AS most, sum(pg_column_size(path)) AS total {own}")
-    most, total = (column[0].as_py() or 0 for column in sizes.columns)
-    # A few long trajectories among many short ones: each is weighed, so that the short ones still come together.
-    weight = "pg_column_size(path)" if most > _PIECE // _FEW else f"{most}"
     query = f"""SELECT piece.*
         FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {2**63 - 1}) OVER by_id AS last
-              FROM (SELECT trajectory_id, {weight} AS weight,
-                        sum({weight}) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done {own}) weighed
+              FROM (SELECT trajectory_id, pg_column_size(path) AS weight,
+                        sum(pg_column_size(path)) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done
+                    {own}) weighed
               WHERE done = weight OR done / {_PIECE} > (done - weight) / {_PIECE}
               WINDOW by_id AS (ORDER BY trajectory_id)) cut
         CROSS JOIN LATERAL (
@@ -246,9 +245,8 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
                   {own} AND trajectory_id BETWEEN cut.first AND cut.last
                   ORDER BY trajectory_id OFFSET 0) s) piece"""
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
-    fixes = _Columns(total // _FIX)
-    for batch in batches(snapshot, query):
-        trajectory_id, letters, names, length, wkb = map(_together, batch.columns)
+    fixes = _Columns()
+    for trajectory_id, letters, names, length, wkb in _rows_of_bytes(snapshot, query):
         size = length.view(">i4").astype(np.int64)
         if not np.isin(size % _FIX, _WKB_HEADERS).all():
             raise DataError("Every path must be a LINESTRING M or POINT M. Got another; load the dataset again.")
@@ -256,7 +254,8 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
         counts.append(size // _FIX)
         ids.append(trajectory_id.view(">i8").astype(np.int64))
         ends = np.append(0, np.cumsum(letters.view(">i4"))).astype(np.int32)
-        subjects.append(pa.Array.from_buffers(pa.string(), len(size), [None, pa.py_buffer(ends), pa.py_buffer(names)]))
+        own_names = pa.py_buffer(names.tobytes())
+        subjects.append(pa.Array.from_buffers(pa.string(), len(size), [None, pa.py_buffer(ends), own_names]))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
     x, y, t = fixes.whole()
     return Paths(
@@ -269,27 +268,41 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     )
 
 
-def _together(column: pa.Array) -> NDArray[np.uint8]:
-    """The bytes of all values of a column of bytes or texts that is no part of another."""
-    _, offsets, data = column.buffers()
-    return np.frombuffer(data or b"", np.uint8, np.frombuffer(offsets, np.int32)[len(column)])
+def _rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.uint8]]]:
+    """Fetch rows of long values, bytes or texts without NULL, one at a time; nothing of a row is copied."""
+    statement = as_is(f"COPY ({query}) TO STDOUT (FORMAT binary)")
+    with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for row, _ in _pieces(copy, 1):
+            values, at = [], 2
+            while at < len(row):
+                size = int.from_bytes(row[at : at + 4])
+                values.append(np.frombuffer(row, np.uint8, size, at + 4))
+                at += 4 + size
+            if values:
+                yield values
 
 
 class _Columns:
-    """The columns of an ``(n, 3)`` array that comes in pieces; of the room, what is not used costs no memory."""
+    """The columns of an ``(n, 3)`` array that comes in pieces."""
 
-    def __init__(self, room: int) -> None:
-        self._columns = [np.empty(room) for _ in range(3)]
+    def __init__(self) -> None:
+        self._columns = [np.empty(0) for _ in range(3)]
         self._used = 0
 
     def append(self, rows: NDArray[np.float64]) -> None:
         """Split rows into the columns."""
         begin, self._used = self._used, self._used + len(rows)
-        if self._used > len(self._columns[0]):  # a column that the server holds compressed
-            self._columns = [np.append(column[:begin], np.empty(self._used)) for column in self._columns]
+        if self._used > len(self._columns[0]):
+            self._resize(max(self._used, begin + min(begin, _ROOM)))
         for i, column in enumerate(self._columns):
             column[begin : self._used] = rows[:, i]
 
     def whole(self) -> list[NDArray[np.float64]]:
         """What was written."""
-        return [column[: self._used] for column in self._columns]
+        self._resize(self._used)
+        return self._columns
+
+    def _resize(self, length: int) -> None:
+        """Make the columns longer or shorter where they are: nothing else refers to them."""
+        for column in self._columns:
+            column.resize(length, refcheck=False)
