@@ -248,6 +248,13 @@ class Source(Protocol):
         Its columns are numbers or bytes.
         """
 
+    def lists(self, key: str) -> tuple[Int, list[list[str]]]:
+        """Give the lists that a key of ``extra`` holds: of each region the index of its list, -1 where it has none.
+
+        Elements are JSON as the server writes it. What is no list comes as one element that is a list itself, which no
+        value looks like.
+        """
+
     def inputs(self, *names: str) -> dict[str, Any]:
         """Read inputs of the run's dataset again, as the classes that the method gets: `dbanon.base.trajectory`."""
 
@@ -256,7 +263,7 @@ class Attacker(Protocol):
     """A package that attacks a family: `attack` decides, on the evidence on any run and what `read` adds to it.
 
     It may have a function `prepare` without arguments, which is called while the evidence is read: to compile. And
-    `AHEAD` may name SQL evidence functions with many rows, which are read beside the trajectories.
+    `READS` may name inputs with many rows, which are read beside the trajectories.
     """
 
     attack: "Attack[Any]"

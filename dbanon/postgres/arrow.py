@@ -28,7 +28,8 @@ _PIECE = 1 << 20  # bytes of trajectories that the server puts together
 _ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
-_TIMESTAMPTZ, _POSTGRES_EPOCH_US = 1184, 946_684_800_000_000  # microseconds since 2000-01-01 UTC
+_TIMESTAMPTZ = 1184  # microseconds since 2000-01-01 UTC
+POSTGRES_EPOCH_US = 946_684_800_000_000
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.A
             size[null] = 0
         place = at if missing is None else np.where(null, 0, at)
         if kind == _TIMESTAMPTZ:
-            since_1970 = _numbers(rows, place, ">i8") + _POSTGRES_EPOCH_US
+            since_1970 = _numbers(rows, place, ">i8") + POSTGRES_EPOCH_US
             columns.append(pa.array(since_1970, pa.timestamp("us", "UTC"), mask=missing))
         elif kind in _NUMBERS:
             columns.append(pa.array(_numbers(rows, place, _NUMBERS[kind]), mask=missing))
@@ -246,7 +247,7 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
                   ORDER BY trajectory_id OFFSET 0) s) piece"""
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
     fixes = _Columns()
-    for trajectory_id, letters, names, length, wkb in _rows_of_bytes(snapshot, query):
+    for trajectory_id, letters, names, length, wkb in rows_of_bytes(snapshot, query):
         size = length.view(">i4").astype(np.int64)
         if not np.isin(size % _FIX, _WKB_HEADERS).all():
             raise DataError("Every path must be a LINESTRING M or POINT M. Got another; load the dataset again.")
@@ -268,7 +269,7 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     )
 
 
-def _rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.uint8]]]:
+def rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.uint8]]]:
     """Fetch rows of long values, bytes or texts without NULL, one at a time; nothing of a row is copied."""
     statement = as_is(f"COPY ({query}) TO STDOUT (FORMAT binary)")
     with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:

@@ -18,7 +18,7 @@ from dbanon.metrics.questions import draw_questions, sides_note, true_counts
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import one
-from dbanon.runs import _field, reading, stored
+from dbanon.runs import _blocks, _field, reading, stored
 from dbanon.runs._told import SPAN_S, Box, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
@@ -127,11 +127,8 @@ class Measurement:
         return _About(**(found or {}))
 
     def _read_members(self) -> Members:
-        query = f"SELECT record_id, trajectory_id FROM dbanon_internal.membership_evidence({int(self.row.run_id)})"
-        table = arrow.table(self.snapshot, query)
-        record, trajectory = (arrow.numbers(table[name]).astype(np.int64) for name in table.column_names)
-        at = np.searchsorted(self.data.trajectory_id, trajectory)
-        return Members.of_pairs(record, at)
+        members = _blocks.members(self.snapshot, self.row.run_id)
+        return Members.of_pairs(members.record, np.searchsorted(self.data.trajectory_id, members.trajectory))
 
     def _choose_times(self) -> tuple[Float | None, Float]:
         """Give the instants that can be asked about, None if none can, and spans of ten minutes.

@@ -4,45 +4,80 @@ A number in a record that names no region or period of the run, as 0 does, is no
 ``dbanon.cloak``, of which a release is a copy.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Float, Int
 from dbanon.postgres import arrow
+from dbanon.runs import _blocks
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def evidence(snapshot: arrow.Snapshot, run_id: int) -> dict[str, Any]:
-    """Read what a run wrote, as fields of `dbanon.attacks.Evidence` by name."""
-    regions = _table(snapshot, "region_evidence", run_id)
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a run wrote: fields of `dbanon.attacks.Evidence` by name, and what only some attacks look at.
+
+    `extra`: of each region the index of its object in `extras`, -1 where there is none; the texts of values by key.
+    `digests`: of the regions and of the members.
+    """
+
+    fields: dict[str, Any]
+    extra: Int
+    extras: list[dict[str, str]]
+    digests: bytes
+
+
+def read(snapshot: arrow.Snapshot, run_id: int) -> Written:
+    """Read what a run wrote."""
+    regions, members = _blocks.regions(snapshot, run_id), _blocks.members(snapshot, run_id)
+    bounds, rectangle, srid = _shapes(snapshot, run_id, regions)
+    extra, extras = _blocks.keys(regions.extra)
     periods = _table(snapshot, "period_evidence", run_id)
-    members = _table(snapshot, "membership_evidence", run_id)
-    by_region, region_no = _order(regions["region_no"])
     by_period, period_no = _order(periods["period_no"])
-    rows = _records(snapshot, run_id, region_no, period_no)
-    used, rows["region"] = _used(rows["region"], len(region_no))
-    by_region, region_no = by_region[used], region_no[used]
-    used, rows["period"] = _used(rows["period"], len(period_no))
-    by_period = by_period[used]
-    columns = ("rectangle", "srid", "crowd", "subjects", "other_keys")
-    fields = {f"region_{name}": arrow.numbers(regions[name])[by_region] for name in columns}
-    return {
+    rows = _records(snapshot, run_id, regions.no, period_no)
+    used, rows["region"] = _used(rows["region"], len(regions.no))
+    used_period, rows["period"] = _used(rows["period"], len(period_no))
+    by_period = by_period[used_period]
+    names = arrow.table(snapshot, _COLUMNS.format(int(run_id)))["name"].to_pylist()
+    other = np.array([len(one.keys() - names) for one in extras] + [0])  # the last where there is no object
+    fields = {
         **rows,
-        **fields,
         **_hiding(_table(snapshot, "hiding_evidence", run_id)),
-        "region_no": region_no,
-        "region_bounds": np.column_stack([arrow.numbers(regions[side])[by_region] for side in _SIDES]),
+        "region_no": regions.no[used],
+        "region_bounds": bounds[used],
+        "region_rectangle": rectangle[used],
+        "region_srid": srid[used],
+        "region_crowd": regions.crowd[used],
+        "region_subjects": regions.subjects[used],
+        "region_other_keys": other[extra][used],
         "period_start_s": arrow.numbers(periods["lower_s"])[by_period],
         "period_end_s": arrow.numbers(periods["upper_s"])[by_period],
-        "member_record": arrow.numbers(members["record_id"]),
-        "member_trajectory": arrow.numbers(members["trajectory_id"]),
-        "member_start_s": arrow.numbers(members["lower_s"]),
-        "member_end_s": arrow.numbers(members["upper_s"]),
+        "member_record": members.record,
+        "member_trajectory": members.trajectory,
+        "member_start_s": members.start_s,
+        "member_end_s": members.end_s,
     }
+    return Written(fields=fields, extra=extra[used], extras=extras, digests=regions.digest + members.digest)
+
+
+_COLUMNS = """SELECT k.value ->> 'name' AS name FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
+    CROSS JOIN LATERAL jsonb_array_elements(m.columns) k WHERE r.run_id = {}"""
+
+
+def _shapes(snapshot: arrow.Snapshot, run_id: int, regions: _blocks.Regions) -> tuple[Float, Bool, NDArray[np.int32]]:
+    """Find bounds, whether it is a rectangle, and SRID of each region: of other shapes PostGIS knows it."""
+    found = _blocks.rectangles(regions)
+    if found is not None:
+        return found[0], np.ones(len(regions.no), bool), found[1]
+    shapes = _table(snapshot, "region_evidence", run_id)
+    order, _ = _order(shapes["region_no"])
+    bounds = np.column_stack([arrow.numbers(shapes[side])[order] for side in _SIDES])
+    return bounds, arrow.numbers(shapes["rectangle"])[order], arrow.numbers(shapes["srid"])[order]
 
 
 def _used(index: NDArray[Any], count: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:

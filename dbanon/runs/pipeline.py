@@ -102,6 +102,7 @@ class _Run:
     ) -> None:
         self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
         self.progress = watch.progress
+        self.asked = asked
         self.data = partial(replica.snapshot, connection, asked, claim, self.progress)
         self.family = methods.method(row.method)
         self.stopwatch = _Stopwatch()
@@ -125,12 +126,13 @@ class _Run:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
         del read
         memory.release()
-        self.progress("writing cloaks", 0, cloaks.rows)
-        with self.stopwatch("write_s"):
-            self._write(dataset, cloaks)
         metrics, suppressed = cloaks.metrics, cloaks.suppressed
-        del cloaks
-        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
+        with self._reading_early(dataset) as early:
+            self.progress("writing cloaks", 0, cloaks.rows)
+            with self.stopwatch("write_s"):
+                self._write(dataset, cloaks)
+            del cloaks
+            verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack(early)
         self.stopwatch.seconds["total_s"] = time.perf_counter() - began
         refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=memory.peak_mb())
         return self._result(verdict, refusal, metrics=metrics, suppressed=suppressed)
@@ -203,25 +205,34 @@ class _Run:
                 rows=cloaks.rows,
             )
 
-    def _attack(self) -> tuple[Verdict, bytes, float]:
+    @contextmanager
+    def _reading_early(self, dataset: DatasetRow) -> Iterator[reading.Early | None]:
+        """Have the dataset read anew, for the attack, while cloaks are written; not where a replica has it."""
+        if replica.is_asked(self.connection, self.asked, self.claim):
+            yield None
+            return
+        with reading.open_reader(self.url) as reader:
+            yield reader.read_early(dataset.dataset_id, reading.attack_reads(attacker(self.family.attack)))
+
+    def _attack(self, early: reading.Early | None = None) -> tuple[Verdict, bytes, float]:
         """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
         began = time.perf_counter()
         memory.release()
         self.progress("attacking the stored rows", 0, None)
-        verdict, digest = self._judge()
+        verdict, digest = self._judge(early)
         return verdict, digest, time.perf_counter() - began
 
-    def _judge(self) -> tuple[Verdict, bytes]:
-        """Run the attack, with the digest of what it reads, which the server computes while that is read."""
+    def _judge(self, early: reading.Early | None = None) -> tuple[Verdict, bytes]:
+        """Run the attack; the digest is of what it has read."""
         run_id = self.claim.run_id
         with reading.open_reader(self.url, self.data) as reader:
-            digest = reader.beside(stored.run_digest, run_id)
-            evidence = _tried(self.family, lambda: reader.evidence(run_id))
-            digested = digest.result()
-        if isinstance(evidence, Verdict):
-            return evidence, digested
+            read = _tried(self.family, lambda: reader.evidence(run_id, early))
+            if isinstance(read, Verdict):
+                return read, reader.beside(stored.run_digest, run_id).result()
+        evidence, digest = read
+        del read
         memory.release()
-        return _tried(self.family, lambda: self._decide(evidence)), digested
+        return _tried(self.family, lambda: self._decide(evidence)), digest
 
     def _decide(self, evidence: Evidence) -> Verdict:
         self.ready.result()

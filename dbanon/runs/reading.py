@@ -1,7 +1,7 @@
 """Reads what a run and an attack work on, as arrays, from one snapshot of the database."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
@@ -14,14 +14,14 @@ import shapely
 from psycopg import sql
 
 from dbanon import methods
-from dbanon.attacks import Evidence, attacker
+from dbanon.attacks import Attacker, Evidence, attacker
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, errors_translated
-from dbanon.runs import _rows, queue
+from dbanon.runs import _blocks, _rows, queue, stored
 from dbanon.runs._beside import Beside
 
 T = TypeVar("T")
@@ -220,12 +220,11 @@ class _Source:
     run_id: int
     params: Mapping[str, Any]
     beside: Beside
-    ahead: dict[str, "Future[pa.Table]"]
+    written: _rows.Written
 
     def table(self, function: str) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
-        ahead = self.ahead.pop(function, None)
-        return self._columns(_called(self.snapshot, function, self.run_id) if ahead is None else ahead.result())
+        return self._columns(arrow.table(self.snapshot, _call(function, self.run_id)))
 
     def table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
         """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
@@ -243,6 +242,13 @@ class _Source:
                 name: column.to_numpy(zero_copy_only=False)
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             }
+
+    def lists(self, key: str) -> tuple[Int, list[list[str]]]:
+        """Give the lists of a key of `extra`, and which of them each region has."""
+        texts = [one.get(key) for one in self.written.extras]
+        number = {text: n for n, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
+        code = np.array([-1 if text is None else number[text] for text in (*texts, None)])
+        return code[self.written.extra], [_blocks.elements(text) for text in number]
 
     def _columns(self, table: pa.Table) -> dict[str, Any]:
         columns = dict(zip(table.column_names, table.columns, strict=True))
@@ -264,54 +270,71 @@ def _call(function: str, run_id: int, more: str = "") -> str:
     return f"SELECT * FROM dbanon_internal.{function}({run_id}{more})"
 
 
-def _called(snapshot: arrow.Snapshot, function: str, run_id: int) -> pa.Table:
-    return arrow.table(snapshot, _call(function, run_id), _REPEATED)
+@dataclass(frozen=True, kw_only=True)
+class Early:
+    """Data of a dataset that are read anew while something else is done, and the dataset as it was then."""
+
+    row: dict[str, Any]
+    data: "Future[tuple[Trajectories, arrow.TextCodes]]"
+    ahead: dict[str, "Future[pa.Table]"]
 
 
-def evidence(snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
-    """Read the stored rows of a run, its dataset in `data`, and what else the attack of its method looks at.
-
-    Raises `StoreError` if `data` has another state of the dataset.
-    """
-    number = int(run_id)
+def _evidence(
+    snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside, early: Early | None
+) -> tuple[Evidence, bytes]:
     found = arrow.table(
         snapshot,
         "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed "
-        f"FROM ONLY dbanon.run WHERE run_id = {number}",
+        f"FROM ONLY dbanon.run WHERE run_id = {int(run_id)}",
     ).to_pylist()
     if not found:
         raise queue.no_run(run_id)
     run = found[0]
-    if dataset(snapshot, run["dataset_id"]) != dataset(data, run["dataset_id"]):  # changed after `snapshot` was taken
+    row = dataset(snapshot, run["dataset_id"])
+    if row != dataset(data, run["dataset_id"]):  # changed after `snapshot` was taken
         raise StoreError(
             "The dataset changed while the stored rows were attacked, so nothing was kept. Run it again.",
             sqlstate.CHANGED,
         )
     package = attacker(methods.method(run["method"]).attack)
-    written = beside(partial(_rows.evidence, run_id=number))
-    asked = getattr(package, "AHEAD", ())
-    ahead = {name: beside(partial(_called, function=name, run_id=number)) for name in asked}
-    paths, codes = trajectories(data, run["dataset_id"])
+    reading = beside(partial(_rows.read, run_id=int(run_id)))
+    if early is not None and early.row == row:
+        (paths, codes), ahead = early.data.result(), early.ahead
+    else:
+        ahead = _ahead(beside, run["dataset_id"], attack_reads(package)) if data is snapshot else {}
+        paths, codes = trajectories(data, run["dataset_id"])
+    written = reading.result()
     rows = Evidence(
         method=run["method"],
         algorithm=run["algorithm"],
         params=json.loads(run["params"]),
         suppressed=json.loads(run["suppressed"]),
         trajectories=paths,
-        **written.result(),
+        **written.fields,
     )
     source = _Source(
         snapshot=snapshot,
-        dataset=_Dataset(data, run["dataset_id"], paths, codes),
-        run_id=number,
+        dataset=_Dataset(data, run["dataset_id"], paths, codes, ahead),
+        run_id=int(run_id),
         params=rows.params,
         beside=beside,
-        ahead=ahead,
+        written=written,
     )
     read = package.read(rows, source)
     if any(getattr(read, item.name) is not getattr(rows, item.name) for item in fields(Evidence)):
         raise DataError("An attack must be given the rows as they are stored; this is a defect of its reading.")
-    return read
+    names = _blocks.digest_names(rows.member_trajectory, paths.trajectory_id, paths.subject, codes.texts)
+    return read, stored.run_digest(snapshot.connection, run_id, written.digests + names)
+
+
+def attack_reads(package: Attacker) -> Collection[str]:
+    """Name the inputs with many rows that an attack reads."""
+    return getattr(package, "READS", ())
+
+
+def _ahead(beside: Beside, dataset_id: int, names: Iterable[str]) -> dict[str, "Future[pa.Table]"]:
+    """Begin to read inputs with many rows."""
+    return {"requests": beside(lambda s: _rows_of(s, dataset_id, *_REQUESTS))} if "requests" in names else {}
 
 
 class Reader:
@@ -336,8 +359,16 @@ class Reader:
 
     def begin(self, dataset_id: int, names: Iterable[str]) -> None:
         """Begin to read inputs that will be asked for, while the trajectories are read: of these, requests are many."""
-        if "requests" in names and self._data is self._snapshot:  # `beside` is of the latter
-            self._ahead[dataset_id] = {"requests": self._beside(lambda s: _rows_of(s, dataset_id, *_REQUESTS))}
+        if self._data is self._snapshot:  # `beside` is of the latter
+            self._ahead[dataset_id] = _ahead(self._beside, dataset_id, names)
+
+    def read_early(self, dataset_id: int, names: Iterable[str]) -> Early:
+        """Read the trajectories of a dataset, and inputs with many rows, while this goes on."""
+        return Early(
+            row=dataset(self._snapshot, dataset_id),
+            data=self._beside(partial(trajectories, dataset_id=dataset_id)),
+            ahead=_ahead(self._beside, dataset_id, names),
+        )
 
     def trajectories(self, dataset_id: int) -> Trajectories:
         """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
@@ -372,12 +403,22 @@ class Reader:
         ahead = self._ahead.get(dataset_id, {})
         return _Dataset(self._data, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
 
-    def evidence(self, run_id: int) -> Evidence:
-        """Read what an attack is given: the stored rows of a run, and its dataset.
+    def evidence(self, run_id: int, early: Early | None = None) -> tuple[Evidence, bytes]:
+        """Read what an attack is given, the stored rows of a run and its dataset, and make the digest of the run.
 
-        Raises `ParameterError` if there is no such run.
+        Parameters
+        ----------
+        early : Early, optional
+            The dataset; taken if it has not changed since.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such run.
+        StoreError
+            If the replica that data are read from has another state of the dataset.
         """
-        return evidence(self._snapshot, self._data, run_id, self._beside)
+        return _evidence(self._snapshot, self._data, run_id, self._beside, early)
 
     def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
         """Call with a connection that sees what this reader does and with a run, while this reader goes on.

@@ -63,7 +63,7 @@ def snapshot(
     StoreError
         If it does not answer, lags behind for too long, or ends the reading.
     """
-    dsn = queue.read_dsn(primary, claim.run_id) or asked.read_dsn or os.environ.get("DBANON_READ_DSN")
+    dsn = _dsn(primary, asked, claim)
     if not dsn:
         yield None
         return
@@ -77,6 +77,15 @@ def snapshot(
             if key != claim.lock_key:
                 raise _stranger("one that has gone another way since")
             yield found
+
+
+def is_asked(primary: Connection, asked: Reading, claim: queue.Claim) -> bool:
+    """Whether datasets are read from a replica."""
+    return bool(_dsn(primary, asked, claim))
+
+
+def _dsn(primary: Connection, asked: Reading, claim: queue.Claim) -> str | None:
+    return queue.read_dsn(primary, claim.run_id) or asked.read_dsn or os.environ.get("DBANON_READ_DSN")
 
 
 def _open(primary: Connection, dsn: str) -> Session:

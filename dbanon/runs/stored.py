@@ -171,9 +171,12 @@ def delete_rows(connection: Connection, run_id: int) -> None:
     connection.execute("SELECT dbanon_internal.delete_rows(%s)", [run_id])
 
 
-def run_digest(connection: Connection, run_id: int) -> bytes:
-    """Hash the run's stored rows, parameters and the dataset's revision as they are now."""
-    return bytes(one(connection, "SELECT dbanon_internal.run_digest(%s)", [run_id]))
+def run_digest(connection: Connection, run_id: int, large: bytes | None = None) -> bytes:
+    """Hash the run's stored rows, parameters and the dataset's revision as they are now.
+
+    `large`: the digests of its regions, members and names, of who has read them.
+    """
+    return bytes(one(connection, "SELECT dbanon_internal.run_digest(%s, %s)", [run_id, large]))
 
 
 def add_verification(connection: Connection, run_id: int, verdict: "Verdict", digest: bytes) -> None:

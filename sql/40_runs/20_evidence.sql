@@ -3,7 +3,7 @@
 
 CREATE OR REPLACE FUNCTION dbanon_internal.region_evidence(run_id bigint) RETURNS TABLE (
     region_no integer, xmin double precision, ymin double precision, xmax double precision, ymax double precision,
-    rectangle boolean, srid integer, crowd integer, subjects integer, other_keys integer)
+    rectangle boolean, srid integer)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     SELECT
@@ -14,19 +14,12 @@ BEGIN ATOMIC
         -- In the order of corners that dbanon writes, counter-clockwise: another order would mark a row among its like.
         @postgis@.GeometryType(g.region) = 'POLYGON' AND @postgis@.ST_CoordDim(g.region) = 2
             AND @postgis@.ST_OrderingEquals(g.region, @postgis@.ST_Reverse(@postgis@.ST_Envelope(g.region))),
-        @postgis@.ST_SRID(g.region), g.crowd, g.subjects,
-        CASE WHEN g.extra IS NULL THEN 0
-             ELSE (SELECT pg_catalog.count(*)::integer FROM pg_catalog.jsonb_object_keys(g.extra - own.names)) END
-    FROM (
-        SELECT r.run_id, ARRAY(SELECT k ->> 'name' FROM pg_catalog.jsonb_array_elements(m.columns) k) AS names
-        FROM ONLY dbanon.run r
-        JOIN ONLY dbanon.method m ON m.name = r.method
-        WHERE r.run_id = region_evidence.run_id
-    ) own
-    JOIN ONLY dbanon.region g ON g.run_id = own.run_id;
+        @postgis@.ST_SRID(g.region)
+    FROM ONLY dbanon.region g
+    WHERE g.run_id = region_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.region_evidence(bigint) IS
-'The distinct regions of a run as numbers.';
+'The shapes of a run''s regions as numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.period_evidence(run_id bigint) RETURNS TABLE (
     period_no integer, lower_s double precision, upper_s double precision)
@@ -51,20 +44,6 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION dbanon_internal.record_evidence(bigint) IS
 'The rows of a run''s records, in bulk.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.membership_evidence(run_id bigint) RETURNS TABLE (
-    record_id bigint, trajectory_id bigint, lower_s double precision, upper_s double precision)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-BEGIN ATOMIC
-    -- An endless side is no number of seconds: infinity.
-    SELECT m.record_id, m.trajectory_id,
-        CASE WHEN m.period IS NOT NULL THEN coalesce(pg_catalog.date_part('epoch', pg_catalog.lower(m.period)), '-Infinity') ELSE 'NaN' END,
-        CASE WHEN m.period IS NOT NULL THEN coalesce(pg_catalog.date_part('epoch', pg_catalog.upper(m.period)), 'Infinity') ELSE 'NaN' END
-    FROM ONLY dbanon.membership m
-    WHERE m.run_id = membership_evidence.run_id;
-END;
-COMMENT ON FUNCTION dbanon_internal.membership_evidence(bigint) IS
-'Whose data each record of a run carries.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hiding_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, lower_s double precision, upper_s double precision, length integer, others bytea)

@@ -200,18 +200,11 @@ class Stored:
             else {name: np.empty(0, int) for name in ("cell_id", "atom")}
         )
 
-    def request_evidence(self):
-        known = [json.loads(content) for content in self.given["requests"].contents]
-        shown = [(r, known.index(q)) for r, sent in enumerate(self.extra("requests"), 1) for q in sent or ()]
-        region, content = np.array(shown, np.int64).reshape(-1, 2).T
-        asked = self.given["requests"]
-        return {
-            "published": np.arange(len(region) + len(asked.t)) < len(region),
-            "region_no": np.concatenate([region, np.zeros(len(asked.t), np.int64)]),
-            "subject": np.concatenate([np.full(len(region), -1), asked.subject]),
-            "t": np.concatenate([np.zeros(len(region)), asked.t]),
-            "content": np.concatenate([content, asked.content]),
-        }
+    def lists(self, key):
+        held = self.extra(key)
+        lists = [[json.dumps(one) for one in value] for value in held if value is not None]
+        has = np.array([value is not None for value in held], bool)
+        return np.where(has, np.cumsum(has) - 1, -1), lists
 
     def site_evidence(self):
         none, said = np.empty(0), self.cloaked_evidence()

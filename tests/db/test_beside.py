@@ -12,7 +12,7 @@ from dbanon.base.progress import silent
 from dbanon.options.reading import Reading
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect
-from dbanon.runs import _beside, pipeline, queue, reading, stored
+from dbanon.runs import _beside, _rows, pipeline, queue, reading, stored
 from tests.facts import refusal
 
 OTHERS = (
@@ -61,8 +61,7 @@ def test_the_digest_is_of_the_rows_that_are_read_whatever_changes_meanwhile(
         before = stored.run_digest(connection, run)
         monkeypatch.setattr(arrow, "paths", changed)
         with reading.open_reader(database) as reader:
-            evidence = reader.evidence(run)
-            late = reader.beside(stored.run_digest, run).result()
+            evidence, late = reader.evidence(run)
         after = stored.run_digest(connection, run)
     assert late == before != after
     assert evidence.params["k"] == 5
@@ -91,8 +90,10 @@ def test_a_further_session_that_is_lost_ends_the_reading_like_the_first(database
     assert sqlstate.is_passing(StoreError("", sqlstate=said[0][1]))
 
 
-def test_a_lost_session_of_the_digest_is_no_verdict(database: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "run_digest", _sleep)
+def test_a_lost_session_of_the_stored_rows_is_no_verdict(
+    database: str, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_rows, "read", lambda snapshot, run_id: _sleep(snapshot.connection, run_id))
     with psycopg.connect(database, autocommit=True) as other:
         ending = threading.Thread(target=_until, args=(other, OTHERS, 1))
         ending.start()
@@ -119,13 +120,13 @@ def test_where_the_server_gives_no_more_connections_one_session_reads_all(
         raise StoreError("The server is full.", sqlstate=sqlstate.TOO_MANY)
 
     with reading.open_reader(database) as reader:
-        whole, digest = reader.evidence(run), reader.beside(stored.run_digest, run).result()
+        whole, digest = reader.evidence(run)
         assert reader.beside(_pid, run).result() != reader._snapshot.connection.info.backend_pid
     monkeypatch.setattr(_beside, "connect", full)
     with reading.open_reader(database) as reader:
         assert reader.beside(_pid, run).result() == reader._snapshot.connection.info.backend_pid
-        assert reader.beside(stored.run_digest, run).result() == digest
-        assert reader.evidence(run).member_trajectory.tolist() == whole.member_trajectory.tolist()
+        again, same = reader.evidence(run)
+        assert (again.member_trajectory.tolist(), same) == (whole.member_trajectory.tolist(), digest)
 
 
 def test_requests_that_are_read_beside_the_trajectories_are_the_same(database: str, run: int) -> None:

@@ -96,7 +96,7 @@ def stretches(start: np.ndarray | None, end: np.ndarray | None, count: int) -> l
 def test_evidence_is_as_compact_and_the_same_as_what_was_written(ten: psycopg.Connection, contract: Contract) -> None:
     cloaks, run = contract.cloaks(), write(ten, contract)
     with arrow.snapshot(ten) as snapshot:
-        found = _rows.evidence(snapshot, run)
+        found = _rows.read(snapshot, run).fields
     assert found["place"] is None
     assert len(found["region_no"]) == len(cloaks.regions)
     for name, wanted in (
@@ -250,7 +250,7 @@ def test_a_row_deleted_through_the_view_leaves_the_others_their_places(own: psyc
     own.execute("DELETE FROM dbanon.cloak WHERE (record_id, seq) = (1, 2)")
     assert value(own, places) == [1, 3]
     with arrow.snapshot(own) as snapshot:
-        found = _rows.evidence(snapshot, 1)
+        found = _rows.read(snapshot, 1).fields
     assert found["offset"].tolist() == [0, 2, 4]
     by_record = dict(zip(found["record_id"].tolist(), np.split(found["place"], [2]), strict=True))
     assert {record: places.tolist() for record, places in by_record.items()} == {1: [1, 3], 2: [1, 2]}

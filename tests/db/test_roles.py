@@ -156,8 +156,9 @@ def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
         "SELECT * FROM dbanon_internal.period_evidence(2)",
         "SELECT * FROM dbanon_internal.record_evidence(2)",
         "SELECT * FROM dbanon_internal.hiding_evidence(2)",
-        "SELECT * FROM dbanon_internal.membership_evidence(2)",
-        "SELECT * FROM dbanon_internal.request_evidence(2)",
+        "SELECT * FROM dbanon_internal.region_blocks(2)",
+        "SELECT * FROM dbanon_internal.membership_blocks(2)",
+        "SELECT * FROM dbanon_internal.name_blocks(2)",
         "SELECT * FROM dbanon_internal.site_evidence(2)",
         "SELECT * FROM dbanon.trajectory",
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"

@@ -12,7 +12,8 @@ from psycopg import errors
 
 from dbanon.attacks.sensitive_sites import attack
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
-from dbanon.runs import reading
+from dbanon.postgres import arrow
+from dbanon.runs import _rows, reading
 from tests.unit.attack_evidence import ROW
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
 
@@ -178,8 +179,8 @@ def test_a_run_without_rows_or_sites_and_no_run_have_no_pairs(connection: psycop
 def test_cloaked_is_a_json_boolean_or_nothing(connection: psycopg.Connection, extra: str | None, cloaked: int) -> None:
     run = new_run(connection, new_dataset(connection), {})
     add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, extra)])
-    query = "SELECT other_keys FROM dbanon_internal.region_evidence(%s)"
-    assert connection.execute(query, [run]).fetchone() == (0,)
+    with arrow.snapshot(connection) as snapshot:
+        assert _rows.read(snapshot, run).fields["region_other_keys"].tolist() == [0]
     said = "SELECT cloaked FROM dbanon_internal.cloaked_evidence(%s)"
     assert (connection.execute(said, [run]).fetchall() or [(0,)]) == [(cloaked,)]
 

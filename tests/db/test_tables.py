@@ -1,11 +1,15 @@
 """What the tables hold and refuse, and what views and evidence functions make of it."""
 
 import math
+import struct
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg import errors, sql
 
+from dbanon.postgres import arrow
+from dbanon.runs import _blocks, _rows, reading, stored
 from tests.facts import refusal
 
 
@@ -202,80 +206,171 @@ def test_deleting_runs_and_datasets_takes_their_rows_along(connection: psycopg.C
         assert connection.execute(f"SELECT count(*) FROM dbanon.{table}").fetchone() == (0,), table
 
 
+def _written(connection: psycopg.Connection) -> _rows.Written:
+    return _rows.read(arrow.Snapshot(connection, "public"), 1)
+
+
 def test_evidence_gives_the_stored_rows_as_numbers(connection: psycopg.Connection, run: int) -> None:
-    regions = connection.execute("SELECT * FROM dbanon_internal.region_evidence(1) ORDER BY xmin").fetchall()
-    assert regions[-1][1:] == (70.0, 0.0, 110.0, 90.0, True, 32610, 5, 5, 0)
-    periods = connection.execute("SELECT lower_s, upper_s FROM dbanon_internal.period_evidence(1) ORDER BY 1")
-    assert periods.fetchall() == [(1212566400.0, 1212566460.0), (1212566460.0, 1212566520.0)]
     connection.execute("INSERT INTO dbanon.hiding VALUES (1, 1, '[2008-06-04 08:00+00,2008-06-04 08:01+00)', '{2, 3}')")
-    hidden = connection.execute("SELECT * FROM dbanon_internal.hiding_evidence(1)").fetchall()
-    element = bytes([0, 0, 0, 8, *bytes(7)])
-    assert hidden == [(1, 1212566400.0, 1212566460.0, 2, element + b"\2" + element + b"\3")]
     connection.execute("UPDATE dbanon.membership SET period = '[2008-06-04 08:00+00,)' WHERE trajectory_id = 109")
-    members = connection.execute("SELECT * FROM dbanon_internal.membership_evidence(1) ORDER BY 1, 2").fetchall()
-    assert str(members) == str([
+    found = _written(connection).fields
+    last = np.argmax(found["region_bounds"][:, 0])
+    assert found["region_bounds"][last].tolist() == [70.0, 0.0, 110.0, 90.0]
+    columns = ("rectangle", "srid", "crowd", "subjects", "other_keys")
+    assert [found[f"region_{name}"][last] for name in columns] == [True, 32610, 5, 5, 0]
+    assert found["period_start_s"].tolist() == [1212566400.0, 1212566460.0]
+    assert found["period_end_s"].tolist() == [1212566460.0, 1212566520.0]
+    hidden = (1, 1212566400.0, 1212566460.0, [2, 3])
+    assert tuple(found[f"hiding_{name}"].tolist() for name in ("record", "start_s", "end_s", "other")) == (
+        *([one] for one in hidden[:3]), hidden[3]
+    )  # fmt: skip
+    members = [found[f"member_{name}"].tolist() for name in ("record", "trajectory", "start_s", "end_s")]
+    assert str([*zip(*members, strict=True)]) == str([
         *((1 + i // 5, 100 + i, math.nan, math.nan) for i in range(9)), (2, 109, 1212566400.0, math.inf)
     ])  # fmt: skip
-    requests = connection.execute("SELECT * FROM dbanon_internal.request_evidence(1) ORDER BY 1 DESC, 3").fetchall()
-    assert requests == [
-        (True, 1, "", 0.0, '{"poi": "pharmacy"}'),
-        (False, 0, "p0", 1212566430.0, '{"poi": "pharmacy"}'),
-        (False, 0, "p3", 1212566430.0, '{"poi": "pharmacy"}'),
-    ]
+
+
+PERIODS = (
+    "[2008-06-04 08:00:00.000001+00,2008-06-04 09:00+00)", "(,2008-06-04 09:00+00]", "(,)", "[infinity,)",
+    "[-infinity,infinity)", "[0044-03-15 12:00+00 BC,2008-06-04 09:00+00)",
+)  # fmt: skip
+
+
+def test_the_periods_of_members_are_those_that_the_server_says(connection: psycopg.Connection, run: int) -> None:
+    for trajectory, period in enumerate(PERIODS, 100):
+        connection.execute("UPDATE dbanon.membership SET period = %s WHERE trajectory_id = %s", [period, trajectory])
+    said = connection.execute("""SELECT coalesce(date_part('epoch', lower(period)), '-Infinity'),
+        coalesce(date_part('epoch', upper(period)), 'Infinity')
+        FROM dbanon.membership WHERE period IS NOT NULL ORDER BY trajectory_id""").fetchall()
+    found = _written(connection).fields
+    ends = np.column_stack([found["member_start_s"], found["member_end_s"]])[np.argsort(found["member_trajectory"])]
+    assert ends[: len(PERIODS)].tolist() == [list(each) for each in said]
+    assert np.isnan(ends[len(PERIODS) :]).all()
+
+
+RECTANGLE = "ST_Reverse(ST_MakeEnvelope(0, 0, 5, 7, 32610))"
+SHAPES = {
+    RECTANGLE: True,
+    "ST_SetSRID(ST_Reverse(ST_MakeEnvelope(0, 0, 5, 7)), 4326)": True,
+    "ST_SetSRID(ST_Reverse(ST_MakeEnvelope(0, 0, 5, 7)), 0)": True,
+    "ST_Reverse(ST_MakeEnvelope(-1e-300, 0, 5, 7, 32610))": True,
+    "ST_MakeEnvelope(0, 0, 5, 7, 32610)": False,
+    "ST_GeomFromText('POLYGON((5 7, 0 7, 0 0, 5 0, 5 7))', 32610)": False,
+    "ST_GeomFromText('POLYGON((5 0, 5 7, 0 7, 0 0, 5 0))', 32610)": False,
+    "ST_GeomFromText('POLYGON((0 0, 5 0, 5 7, 0.001 7, 0 0))', 32610)": False,
+    "ST_GeomFromText('POLYGON((0 0, 5 0, 5 7, 0 6.999, 0 0))', 32610)": False,
+    "ST_GeomFromText('POLYGON((0 0, 5 0.001, 5 7, 0 7, 0 0))', 32610)": False,
+    "ST_GeomFromText('POLYGON((0 0, 0 7, 5 7, 5 0.001, 0 0))', 32610)": False,
+    "ST_GeomFromText('POLYGON((0 0, 0 7, 2 7, 5 7, 5 0, 0 0))', 32610)": False,
+    "ST_GeomFromText('POLYGON((0 0, 0 7, 5 7, 5 0, 0 0), (1 1, 1 2, 2 2, 1 1))', 32610)": False,
+    "ST_GeomFromText('POLYGON((0 0, 2 3, 5 0, 2 7, 0 0))', 32610)": False,
+    "ST_Multi(ST_MakeEnvelope(0, 0, 5, 7, 32610))": False,
+    "ST_Force3D(ST_MakeEnvelope(0, 0, 5, 7, 32610))": False,
+    "ST_Force3DM(ST_Reverse(ST_MakeEnvelope(0, 0, 5, 7, 32610)))": False,
+    "ST_ForceCurve(ST_Reverse(ST_MakeEnvelope(0, 0, 5, 7, 32610)))": False,
+    "ST_GeomFromText('TRIANGLE((0 0, 5 0, 5 7, 0 0))', 32610)": False,
+    "ST_Collect(ST_MakeEnvelope(0, 0, 5, 7, 32610), ST_SetSRID(ST_MakePoint(9, 9), 32610))": False,
+}
 
 
 @pytest.mark.many
-@pytest.mark.parametrize(
-    ("region", "rectangle"),
-    [
-        ("ST_MakeEnvelope(0, 0, 5, 7, 32610)", False),
-        ("ST_Reverse(ST_MakeEnvelope(0, 0, 5, 7, 32610))", True),
-        ("ST_GeomFromText('POLYGON((5 7, 0 7, 0 0, 5 0, 5 7))', 32610)", False),
-        ("ST_GeomFromText('POLYGON((0 0, 0 7, 5 7, 5 0.001, 0 0))', 32610)", False),
-        ("ST_GeomFromText('POLYGON((0 0, 0 7, 2 7, 5 7, 5 0, 0 0))', 32610)", False),
-        ("ST_GeomFromText('POLYGON((0 0, 0 7, 5 7, 5 0, 0 0), (1 1, 1 2, 2 2, 1 1))', 32610)", False),
-        ("ST_GeomFromText('POLYGON((0 0, 2 3, 5 0, 2 7, 0 0))', 32610)", False),
-        ("ST_Multi(ST_MakeEnvelope(0, 0, 5, 7, 32610))", False),
-        ("ST_Force3D(ST_MakeEnvelope(0, 0, 5, 7, 32610))", False),
-        ("ST_Collect(ST_MakeEnvelope(0, 0, 5, 7, 32610), ST_MakePoint(9, 9))", False),
-    ],
-)
+@pytest.mark.parametrize(("region", "rectangle"), SHAPES.items())
 def test_a_rectangle_is_exactly_its_own_envelope(
     connection: psycopg.Connection, run: int, region: str, rectangle: bool
 ) -> None:
-    if "Collect" in region:
-        region = region.replace("ST_MakePoint(9, 9)", "ST_SetSRID(ST_MakePoint(9, 9), 32610)")
+    """Whether the client reads it or PostGIS is asked, and whatever the other regions are."""
     connection.execute(f"UPDATE dbanon.cloak SET region = {region} WHERE record_id = 1 AND seq = 1")
-    row = connection.execute(
-        "SELECT rectangle FROM dbanon_internal.region_evidence(1) e JOIN dbanon.record d ON d.regions[1] = e.region_no"
-        " WHERE record_id = 1"
-    )
-    assert row.fetchone() == (rectangle,)
+    _demand_shapes(connection, rectangle)
 
 
+def _demand_shapes(connection: psycopg.Connection, rectangle: bool) -> None:
+    found = _written(connection).fields
+    columns = ("no", "bounds", "rectangle", "srid")
+    read = [*zip(*(found[f"region_{name}"].tolist() for name in columns), strict=True)]
+    said = connection.execute(f"""SELECT region_no, ARRAY[xmin, ymin, xmax, ymax], rectangle, srid
+        FROM dbanon_internal.region_evidence(1) WHERE {SHOWN} ORDER BY 1""").fetchall()
+    assert str(read) == str(said)
+    assert [all(one[2] for one in read)] == [rectangle]
+
+
+@pytest.mark.parametrize(
+    "ring", ["NaN 0, 5 0, 5 7, NaN 7, NaN 0", "0 0, inf 0, inf 7, 0 7, 0 0", "0 0, 5 0, 5 0, 0 0, 0 0",
+             "5 0, 0 0, 0 7, 5 7, 5 0", "-0 0, 5 0, 5 7, 0 7, -0 0"],
+)  # fmt: skip
+def test_a_ring_that_no_check_of_the_table_saw_is_what_postgis_says(
+    connection: psycopg.Connection, run: int, ring: str
+) -> None:
+    connection.execute("ALTER TABLE dbanon.region DROP CONSTRAINT region_area_check")
+    points = struct.pack("<10d", *(float(side) for side in ring.replace(",", "").split()))
+    connection.execute("UPDATE dbanon.region SET region = ST_GeomFromEWKB(%s) WHERE region_no = 1", [HEADER + points])
+    said = connection.execute("SELECT rectangle FROM dbanon_internal.region_evidence(1) WHERE region_no = 1").fetchone()
+    _demand_shapes(connection, bool(said and said[0]))
+
+
+HEADER = struct.pack("<BIIII", 1, 0x20000003, 32610, 1, 5)
 SHOWN = "region_no IN (SELECT unnest(regions) FROM dbanon.record)"  # a change leaves the region it was made from
 
 
 def test_keys_of_extra_that_no_column_takes_are_counted(connection: psycopg.Connection, run: int) -> None:
     connection.execute("""UPDATE dbanon.cloak SET extra = '{"requests": [], "subject": "p0", "n": 1}' WHERE seq = 1""")
-    query = f"SELECT other_keys FROM dbanon_internal.region_evidence(1) WHERE {SHOWN} ORDER BY 1"
-    rows = connection.execute(query).fetchall()
-    assert rows == [(0,), (0,), (2,), (2,)]
+    assert sorted(_written(connection).fields["region_other_keys"].tolist()) == [0, 0, 2, 2]
 
 
-@pytest.mark.many
-@pytest.mark.parametrize("value", ['{"poi": "pharmacy"}', '"pharmacy"', "null", "1"])
-def test_requests_that_are_no_array_look_like_no_request(connection: psycopg.Connection, run: int, value: str) -> None:
+ODD = (
+    "[]", "[1e5, -0.5, true]", '[{"a": {"b": [1, {"c": "\\"]}, {\\u00e9"}]}}, "x, y", [[], {}]]', '{"poi": "pharmacy"}',
+    '"pharmacy"', "null", "1", f"[{'9' * 5000}]", '["[1, 2]"]',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_lists_of_extra_are_cut_as_the_server_cuts_them(connection: psycopg.Connection, run: int, value: str) -> None:
+    """What is no list looks like no value of one."""
     connection.execute(
-        """UPDATE dbanon.cloak SET extra = jsonb_build_object('requests', %s::jsonb) WHERE (record_id, seq) = (1, 1)""",
-        [value],
-    )
-    rows = connection.execute(f"SELECT content FROM dbanon_internal.request_evidence(1) WHERE {SHOWN}").fetchall()
-    assert rows == [(f"[{value}]",)]
+        "UPDATE dbanon.cloak SET extra = jsonb_build_object('a b', 1, 'requests', %s::jsonb, 'z', '\"') "
+        "WHERE (record_id, seq) = (1, 1)", [value],
+    )  # fmt: skip
+    query = """SELECT ARRAY(SELECT e::text FROM jsonb_array_elements(CASE jsonb_typeof(extra -> 'requests')
+        WHEN 'array' THEN extra -> 'requests' ELSE jsonb_build_array(jsonb_build_array(extra -> 'requests')) END) e)
+        FROM dbanon.cloak WHERE (record_id, seq) = (1, 1)"""
+    (said,) = connection.execute(query).fetchone() or ()
+    (found,) = [_blocks.elements(one["requests"]) for one in _written(connection).extras if "z" in one]
+    assert found == said
+
+
+CHANGED = (
+    "UPDATE dbanon.region SET crowd = crowd + 1 WHERE region_no = 1",
+    "UPDATE dbanon.region SET extra = coalesce(extra, '{}') || '{\"é\": 1}' WHERE region_no = 2",
+    "UPDATE dbanon.region SET cells = '{7}' WHERE region_no = 1",
+    "UPDATE dbanon.region SET region = ST_Multi(region) WHERE region_no = 1",
+    "UPDATE dbanon.region SET region_no = 2000000000 WHERE region_no = 1",
+    "UPDATE dbanon.membership SET record_id = 9223372036854775807 WHERE trajectory_id = 100",
+    "UPDATE dbanon.membership SET record_id = -9223372036854775808 WHERE trajectory_id = 100",
+    "UPDATE dbanon.membership SET period = '[2008-06-04 08:00+00,)' WHERE trajectory_id = 100",
+    "UPDATE dbanon.membership SET trajectory_id = 10000000 WHERE trajectory_id = 100",
+    "UPDATE dbanon.trajectory SET subject = 'Zoë' WHERE trajectory_id = 103",
+    "DELETE FROM dbanon.trajectory WHERE trajectory_id = 103",
+    "DELETE FROM dbanon.region",
+    "DELETE FROM dbanon.membership",
+)
+
+
+def test_the_digest_of_what_was_read_is_the_one_that_the_server_makes(connection: psycopg.Connection, run: int) -> None:
+    digests, snapshot = [], arrow.Snapshot(connection, "public")
+    for change in ("SELECT", *CHANGED):
+        with connection.transaction(force_rollback=True):
+            connection.execute(change)
+            paths, codes = reading.trajectories(snapshot, 1)
+            members = _blocks.members(snapshot, run)
+            names = _blocks.digest_names(members.trajectory, paths.trajectory_id, paths.subject, codes.texts)
+            large = _blocks.regions(snapshot, run).digest + members.digest + names
+            whole = stored.run_digest(connection, run)
+            assert stored.run_digest(connection, run, large) == whole, change
+            digests.append(whole)
+    assert len(set(digests)) == len(digests)
 
 
 def test_evidence_functions_are_inlined(connection: psycopg.Connection, run: int) -> None:
-    for name in ("region_evidence", "period_evidence", "record_evidence", "membership_evidence", "hiding_evidence",
-                 "request_evidence"):  # fmt: skip
+    for name in ("region_blocks", "membership_blocks", "name_blocks", "region_evidence", "period_evidence",
+                 "record_evidence", "hiding_evidence"):  # fmt: skip
         plan = connection.execute(f"EXPLAIN SELECT * FROM dbanon_internal.{name}(1)").fetchall()
         assert not any("Function Scan on " + name in line[0] for line in plan), name

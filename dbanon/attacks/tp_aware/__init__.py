@@ -25,9 +25,9 @@ from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
 from dbanon.base.trajectory import Float, Int, Trajectories
 
-__all__ = ["AHEAD", "attack", "prepare", "read"]
+__all__ = ["READS", "attack", "prepare", "read"]
 
-AHEAD = ("request_evidence",)
+READS = ("requests",)
 _TOLERANCE = 1e-6  # of a cell
 
 

@@ -1,6 +1,6 @@
 """What the attack on bundles looks at beside the rows: requests, published and sent."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks import Evidence, Source
-from dbanon.base.trajectory import Float, Int
+from dbanon.attacks.shared.replay import runs
+from dbanon.base.trajectory import Float, Int, Requests
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,17 +46,29 @@ class RequestEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> RequestEvidence:
     """Read the requests a run would publish beside those its dataset holds."""
-    table = dict(source.table("request_evidence"))
-    shown = table.pop("published").astype(bool)
-    # Each column of millions of requests goes when it is cut.
-    columns = {name: table.pop(name)[~shown] for name in ("subject", "t")}
-    content = table.pop("content")
-    columns["content"], content = content[~shown], content[shown]
-    request, row = evidence.showing(evidence.regions(table.pop("region_no")[shown]))
+    asked: Requests = source.inputs("requests")["requests"]
+    of_region, lists = source.lists("requests")
+    code, asked_code = _number(asked.contents, lists)
+    length, has = np.array([*map(len, lists), 0]), np.flatnonzero(of_region >= 0)
+    number = length[of_region[has]]
+    request, row = evidence.showing(np.repeat(has, number))
+    content = code[runs((np.cumsum(length) - length)[of_region[has]], number)]
     return evidence.extended(
         RequestEvidence,
         published_request_record=evidence.cloak_record[row],
         published_request_seq=evidence.cloak_seq[row],
         published_request_content=content[request],
-        **{f"request_{name}": column for name, column in columns.items()},
+        request_subject=asked.subject,
+        request_t=asked.t,
+        request_content=asked_code[asked.content],
     )
+
+
+def _number(contents: Sequence[str], lists: Sequence[Sequence[str]]) -> tuple[Int, Int]:
+    """Number the distinct texts of both by code point: the code of each element of the lists, and of each content."""
+    elements = [one for some in lists for one in some]
+    known = dict(zip(contents, range(len(contents)), strict=True))
+    if all(one in known for one in elements):
+        return np.array([known[one] for one in elements], np.int64), np.arange(len(contents))
+    code = {one: i for i, one in enumerate(sorted({*contents, *elements}))}
+    return np.array([code[one] for one in elements], np.int64), np.array([code[one] for one in contents], np.int64)

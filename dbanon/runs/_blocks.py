@@ -1,0 +1,205 @@
+"""Reads the large tables of a run in blocks, and digests them on the way: the very bytes that the server would hash.
+
+A publication has the server hash them anew (`dbanon_internal.run_content`): both must come to the same, so what is
+hashed here is what `region_blocks`, `membership_blocks` and `name_blocks` send, in that order.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dbanon.base.trajectory import Bool, Float, Int
+from dbanon.postgres import arrow
+
+Bytes = NDArray[np.uint8]
+
+_RECTANGLE = 97  # bytes of EWKB: 17 before the points, five points of 16
+_HEADER = np.frombuffer(b"\1\3\0\0\x20" + bytes(4) + b"\1\0\0\0\5\0\0\0", np.uint8)  # of them 4 to 8 say the SRID
+_EMPTY, _NO_LOWER, _NO_UPPER = 1, 8, 16  # flags of a range
+_IDS = 16  # bits of an id that do not tell which block it is in
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)  # Python makes no numbers of thousands of digits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regions:
+    """The regions of a run by ascending number."""
+
+    no: Int
+    crowd: NDArray[np.int32]
+    subjects: NDArray[np.int32]
+    shape_size: NDArray[np.int32]
+    shape: list[Bytes]  # EWKB, one behind the other
+    extra: pa.DictionaryArray  # the text of each; null where there is none
+    digest: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Members:
+    """The members of a run by record, trajectory and period."""
+
+    record: Int
+    trajectory: Int
+    start_s: Float  # NaN where it is the whole record, like `end_s`
+    end_s: Float
+    digest: bytes
+
+
+def regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
+    """Read the regions of a run."""
+    whole = hashlib.sha256()
+    numbers = [np.empty((4, 0), ">i4")]
+    shapes, extras = [], [pa.array([], pa.string()).dictionary_encode()]
+    for block in _blocks(snapshot, "region_blocks", run_id, whole):
+        _, no, shape_size, shape, _, _, crowd, subjects, extra_size, extra = block
+        numbers.append(np.stack([no, shape_size, crowd, subjects]).view(">i4"))
+        shapes.append(shape)
+        extras.append(_texts(extra_size.view(">i4"), extra).dictionary_encode())
+    columns = np.concatenate(numbers, axis=1).astype(np.int32)
+    return Regions(
+        no=columns[0].astype(np.int64),
+        shape_size=columns[1],
+        crowd=columns[2],
+        subjects=columns[3],
+        shape=shapes,
+        extra=pa.chunked_array(extras).unify_dictionaries().combine_chunks(),
+        digest=whole.digest(),
+    )
+
+
+def members(snapshot: arrow.Snapshot, run_id: int) -> Members:
+    """Read the members of a run."""
+    whole = hashlib.sha256()
+    numbers, ends = [np.empty((2, 0), ">i8")], [np.empty((0, 2))]
+    for _, record, trajectory, size, period in _blocks(snapshot, "membership_blocks", run_id, whole):
+        numbers.append(np.stack([record, trajectory]).view(">i8"))
+        ends.append(_ends(size.view(">i4").astype(np.int64), period))
+    records, trajectories = np.concatenate(numbers, axis=1).astype(np.int64)
+    start_s, end_s = np.ascontiguousarray(np.concatenate(ends).T)
+    return Members(record=records, trajectory=trajectories, start_s=start_s, end_s=end_s, digest=whole.digest())
+
+
+def digest_names(member: Int, trajectory_id: Int, subject: Int, texts: pa.StringArray) -> bytes:
+    """Digest the names of members as `name_blocks` does; `trajectory_id` ascends, and `subject` is each one's text."""
+    ids = np.unique(member)
+    at = np.minimum(np.searchsorted(trajectory_id, ids), max(len(trajectory_id) - 1, 0))
+    known = trajectory_id[at] == ids if len(trajectory_id) else np.zeros(len(ids), bool)
+    names = texts.take(pa.array(subject[at] if len(subject) else at, mask=~known))
+    whole = hashlib.sha256()
+    cuts = np.flatnonzero(np.diff(ids >> _IDS)) + 1
+    for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(ids)], strict=True):
+        if high > low:
+            whole.update(hashlib.sha256(_named(ids[low:high], names[low:high])).digest())
+    return whole.digest()
+
+
+def _named(ids: Int, names: pa.StringArray) -> bytes:
+    """Write each id, the size of its name and the name, one behind the other."""
+    texts = names.fill_null("")
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    size = np.diff(ends)
+    heads = np.empty((len(ids), 12), np.uint8)
+    heads[:, :8] = ids.astype(">i8").view(np.uint8).reshape(-1, 8)
+    said = np.where(names.is_null().to_numpy(zero_copy_only=False), -1, size).astype(">i4")
+    heads[:, 8:] = said.view(np.uint8).reshape(-1, 4)
+    begin = np.cumsum(size + 12) - size - 12
+    written = np.empty(int(size.sum()) + 12 * len(ids), np.uint8)
+    written[begin[:, None] + np.arange(12)] = heads
+    letters = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
+    written[np.repeat(begin + 12 - (ends[:-1] - ends[0]), size) + np.arange(len(letters))] = letters
+    return written.tobytes()
+
+
+def rectangles(found: Regions) -> tuple[Float, NDArray[np.int32]] | None:
+    """Give bounds and SRID of regions that all are exactly their own envelopes, counter-clockwise; None of others."""
+    if (found.shape_size != _RECTANGLE).any():
+        return None
+    shape = np.concatenate([np.empty(0, np.uint8), *found.shape]).reshape(-1, _RECTANGLE)
+    if not (shape[:, [*range(5), *range(9, 17)]] == _HEADER[[*range(5), *range(9, 17)]]).all():
+        return None
+    corner = np.ascontiguousarray(shape[:, 17:]).view("<f8").reshape(-1, 5, 2)
+    (x0, y0), (x1, y1) = corner[:, 0].T, corner[:, 2].T
+    ring = np.stack([x0, y0, x1, y0, x1, y1, x0, y1, x0, y0], axis=1).reshape(-1, 5, 2)
+    # As bits: zero has two signs, and the server compares bytes.
+    if not ((corner.view(np.int64) == ring.view(np.int64)).all() and ((x0 < x1) & (y0 < y1)).all()):
+        return None
+    return np.stack([x0, y0, x1, y1], axis=1), np.ascontiguousarray(shape[:, 5:9]).view("<i4")[:, 0].astype(np.int32)
+
+
+def keys(extra: pa.DictionaryArray) -> tuple[Int, list[dict[str, str]]]:
+    """Take JSON objects apart: of each row the index of its object, -1 where there is none; each object by its keys."""
+    code = extra.indices.fill_null(-1).to_numpy().astype(np.int64)
+    return code, [dict(_pairs(text)) for text in extra.dictionary.to_pylist()]
+
+
+def elements(text: str) -> list[str]:
+    """Cut the text of a JSON array, as the server writes one, into those of its elements.
+
+    Anything else becomes an array, of which it is the only element, inside the list.
+    """
+    if not text.startswith("["):
+        return [f"[{text}]"]
+    found, at = [], 1
+    while text[at] != "]":
+        _, end = _DECODER.raw_decode(text, at)
+        found.append(text[at:end])
+        at = end + 2 if text[end] == "," else end
+    return found
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Cut the text of a JSON object, as the server writes one, into its keys and the texts of their values."""
+    at = 1
+    while text[at] != "}":
+        key, at = _DECODER.raw_decode(text, at)
+        _, end = _DECODER.raw_decode(text, at + 2)  # behind a colon and a space
+        yield key, text[at + 2 : end]
+        at = end + 2 if text[end] == "," else end
+
+
+def _blocks(snapshot: arrow.Snapshot, function: str, run_id: int, whole: Any) -> Iterator[list[Bytes]]:
+    # Right after rows were written nothing is known of them, and the planner would read all runs for each block.
+    snapshot.connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+    for block in arrow.rows_of_bytes(snapshot, f"SELECT * FROM dbanon_internal.{function}({int(run_id)})"):
+        own = hashlib.sha256()
+        for values in block:
+            own.update(values.data)
+        whole.update(own.digest())
+        yield block
+    snapshot.connection.execute("SET LOCAL enable_seqscan = DEFAULT; SET LOCAL enable_bitmapscan = DEFAULT")
+
+
+def _texts(size: NDArray[np.signedinteger], data: Bytes) -> pa.StringArray:
+    """Make texts of their sizes, -1 for null, and their bytes."""
+    null: Bool = size < 0
+    offset = np.append(0, np.cumsum(np.where(null, 0, size))).astype(np.int32)
+    valid = pa.array(~null).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), len(size), [valid, pa.py_buffer(offset), pa.py_buffer(data.tobytes())])
+
+
+def _ends(size: Int, period: Bytes) -> Float:
+    """Read the ends of ranges in unix seconds: float64[n, 2], infinite where one is open, NaN where none is stored."""
+    found = np.full((len(size), 2), np.nan)
+    there = np.flatnonzero(size >= 0)
+    begin = np.cumsum(size[there]) - size[there]
+    flags = period[begin]
+    lower, upper = (flags & (_EMPTY | side) == 0 for side in (_NO_LOWER, _NO_UPPER))
+    found[there] = -np.inf, np.inf
+    # Behind the flags come the ends that there are, each after its length.
+    found[there[lower], 0] = _seconds(period, begin[lower] + 5)
+    found[there[upper], 1] = _seconds(period, (begin + 5 + 12 * lower)[upper])
+    return found
+
+
+def _seconds(data: Bytes, at: Int) -> Float:
+    """Read the timestamps that begin at each place as the server's date_part does."""
+    sent = data[at[:, None] + np.arange(8)].view(">i8")[:, 0].astype(np.int64)
+    last = np.iinfo(np.int64)
+    endless = (sent == last.min) | (sent == last.max)
+    return np.asarray(np.where(endless, np.copysign(np.inf, sent), (sent + arrow.POSTGRES_EPOCH_US * ~endless) / 1e6))
