@@ -39,8 +39,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_content(bigint, bytea) IS
 'SHA-256 over every region, period, record, member, hiding set and atom of a run, and the name of the subject that each member is in its dataset:
-equal for the very same sets and regions of the same people. Large: the digests of its regions, members and names, of a client that has read
-their blocks; else they are read here.';
+equal for the very same sets and regions of the same people; large: the digests of its regions, members and names, of a client that has read
+their blocks, else they are read here.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_digest(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -67,4 +67,4 @@ COMMENT ON FUNCTION dbanon_internal.run_digest(bigint, bytea) IS
 'SHA-256 over a run''s method and how rows of it are read, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
 revision now, every region, period, record, member, hiding set and atom, and the name of the subject that each member is in
 that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor the people the rows are
-about. Large: as run_content takes it.';
+about; large is as run_content takes it.';

@@ -347,7 +347,7 @@ def read_by_the_program(url: str) -> list[object]:
     """What a run computes on and what an attack is given, as lists that can be compared."""
     with reading.open_reader(url) as reader:
         inputs = reader.inputs(1, ("requests", "sites")).values()
-        found = (reader.trajectories(1), *inputs, reader.evidence(2))
+        found = (reader.trajectories(1), *inputs, reader.evidence(2)[0])
         return [[np.asarray(part).tolist() for part in vars(item).values() if np.ndim(part)] for item in found]
 
 

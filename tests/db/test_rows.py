@@ -69,7 +69,7 @@ def _read(url, dataset_id):
 
 def _evidence(url, run_id):
     with reading.open_reader(url) as reader:
-        return reader.evidence(run_id)
+        return reader.evidence(run_id)[0]
 
 
 def _add(connection, dataset, subject, wkt):

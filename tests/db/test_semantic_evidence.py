@@ -349,7 +349,7 @@ def read(database: str, monkeypatch: pytest.MonkeyPatch):
 
     def evidence(run: int) -> RegionEvidence:
         with reading.open_reader(database) as reader:
-            return reader.evidence(run)
+            return reader.evidence(run)[0]
 
     return evidence
 

@@ -271,7 +271,7 @@ def written(connection: psycopg.Connection, small: SiteWorld, evidence: SiteEvid
 
 def read(url: str, run: int) -> SiteEvidence:
     with reading.open_reader(url) as reader:
-        evidence = reader.evidence(run)
+        evidence, _ = reader.evidence(run)
     assert isinstance(evidence, SiteEvidence)
     return evidence
 
