@@ -59,4 +59,4 @@ def write(version: str, text: str, earlier: list[str], folder: Path) -> None:
 
 if __name__ == "__main__":
     parts, last = parts_of(standin.revisions(), standin.body())
-    write(sys.argv[1], members(parts, last), EARLIER, HERE)
+    write(sys.argv[1], members(parts, last), EARLIER, Path(sys.argv[2]) if len(sys.argv) > 2 else HERE)

@@ -59,6 +59,7 @@ def revisions() -> dict[str, str]:
     """Text of each revision, oldest first."""
     made: dict[str, str] = {}
     context = SimpleNamespace(config=SimpleNamespace(attributes={}))
+    before = sys.modules.get("alembic")
     for file in sorted((ROOT / "migrations" / "versions").glob("*.py")):
         spec = importlib.util.spec_from_file_location(file.stem, file)
         assert spec is not None and spec.loader is not None
@@ -69,6 +70,9 @@ def revisions() -> dict[str, str]:
         context.config.attributes["script"] = texts.append
         module.upgrade()
         made[module.revision] = "\n".join(texts)
+    sys.modules.pop("alembic", None)
+    if before is not None:
+        sys.modules["alembic"] = before
     return made
 
 
