@@ -15,10 +15,34 @@ from dbanon import schema
 from dbanon.methods import METHODS
 from dbanon.schema import _roles
 
+ADMIN = f"dbanon: {_roles.PURPOSES['admin']}"
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def text(revisions: dict[str, str], body: str) -> str:
+    """Put all of it in order."""
+    return "\n".join([head(), start(max(revisions)), *map(guarded, revisions.items()), body, tail()])
+
+
+def guarded(revision: tuple[str, str]) -> str:
+    """Write a revision so that a database that has it skips it."""
+    name, statements = revision
+    return f"""
+DO $do$
+BEGIN
+    IF EXISTS (SELECT FROM dbanon.alembic_version v WHERE v.version_num >= '{name}') THEN
+        RETURN;
+    END IF;
+    EXECUTE $revision${statements}$revision$;
+    DELETE FROM dbanon.alembic_version;
+    INSERT INTO dbanon.alembic_version (version_num) VALUES ('{name}');
+END
+$do$;
+"""
+
+
 def head() -> str:
+    """Roles and schemas; from here on as the admin role."""
     roles = "\n".join(
         f"""DO $$
 BEGIN
@@ -34,10 +58,12 @@ GRANT USAGE ON SCHEMA @postgis@ TO @{role}@;"""
     return f"""
 SET LOCAL client_min_messages = warning;
 SET LOCAL search_path = pg_catalog, pg_temp;
+DO $$ BEGIN PERFORM pg_advisory_xact_lock({schema._UPGRADE_LOCK}); END $$;
 {roles}
 DO $$
 BEGIN
-    IF NOT pg_has_role('@admin@', CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END) THEN
+    IF NOT pg_has_role('@admin@', CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER'
+                                  ELSE 'SET' END) THEN
         EXECUTE format('GRANT @admin@ TO %I', current_user);
     END IF;
     EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO @admin@, @operator@, @worker@', current_database());
@@ -62,7 +88,8 @@ def revisions() -> dict[str, str]:
     before = sys.modules.get("alembic")
     for file in sorted((ROOT / "migrations" / "versions").glob("*.py")):
         spec = importlib.util.spec_from_file_location(file.stem, file)
-        assert spec is not None and spec.loader is not None
+        if spec is None or spec.loader is None:
+            raise ImportError(file.name)
         module = importlib.util.module_from_spec(spec)
         sys.modules["alembic"] = SimpleNamespace(context=context)  # type: ignore[assignment]
         spec.loader.exec_module(module)
@@ -76,20 +103,34 @@ def revisions() -> dict[str, str]:
     return made
 
 
-def start() -> str:
-    return """
+def start(last: str) -> str:
+    """The table of the revision."""
+    return f"""
 CREATE TABLE IF NOT EXISTS dbanon.alembic_version (
     version_num varchar(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
+DO $$
+DECLARE
+    found text;
+BEGIN
+    SELECT version_num INTO found FROM dbanon.alembic_version;
+    IF found > '{last}' THEN
+        RAISE EXCEPTION 'Schema dbanon is at revision %, and this text knows those up to {last}.', found
+            USING ERRCODE = 'DA004', DETAIL = 'Nothing was changed.', HINT = 'Install a newer dbanon.';
+    END IF;
+END
+$$;
 """
 
 
 def body() -> str:
+    """All of sql/."""
     files = sorted((ROOT / "sql").rglob("*.sql"))
     text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     return text.replace("@version_text@", literal(schema._version()))
 
 
-def tail(revision: str) -> str:
+def tail() -> str:
+    """Rows that an upgrade writes: names, methods, releases' words, stamp."""
     rows = []
     for method in METHODS.values():
         row = schema._row(method)
@@ -100,10 +141,9 @@ def tail(revision: str) -> str:
         )
     stamp = schema._stamp()
     return f"""
-DELETE FROM dbanon.alembic_version;
-INSERT INTO dbanon.alembic_version VALUES ('{revision}');
 INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)
-SELECT '@prefix@', d.oid, s.system_identifier FROM pg_database d, pg_control_system() s WHERE d.datname = current_database()
+SELECT '@prefix@', d.oid, s.system_identifier FROM pg_database d, pg_control_system() s
+WHERE d.datname = current_database()
 ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid = excluded.database_oid,
     server_identifier = excluded.server_identifier;
 {chr(10).join(rows)}
@@ -118,4 +158,5 @@ COMMENT ON TABLE dbanon.alembic_version IS {literal(stamp)};
 
 
 def literal(text: str) -> str:
+    """Quote a text."""
     return sql.Literal(text).as_string(None).strip()

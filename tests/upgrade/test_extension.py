@@ -34,24 +34,27 @@ ALTER TABLE dbanon.dataset ADD COLUMN note text;
 DROP FUNCTION dbanon.measure_overlap(bigint);
 """
 STATE = """
-SELECT 'relation', c.oid::regclass::text, c.relowner::regrole::text,
-    ARRAY(SELECT x::text FROM unnest(coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's'::"char" ELSE 'r' END, c.relowner))) x ORDER BY 1)
-FROM pg_class c WHERE c.relnamespace IN ('dbanon'::regnamespace, 'dbanon_internal'::regnamespace, 'published'::regnamespace)
-    AND c.relkind IN ('r', 'v', 'S', 'p')
-UNION ALL SELECT 'column', format('%s.%s', a.attrelid::regclass, a.attname), '', ARRAY(SELECT x::text FROM unnest(a.attacl) x ORDER BY 1)
-FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE a.attacl IS NOT NULL AND c.relnamespace = 'dbanon'::regnamespace
-UNION ALL SELECT 'function', p.oid::regprocedure::text, p.proowner::regrole::text,
-    ARRAY(SELECT x::text FROM unnest(coalesce(p.proacl, acldefault('f', p.proowner))) x ORDER BY 1)
-FROM pg_proc p WHERE p.pronamespace IN ('dbanon'::regnamespace, 'dbanon_internal'::regnamespace, 'published'::regnamespace)
-UNION ALL SELECT 'schema', n.nspname, n.nspowner::regrole::text, ARRAY(SELECT x::text FROM unnest(n.nspacl) x ORDER BY 1)
-FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published')
-UNION ALL SELECT 'trigger', format('%s %s %s', t.tgrelid::regclass, t.tgname, t.tgenabled), '', NULL FROM pg_trigger t WHERE NOT t.tgisinternal
-UNION ALL SELECT 'index', i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid), NULL FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-WHERE c.relnamespace = 'dbanon'::regnamespace
-ORDER BY 1, 2
+WITH ours AS (SELECT n.* FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published')),
+relation AS (SELECT c.* FROM pg_class c JOIN ours o ON o.oid = c.relnamespace),
+thing (kind, name, owner, acl) AS (
+    SELECT 'relation', r.oid::regclass::text, r.relowner,
+        coalesce(r.relacl, acldefault(CASE r.relkind WHEN 'S' THEN 's'::"char" ELSE 'r' END, r.relowner))
+    FROM relation r WHERE r.relkind IN ('r', 'v', 'S', 'p')
+    UNION ALL SELECT 'column', format('%s.%s', r.oid::regclass, a.attname), r.relowner, a.attacl
+    FROM pg_attribute a JOIN relation r ON r.oid = a.attrelid WHERE a.attacl IS NOT NULL
+    UNION ALL SELECT 'function', p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+    FROM pg_proc p JOIN ours o ON o.oid = p.pronamespace
+    UNION ALL SELECT 'schema', o.nspname, o.nspowner, o.nspacl FROM ours o
+    UNION ALL SELECT 'trigger', format('%s %s %s', t.tgrelid::regclass, t.tgname, t.tgenabled), NULL, NULL
+    FROM pg_trigger t JOIN relation r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal
+    UNION ALL SELECT 'index', pg_get_indexdef(r.oid), NULL, NULL FROM relation r WHERE r.relkind IN ('i', 'I')
+)
+SELECT t.kind, t.name, t.owner::regrole::text, ARRAY(SELECT x::text FROM unnest(t.acl) x ORDER BY 1)
+FROM thing t ORDER BY 1, 2
 """
 SUPERUSERS = """
-SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner JOIN pg_namespace n ON n.oid = p.pronamespace
+SELECT p.oid::regprocedure::text
+FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE p.prosecdef AND r.rolsuper AND n.nspname IN ('dbanon', 'dbanon_internal', 'published', 'dbanon_setup')
 """
 
@@ -78,8 +81,7 @@ def write_next(folder: Path) -> None:
         "CREATE OR REPLACE FUNCTION dbanon_internal.made_up() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE"
         " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT 42';\n" + body
     )
-    parts, last = build.parts_of(revisions, body)
-    build.write(NEXT, build.members(parts, last), [OLD], folder)
+    build.write(NEXT, build.members(build.standin.text(revisions, body), "0005"), [OLD], folder)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +212,11 @@ def test_an_update_to_the_next_version_keeps_all(
             assert reader.execute("SELECT count(*) FROM published.first").fetchone() == rows
         after = state(url)
         # The column, the comment of the revision's table, and the rights of what is new; no other row.
-        assert {name for name in before if before[name] != after[name]} == {"dbanon.alembic_version", "dbanon.dataset", "rights"}
+        assert {name for name in before if before[name] != after[name]} == {
+            "dbanon.alembic_version",
+            "dbanon.dataset",
+            "rights",
+        }
         assert connection.execute("SELECT note FROM dbanon.dataset LIMIT 1").fetchone() == (None,)
         assert connection.execute("SELECT dbanon_internal.made_up()").fetchone() == (42,)
         assert connection.execute("SELECT count(*) FROM dbanon.measure_overlap(%s, 'x')", [halves]).fetchone() == (1,)
@@ -298,3 +304,24 @@ def test_later_parts_grow_in_a_copy(filled: tuple[str, int, int], empty: Callabl
         connection.execute(CONFIRM)
         assert grow(connection, run_of(connection, 69), "grown") == 4
         assert grow(connection, run_of(connection, 68, later=timedelta(days=68)), "grown") == 4
+
+
+def test_what_ends_half_way_or_meets_a_newer_revision_leaves_a_sentence_and_nothing_else(
+    folder: Path, empty: Callable[..., str]
+) -> None:
+    with psycopg.connect(empty(), autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION dbanon CASCADE")
+        connection.execute("SET statement_timeout = '1s'")
+        with pytest.raises(psycopg.errors.QueryCanceled) as ended:
+            connection.execute("SELECT dbanon_setup.install('dbanon_half')")
+        assert len(str(ended.value)) < 1000  # not the text that was run
+        connection.execute("RESET statement_timeout")
+        query = "SELECT to_regnamespace('dbanon'), to_regrole('dbanon_half_admin')"
+        assert connection.execute(query).fetchone() == (None, None)
+        with refusal("DA001", "prefix"):
+            connection.execute("SELECT dbanon_setup.install('pg_x')")
+        connection.execute("SELECT dbanon_setup.install()")
+        connection.execute("SELECT dbanon_setup.install()")
+        connection.execute("UPDATE dbanon.alembic_version SET version_num = '9999'")
+        with refusal("DA004", "newer"):
+            connection.execute("SELECT dbanon_setup.install()")
