@@ -65,6 +65,13 @@ DECLARE
     hint text;
     context text;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('transaction_read_only')::boolean THEN
+        RAISE EXCEPTION 'dbanon must be installed in a transaction that is read committed and may write. This one is %.',
+                concat_ws(' and ', current_setting('transaction_isolation'),
+                          CASE WHEN current_setting('transaction_read_only')::boolean THEN 'read only' END)
+            USING ERRCODE = 'DA023', DETAIL = 'Nothing was changed.',
+                  HINT = 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT dbanon_setup.install(); COMMIT;';
+    END IF;
     BEGIN
         EXECUTE dbanon_setup.script(role_prefix, share_roles, restrict_public);
     EXCEPTION WHEN OTHERS OR query_canceled THEN  -- or the error's context would be the whole text, a megabyte
