@@ -1,62 +1,59 @@
-"""Writes the scripts of the extension: `build.py 0.1.0 [FOLDER]` that of this version, and from EARLIER ones to it."""
+"""Makes the files of the extension.
 
-import sys
-from pathlib import Path
-
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-import standin  # noqa: E402
-
-EARLIER: list[str] = []  # versions whose extension can be brought to this one
-QUOTE = "$dbanon_text$"
-# Whatever signatures the functions of an earlier version have: nothing depends on them.
-ANEW = """
-DO $$
-DECLARE
-    old text;
-BEGIN
-    FOR old IN SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'dbanon_setup'::regnamespace LOOP
-        EXECUTE format('DROP FUNCTION %s', old);
-    END LOOP;
-END
-$$;
+`build.py FOLDER` writes them there and names the scripts; `build.py --dist FOLDER` packs what PGXN takes.
 """
 
+import importlib.metadata
+import re
+import sys
+import zipfile
+from pathlib import Path
 
-def members(text: str, revision: str) -> str:
-    """Write the functions of the extension, which hold the text that makes dbanon, its marks open."""
-    if QUOTE in text:
-        raise ValueError(f"the text must not contain {QUOTE}")
-    setup = (HERE / "setup.sql").read_text(encoding="utf-8")
-    setup = setup.replace("@revision@", revision).replace("@purpose@", standin.literal(standin.ADMIN))
-    return f"""
-CREATE OR REPLACE FUNCTION dbanon_setup.marked() RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $dbanon_setup$
-SELECT {QUOTE}{text}{QUOTE}
-$dbanon_setup$;
-COMMENT ON FUNCTION dbanon_setup.marked() IS
-'The text that makes dbanon, with marks for the names of roles, for the schema of PostGIS and for what is asked for.';
+from dbanon import schema
 
-{setup}"""
+HERE = Path(__file__).resolve().parent
+VERSION = importlib.metadata.version("dbanon")
 
 
-def write(version: str, text: str, earlier: list[str], folder: Path) -> None:
-    """Write the script that makes the extension, and those that bring earlier versions to it."""
-    warning = '\\echo Use "{} EXTENSION dbanon{}" to load this file. \\quit\n'
-    (folder / f"dbanon--{version}.sql").write_text(
-        warning.format("CREATE", "") + "CREATE SCHEMA dbanon_setup;\n"
-        "COMMENT ON SCHEMA dbanon_setup IS 'Makes dbanon in this database, and brings it up to date.';\n" + text,
-        encoding="utf-8",
-    )
-    for old in earlier:
-        (folder / f"dbanon--{old}--{version}.sql").write_text(
-            warning.format("ALTER", f" UPDATE TO '{version}'") + ANEW + text, encoding="utf-8"
-        )
+def earlier() -> list[str]:
+    """List the versions that were released before this one, which the extension brings to it."""
+    changes = (HERE.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    return [version for version in re.findall(r"(?m)^## (\S+) - \d", changes) if version != VERSION]
+
+
+def files(version: str, before: list[str]) -> dict[str, str]:
+    """Make the texts by the names of their files."""
+    made = {
+        name: (HERE / f"{name}.in").read_text(encoding="utf-8").replace("@version@", version)
+        for name in ("META.json", "dbanon.control")
+    }
+    setup = schema.installer((HERE / "setup.sql").read_text(encoding="utf-8"))
+    scripts = {
+        version: "CREATE EXTENSION dbanon",
+        **{f"{old}--{version}": "ALTER EXTENSION dbanon UPDATE" for old in before},
+    }
+    for name, statement in scripts.items():
+        made[f"dbanon--{name}.sql"] = f'\\echo Use "{statement}" to load this file. \\quit\n{setup}'
+    return made
+
+
+def pack(folder: Path) -> None:
+    """Write the archive for PGXN; the same sources make the same bytes."""
+    beside = {
+        file.name: file.read_text(encoding="utf-8")
+        for file in (HERE / "Makefile", HERE / "README.md", HERE.parent / "LICENSE")
+    }
+    with zipfile.ZipFile(folder / f"dbanon-{VERSION}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in sorted({**files(VERSION, earlier()), **beside}.items()):
+            archive.writestr(zipfile.ZipInfo(f"dbanon-{VERSION}/{name}"), text, zipfile.ZIP_DEFLATED)
 
 
 if __name__ == "__main__":
-    revisions = standin.revisions()
-    made = members(standin.text(revisions, standin.body()), max(revisions))
-    write(sys.argv[1], made, EARLIER, Path(sys.argv[2]) if len(sys.argv) > 2 else HERE)
+    target = Path(sys.argv[-1])
+    if "--dist" in sys.argv:
+        pack(target)
+    else:
+        for name, text in files(VERSION, earlier()).items():
+            (target / name).write_text(text, encoding="utf-8")
+            if name.endswith(".sql"):
+                print(name)

@@ -1,7 +1,31 @@
--- The members of the extension. They run with the rights of their caller, and a superuser owns them: no other login can
--- put one beside them, so what a superuser calls here is what these files hold.
+-- The extension: a schema of its own with three functions, made in the same way at CREATE EXTENSION and at ALTER EXTENSION ... UPDATE.
+-- They run with the rights of their caller, and a superuser owns them: no other login can put a function beside them, so
+-- what a superuser calls here is what these files hold. A schema of this name that another login made is refused.
 
-CREATE OR REPLACE FUNCTION dbanon_setup.script(
+CREATE SCHEMA IF NOT EXISTS dbanon_setup;
+COMMENT ON SCHEMA dbanon_setup IS 'Makes dbanon in this database, and brings it up to date.';
+
+-- Those of an earlier version may have other arguments. Nothing depends on them.
+DO $$
+DECLARE
+    old regprocedure;
+BEGIN
+    FOR old IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'dbanon_setup'::regnamespace LOOP
+        EXECUTE format('DROP FUNCTION %s', old);
+    END LOOP;
+END
+$$;
+
+CREATE FUNCTION dbanon_setup.marked() RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $dbanon_setup$
+SELECT $dbanon_text$@text@$dbanon_text$
+$dbanon_setup$;
+COMMENT ON FUNCTION dbanon_setup.marked() IS
+'The text that makes dbanon, with marks for the names of roles, for the schema of PostGIS and for what is asked for.';
+
+CREATE FUNCTION dbanon_setup.script(
     role_prefix text DEFAULT NULL, share_roles boolean DEFAULT false, restrict_public boolean DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -14,9 +38,7 @@ DECLARE
 BEGIN
     -- What another login has put there is not read.
     IF prefix IS NULL AND EXISTS (
-        SELECT FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = to_regclass('dbanon.installation')
-            AND (r.rolsuper OR r.rolname = current_user AND current_user = session_user
-                 OR NOT r.rolcanlogin AND shobj_description(r.oid, 'pg_authid') = @purpose@))
+        SELECT FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = to_regclass('dbanon.installation') AND @trusted@)
     THEN
         SELECT i.role_prefix INTO prefix FROM dbanon.installation i;
     END IF;
@@ -52,7 +74,7 @@ COMMENT ON FUNCTION dbanon_setup.script(text, boolean, boolean) IS
 'The whole text that dbanon_setup.install runs, to be read first, or run through psql in a database without the extension.
 Its arguments are those of dbanon_setup.install.  Returns SQL.  Raises DA001.  Example: SELECT dbanon_setup.script();';
 
-CREATE OR REPLACE FUNCTION dbanon_setup.install(
+CREATE FUNCTION dbanon_setup.install(
     role_prefix text DEFAULT NULL, share_roles boolean DEFAULT false, restrict_public boolean DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -82,7 +104,7 @@ BEGIN
             HINT = coalesce(nullif(hint, ''), 'SELECT dbanon_setup.script() is the text that was run.');
     END;
     PERFORM set_config('role', before, true);
-    RETURN '@revision@';
+    RETURN '@head@';
 END
 $dbanon_setup$;
 COMMENT ON FUNCTION dbanon_setup.install(text, boolean, boolean) IS
