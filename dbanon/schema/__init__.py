@@ -118,7 +118,7 @@ def script(
 
 
 def installer(functions: str) -> str:
-    """Fill the text of `script` into the functions of the extension, which ask on the server what is left open in it."""
+    """Fill the text of `script` into the functions of the extension, which fill in on the server what is left open."""
     return _text.installer(functions)
 
 

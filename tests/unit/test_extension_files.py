@@ -120,7 +120,7 @@ def test_make_installs_the_same_files_from_the_sources_and_from_the_archive(copi
 @pgxs
 @pytest.mark.stress
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg-deb on this machine")
-def test_a_debian_package_has_the_files_and_is_built_alike_twice(
+def test_a_debian_package_has_the_files_and_needs_the_server_and_postgis(
     copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WITH_DBANON", sys.executable)
@@ -128,12 +128,9 @@ def test_a_debian_package_has_the_files_and_is_built_alike_twice(
     monkeypatch.chdir(tmp_path)
     major = str(installations()[0].major)
     package = tmp_path / f"postgresql-{major}-dbanon_{build().VERSION}_all.deb"
-    made = []
-    for _ in range(2):
-        run(copied / "debian-package", major)
-        made.append(package.read_bytes())
-    assert made[0] == made[1]
+    run(copied / "debian-package", major)
     listed = run("dpkg-deb", "--contents", package)
     for name in (f"dbanon--{build().VERSION}.sql", "dbanon.control", "copyright"):
         assert f"/{name}\n" in listed
-    assert f"postgresql-{major}-postgis-3" in run("dpkg-deb", "--field", package, "Depends")
+    needed = run("dpkg-deb", "--field", package, "Depends").strip().split(", ")
+    assert needed == [f"postgresql-{major}", f"postgresql-{major}-postgis-3"]
