@@ -6,14 +6,25 @@ ARG BASE=debian:bookworm-slim
 FROM $BASE AS build
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3 python3-venv \
- && python3 -m venv /opt/dbanon
-COPY pyproject.toml README.md LICENSE /src/
-COPY dbanon /src/dbanon
-COPY sql /src/sql
-COPY migrations /src/migrations
-COPY docker /src/docker
-RUN /opt/dbanon/bin/pip install --no-cache-dir --no-compile --disable-pip-version-check '/src[all]' \
- && sh /src/docker/slim packages /opt/dbanon
+ && python3 -m venv /opt/build \
+ && python3 -m venv --without-pip /opt/dbanon
+ENV PATH=/opt/build/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN pip install hatchling
+ARG PARTS=all
+# First what dbanon needs, for an empty package in its place: Docker keeps that until pyproject.toml changes.
+COPY pyproject.toml /needs/all.toml
+COPY docker/slim /usr/local/bin/
+RUN mkdir /needs/dbanon \
+ && touch /needs/README.md /needs/dbanon/__init__.py \
+ && sed '/^\[tool/,$d' /needs/all.toml > /needs/pyproject.toml \
+ && pip --python /opt/dbanon install "/needs[$PARTS]" \
+ && slim packages /opt/dbanon
+COPY . /src
+RUN cd /src \
+ && PYTHONPATH=$(echo /opt/dbanon/lib/python3*/site-packages) python -m hatchling build -t wheel \
+ && pip --python /opt/dbanon install --no-deps --force-reinstall dist/*.whl \
+ && install -D -m 0644 /opt/dbanon/lib/python*/site-packages/dbanon/dbanon.sql /opt/dbanon/share/dbanon.sql \
+ && /opt/dbanon/bin/python -m compileall -q /opt/dbanon/lib/python*/site-packages/dbanon
 
 FROM $BASE AS system
 COPY docker/slim /usr/local/bin/

@@ -170,10 +170,10 @@ class Database(Datasets):
         StoreError
             If the login may not compute.
         """
-        from dbanon.database import sweeping as settings  # with Numba
+        from dbanon.database.sweeping import sweep  # with Numba
 
         with errors_translated():
-            return settings.sweep(self, method, asked)
+            return sweep(self, method, asked)
 
     @reports
     @keywords(Reading)

@@ -9,16 +9,19 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from dbanon.base.errors import ParameterError, StoreError
 from dbanon.base.progress import Progress
 from dbanon.options.reading import Reading
-from dbanon.postgres import arrow, server, sqlstate
+from dbanon.postgres import server, sqlstate
 from dbanon.postgres.connection import Connection, Session, connect, one, translate
 from dbanon.runs import queue
+
+if TYPE_CHECKING:
+    from dbanon.postgres import arrow
 
 STAGE = "waiting for the replica"
 _LOOK_S = 0.1
@@ -43,7 +46,7 @@ def check(primary: Connection, asked: Reading) -> None:
 @contextmanager
 def snapshot(
     primary: Connection, asked: Reading, claim: queue.Claim, progress: Progress
-) -> Iterator[arrow.Snapshot | None]:
+) -> Iterator["arrow.Snapshot | None"]:
     """Have a snapshot of the replica that a job names, or is asked for; None where there is none to be read from.
 
     Parameters
@@ -64,6 +67,8 @@ def snapshot(
     if not dsn:
         yield None
         return
+    from dbanon.postgres import arrow  # with Arrow: a worker has this module before it demands that part
+
     number = one(primary, "SELECT pg_current_xact_id()::text")
     with _open(primary, dsn) as connection:
         _wait(connection, number, asked.read_wait_s, progress)

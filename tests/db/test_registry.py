@@ -20,6 +20,7 @@ from dbanon import schema
 from dbanon.base.errors import ParameterError, choose_one
 from dbanon.methods import METHODS, describe, method, parsing
 from dbanon.postgres import sqlstate
+from dbanon.schema import _text
 from tests.facts import names, refusal
 
 # What the answers must not depend on.
@@ -448,7 +449,7 @@ def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str]
 def test_the_version_names_all_that_is_installed(
     database: str, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "_version", lambda: "9.8.7'rc")
+    monkeypatch.setattr(_text, "version", lambda: "9.8.7'rc")
     assert not schema.is_current(database)
     schema.upgrade(database, share_roles=True)
     assert schema.is_current(database)
@@ -468,7 +469,7 @@ def test_another_registry_is_written_by_the_next_upgrade(
     connection.execute("UPDATE dbanon.method SET parameters = '[]', paper = ''")
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "another.py").write_text("k = 2")
-    monkeypatch.setattr(schema, "_INSTALLED", tmp_path)
+    monkeypatch.setattr(_text, "_INSTALLED", tmp_path)
     assert not schema.is_current(database)
     schema.upgrade(database, share_roles=True)
     assert schema.is_current(database)

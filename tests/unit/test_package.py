@@ -43,9 +43,10 @@ def test_the_wheel_carries_the_script_that_psql_runs(archive: zipfile.ZipFile) -
 
 
 def test_the_image_carries_the_script_that_is_in_the_wheel() -> None:
-    made = (ROOT / "docker" / "worker.Dockerfile").read_text()
-    assert "COPY pyproject.toml hatch_build.py" in made
-    assert "site-packages/dbanon/dbanon.sql /opt/dbanon/share/dbanon.sql" in made
+    assert "!hatch_build.py" in (ROOT / ".dockerignore").read_text().splitlines()
+    for image in ("worker", "tryout"):
+        made = (ROOT / "docker" / f"{image}.Dockerfile").read_text()
+        assert "site-packages/dbanon/dbanon.sql /opt/dbanon/share/dbanon.sql" in made
 
 
 def test_the_wheel_has_the_mark_of_a_typed_package(wheel: set[str]) -> None:
