@@ -174,6 +174,8 @@ BEGIN
 $revision$;
     DELETE FROM dbanon.alembic_version;
     INSERT INTO dbanon.alembic_version (version_num) VALUES ('{revision}');
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM pg_temp.refuse_use();
 END
 $do$;"""
 

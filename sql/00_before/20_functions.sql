@@ -179,3 +179,18 @@ EXCEPTION WHEN lock_not_available THEN
         USING ERRCODE = 'DA023', HINT = 'End that session, or run it again.';
 END
 $$;
+
+-- Refuses because other sessions use dbanon's tables or views, and names these.
+CREATE OR REPLACE FUNCTION pg_temp.refuse_use() RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE EXCEPTION 'dbanon''s tables and views were in use for % by %. Nothing was changed.', current_setting('lock_timeout'), coalesce((
+            SELECT string_agg(DISTINCT format('%s (process %s)', s.usename, s.pid), ', ')
+            FROM pg_locks l JOIN pg_stat_activity s ON s.pid = l.pid JOIN pg_class c ON c.oid = l.relation
+            JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published') AND l.pid <> pg_backend_pid()
+        ), 'a session that has ended')
+        USING ERRCODE = 'DA023', HINT = 'End that transaction and run it again.';
+END
+$$;

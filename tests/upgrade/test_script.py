@@ -54,8 +54,8 @@ def refused(url: str, text: str, *facts: str) -> None:
 def dumped(url: str) -> str:
     """The schema with its rights and comments, without what differs from dump to dump and from table to table.
 
-    The first is the mark of pg_dump against restoring on an untrusted server. The second is `pg_attver`, a number that
-    Debian's 15.20 puts among the options of the columns of every table, PostGIS's too.
+    The first is the mark of pg_dump against restoring on an untrusted server. The second is the version of a column, which
+    a server keeps from 15.20 and 17.12 on; their own pg_dump leaves it out, and an older one does not.
     """
     command = [*client("pg_dump", url), "--schema-only", "-d", url]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -140,6 +140,23 @@ def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: st
         refused(owner, text, f"`GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}`")
 
 
+def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
+    url, text = empty(), schema.script(share_roles=True)
+    installed(url, text)
+    for statement in (
+        "LOCK TABLE dbanon.trajectory IN ROW EXCLUSIVE MODE",
+        "SELECT count(*) FROM dbanon.runs",
+        "SELECT count(*) FROM published.releases",
+    ):
+        with psycopg.connect(url) as other:
+            other.execute(statement.encode())
+            refused(url, text, "in use", "300ms", f"(process {other.info.backend_pid})", "End that transaction")
+    with psycopg.connect(url) as reader:
+        reader.execute("SELECT count(*) FROM dbanon.trajectory, dbanon.run")
+        installed(url, text)
+
+
 @pytest.mark.parametrize(
     ("revision", "options", "facts"),
     [
@@ -159,11 +176,29 @@ def test_a_revision_that_the_script_does_not_begin_with_is_refused(
     refused(url, schema.script(share_roles=True, **options), *facts)
 
 
-def test_statements_that_are_no_transaction_change_nothing(empty: Empty) -> None:
+@pytest.mark.parametrize("way", [("-v", "ON_ERROR_STOP=0"), ("-v", "ON_ERROR_STOP=1")])
+def test_statements_that_are_no_transaction_change_nothing(empty: Empty, way: tuple[str, ...]) -> None:
     url = empty()
     before = state(url)
-    done = psql(url, schema.script(share_roles=True), "-v", "ON_ERROR_STOP=0")
-    names(done.stderr, "one transaction", "psql -v ON_ERROR_STOP=1 -1")
+    done = psql(url, schema.script(share_roles=True), *way)
+    names(done.stderr.partition("ERROR:")[2].partition("CONTEXT")[0], "one transaction", "psql -v ON_ERROR_STOP=1 -1")
+    assert state(url) == before
+
+
+def test_a_client_that_sends_the_text_as_one_piece_installs_it(empty: Empty) -> None:
+    """As pgAdmin does; the server makes it one transaction."""
+    url, text = empty(), schema.script(share_roles=True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(text.encode())
+        assert connection.execute("SHOW default_transaction_read_only").fetchone() == ("off",)
+    assert schema.is_current(url)
+
+
+def test_an_error_in_a_transaction_that_goes_on_leaves_nothing(empty: Empty) -> None:
+    url = empty()
+    before = state(url)
+    done = psql(url, schema.script(since=schema.EXPECTED_REVISION, share_roles=True), "-1")
+    names(done.stderr.partition("CONTEXT")[0], schema.EXPECTED_REVISION, "--from")
     assert state(url) == before
 
 
