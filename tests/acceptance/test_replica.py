@@ -25,6 +25,7 @@ from tests.acceptance.standby import Standby
 from tests.acceptance.workers import until
 from tests.db import nights
 from tests.facts import refusal, refused
+from tests.upgrade import test_script
 
 SETTINGS = {"fsync": "off", "jit": "off", "max_standby_streaming_delay": "0"}
 ASKED = {"dataset": "city", "params": {"k": 5}, "seed": 7}
@@ -178,6 +179,10 @@ def test_a_server_that_is_no_replica_of_this_one_is_refused(
     refused(done, 2, "--read-dsn", "accepts writing")
     done = call(primary.url, "run", "tp-aware", "--dataset", "city", "--read-dsn", "host=/nowhere dbname=dbanon")
     refused(done, 1, "--read-dsn", "reached")
+
+
+def test_the_script_that_installs_is_refused_at_a_replica(standby: Standby) -> None:
+    test_script.refused(standby.url, schema.script(), "may write", "primary")
 
 
 @pytest.mark.stress
