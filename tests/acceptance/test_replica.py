@@ -19,6 +19,7 @@ from dbanon.postgres.server import EmbeddedServer, parse
 from dbanon.runs import queue, replica
 from dbanon.testing import database_url
 from tests import wholeness
+from tests.acceptance import commands
 from tests.acceptance.commands import call
 from tests.acceptance.pooler import pooler
 from tests.acceptance.standby import Standby
@@ -34,6 +35,13 @@ ENDINGS = {
     "hot_standby_feedback": ("BEGIN; LOCK TABLE dbanon.dataset IN ACCESS EXCLUSIVE MODE; COMMIT", True),
 }
 NAMED = """SELECT dbanon.add_job('taxi', load => '{"read_dsn": "service=replica"}', replace => true)"""
+TOWN = ("--objects", "60", "--instants", "30", "--quasi-identifiers", "random", "--pois", "3000", "--stations", "80")
+FAMILIES: dict[str, dict[str, object]] = {
+    "sensitive-sites": {"k": 4, "at": "2026-01-05T08:10:00Z"},
+    "kte": {"k": 2},
+    "mob": {"k": 2},
+    "semantic": {"k": 2},
+}
 CONTENT = "SELECT dbanon_internal.run_content(%s)"
 Meanwhile = Callable[[Callable[[psycopg.Connection], None]], None]
 
@@ -136,6 +144,31 @@ def test_the_rows_and_the_verdict_are_those_of_a_run_without_it(
     assert not any("dbanon.trajectory" in query for query in here)
     assert any("record_evidence" in query for query in here)
     assert not any("_evidence" in query or "dbanon.run " in query for query in there)
+
+
+@pytest.fixture(scope="module")
+def town(primary: EmbeddedServer, city_files: tuple[Path, Path]) -> str:
+    """A dataset with all that families read."""
+    assert call(primary.url, "synth", "--dataset", "town", *TOWN).code == 0
+    with open_database(primary.url) as database:
+        database.load_sites(commands.sites(city_files[0]), dataset="town", x="lon", y="lat", name="name")
+    return "town"
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_stores_and_finds_the_same(
+    database: Database, standby: Standby, town: str, meanwhile: Meanwhile, family: str
+) -> None:
+    asked = {"dataset": town, "params": FAMILIES[family], "seed": 7}
+    plain, hosts = database.run(family, **asked), list[str]()
+    meanwhile(lambda session: hosts.append(session.info.host))
+    found = database.run(family, **asked, read_dsn=standby.url)
+    again = database.verify(found.run_id, read_dsn=standby.url)
+    assert found.status == again.status == plain.status == "verified"
+    assert again.verdict == found.verdict == plain.verdict
+    assert one(database.connection, CONTENT, [found.run_id]) == one(database.connection, CONTENT, [plain.run_id])
+    assert hosts == [parse(standby.url)["host"]] * 3  # the computation, its attack, and the second one
 
 
 def test_a_replica_that_lags_is_waited_for(database: Database, standby: Standby, copy: psycopg.Connection) -> None:
