@@ -117,6 +117,11 @@ def script(
     return "".join(_text.sections(asked))
 
 
+def installer(functions: str) -> str:
+    """Fill the text of `script` into the functions of the extension, which fill in on the server what is left open."""
+    return _text.installer(functions)
+
+
 def upgrade(
     url: str,
     *,
@@ -228,6 +233,12 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
         except psycopg.errors.LockNotAvailable:
             connection.execute("SELECT pg_temp.refuse_use()")
             raise
+
+
+def has_installer(url: str) -> bool:
+    """Whether the database has the extension dbanon, which is no part of what it installs."""
+    with connect(url) as connection:
+        return bool(one(connection, "SELECT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'dbanon')"))
 
 
 def _open(url: str) -> Connection:

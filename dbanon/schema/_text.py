@@ -49,12 +49,13 @@ def sections(asked: Asked) -> Iterator[str]:
 
     Raises `ParameterError` if the prefix or the schema of PostGIS cannot be one, or the revision is none.
     """
-    marks = _marks(asked)
-    yield _head(asked)
-    for file in sorted(folder("sql").rglob("*.sql")):
-        title = f"sql/{file.relative_to(folder('sql')).as_posix()}"
-        text = _filled(file.read_text(encoding="utf-8"), marks)
-        yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{text.rstrip()}\n"
+    yield from _sections(_marks(_answers(asked), asked.since))
+
+
+def installer(functions: str) -> str:
+    """Fill in what the functions of the extension hold: the text, in which the marks for what is asked stay open."""
+    text = "".join(_sections(_marks({mark: mark for mark in _answers(Asked())}, None)))
+    return _filled(functions, {**_fixed(), "@text@": text})
 
 
 def functions() -> str:
@@ -81,25 +82,31 @@ def stamp() -> str:
     return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files, methods and attacks: {whole}."
 
 
-def _head(asked: Asked) -> str:
-    kept = "as it was chosen before, at first left" if asked.restrict_public is None else "taken"
-    rights = "given back" if asked.restrict_public is False else kept
-    begins = f"with what came after revision {asked.since}" if asked.since else "with an empty database or any revision"
-    return f"""\
--- dbanon {version()}, schema {EXPECTED_REVISION}: all that `dbanon db upgrade` does, as one text.
+_HEAD = """\
+-- dbanon @version@, schema @head@: all that `dbanon db upgrade` does, as one text.
 --
 --     psql -v ON_ERROR_STOP=1 -1 -f dbanon.sql DATABASE
 --
 -- The login is a superuser, or owns the database and has CREATEROLE. All of it is one transaction: it is done as a
 -- whole, or nothing is changed and the error says why. Running it again changes nothing.
 --
--- It begins {begins}. Roles: {asked.prefix}_admin, {asked.prefix}_operator,
--- {asked.prefix}_worker, {asked.prefix}_analyst{", with the members they have" * asked.share_roles}.
--- PostGIS is in schema {asked.postgis}. What PUBLIC may read of locks and counters is {rights}.
+-- Asked for:
+--   the database is at revision @since@ at least (NULL: it may be empty)
+--   the roles are @admin@, @operator@, @worker@, @analyst@; members that they have already are let in: @share_roles@
+--   PostGIS is in schema @postgis@
+--   what shows locks and counters is taken from PUBLIC: @restrict_public@ (NULL: as it was chosen before, at first not)
 --
 -- Sections: 00_before refuses what cannot be, and makes roles and schemas; 05 has the tables; 10 to 80 functions and
 -- views; 85 and 90 triggers and rights; 95_after records what was done, and says what is left to do.
 """
+
+
+def _sections(marks: dict[str, str]) -> Iterator[str]:
+    yield _filled(_HEAD, marks)
+    for file in sorted(folder("sql").rglob("*.sql")):
+        title = f"sql/{file.relative_to(folder('sql')).as_posix()}"
+        text = _filled(file.read_text(encoding="utf-8"), marks)
+        yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{text.rstrip()}\n"
 
 
 def _filled(text: str, marks: dict[str, str]) -> str:
@@ -119,19 +126,20 @@ def _fixed() -> dict[str, str]:
         "@oldest_server@": str(OLDEST_SERVER),
         "@oldest_revision@": _OLDEST_REVISION,
         "@head@": EXPECTED_REVISION,
+        "@version@": version(),
         "@version_text@": _literal(version()),
     }
 
 
-def _marks(asked: Asked) -> dict[str, str]:
+def _answers(asked: Asked) -> dict[str, str]:
+    """Marks for what is asked."""
     _roles.check_prefix(asked.prefix)
     if not re.fullmatch(r"[^'\"\\$@\x00-\x1f\x7f]{1,63}", asked.postgis):
         raise ParameterError(
             "The schema of PostGIS must have a name without quotes, backslashes, $, @ and control characters. "
             f"Got {asked.postgis[:60]!r}; rename that schema."
         )
-    asks = {
-        **_fixed(),
+    return {
         "@postgis@": asked.postgis if asked.postgis == "public" else f'"{asked.postgis}"',
         "@postgis_name@": _literal(asked.postgis),
         "@prefix@": asked.prefix,
@@ -140,13 +148,16 @@ def _marks(asked: Asked) -> dict[str, str]:
         "@share_roles@": _boolean(asked.share_roles),
         "@restrict_public@": _boolean(asked.restrict_public),
         "@since@": _literal(asked.since),
-        "@stamp@": _literal(stamp()),
     }
+
+
+def _marks(answers: dict[str, str], since: str | None) -> dict[str, str]:
     from dbanon.methods import METHODS  # with NumPy, which is slow to import
 
-    revisions = "\n\n".join(_guarded(name, _filled(text, asks)) for name, text in _revisions(asked.since))
+    marks = {**_fixed(), **answers, "@stamp@": _literal(stamp())}
+    revisions = "\n\n".join(_guarded(name, _filled(text, marks)) for name, text in _revisions(since))
     methods = "\n\n".join(map(_method, METHODS.values()))
-    return {**asks, "@revisions@": revisions or "-- None are later.", "@methods@": methods}
+    return {**marks, "@revisions@": revisions or "-- None are later.", "@methods@": methods}
 
 
 def _revisions(since: str | None) -> Iterator[tuple[str, str]]:
