@@ -242,7 +242,8 @@ BEGIN
     -- A session that may not be ended keeps the release: then no other session is ended in vain.
     IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) r WHERE NOT r.may_end))
         OR NOT dbanon_internal.execute_exclusively(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
-                                             ELSE format('SELECT dbanon_internal.hide_view(''release_%s'', %L)', replaced, release.name) END, replaced, end_readers) THEN
+                                             ELSE format('SELECT dbanon_internal.hide_view(''release_%s'', %L)', replaced, release.name) END,
+                                             replaced, end_readers) THEN
         PERFORM dbanon_internal.refuse_readers(release.name, format(
             'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true%s)', release.run_id, release.name,
             ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason),
@@ -275,7 +276,8 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
         FROM pg_locks k JOIN pg_stat_activity s ON s.pid = k.pid
         WHERE k.relation = 'dbanon.release'::regclass AND k.granted AND k.mode IN ('ShareRowExclusiveLock', 'RowExclusiveLock')
             AND k.pid <> pg_backend_pid();
-    RAISE EXCEPTION 'Releases are published and withdrawn one after the other, and nothing was changed. Publishing, withdrawing or forgetting now: %.', coalesce(others, 'a session that has ended')
+    RAISE EXCEPTION 'Releases are published and withdrawn one after the other, and nothing was changed. Publishing, withdrawing or forgetting now: %.',
+        coalesce(others, 'a session that has ended')
         USING ERRCODE = 'DA013', DETAIL = 'The sessions named hold locks on dbanon.release.', HINT = 'Try again when their transaction has ended.';
 END
 $$;
