@@ -113,9 +113,10 @@ BEGIN
         USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
               HINT = CASE WHEN end_readers IS NOT TRUE THEN format('Try again, or end their sessions: %s.', retry)
                           WHEN by_hand IS NULL THEN 'Try again.'
-                          ELSE format('Role @admin@ may not end all of these sessions%s. Wait until their transactions end, or have a superuser '
+                          ELSE format('Role @admin@ may not end all of these sessions%s. Wait until their transactions end, or have a superuser%s '
                                       'run: %s. Then try again.',
                                       CASE WHEN NOT pg_has_role('pg_signal_backend', 'USAGE') THEN ', since it is no member of pg_signal_backend' END,
+                                      CASE WHEN NOT pg_has_role('pg_signal_backend', 'USAGE') THEN ' or a member' END,
                                       by_hand) END;
 END
 $$;

@@ -141,6 +141,11 @@ def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: st
         refused(owner, text, f"`GRANT CREATE ON DATABASE {connection.info.dbname} TO {user}`")
         connection.execute(f"REVOKE TEMPORARY ON DATABASE {connection.info.dbname} FROM PUBLIC")
         refused(owner, text, f"`GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}`")
+        connection.execute(f"GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}")
+        connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+        refused(owner, text, "pg_control_system()", "TO PUBLIC")
+    told = installed(url, text)  # a superuser may read it, and the admin role may not
+    names(told, f"{prefixes[0]}_admin", "`dbanon check`")
 
 
 def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
