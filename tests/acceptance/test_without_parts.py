@@ -2,6 +2,9 @@
 
 import json
 import re
+import subprocess
+import sys
+from itertools import chain
 from pathlib import Path
 
 import psycopg
@@ -25,6 +28,16 @@ def does(url: str, *commands: tuple[str, ...], parts: tuple[str, ...] = (), cwd:
 def test_the_help_needs_no_part():
     for done in run([("--help",), ("run", "--help"), ("worker", "--help"), ("load", "sites", "--help")]):
         assert (done.code, "Usage" in done.stdout) == (0, True), done.stderr
+
+
+def test_what_is_slow_to_import_is_not_imported_by_the_help_or_by_a_list(city_url: str) -> None:
+    slow = {"alembic", "numpy", "pandas", "sqlalchemy", *chain(*PACKAGES.values())}
+    for command, also in ((("--help",), {"psycopg"}), (("--dsn", city_url, "releases"), set())):
+        program = [sys.executable, "-X", "importtime", "-m", "dbanon", *command]
+        done = subprocess.run(program, capture_output=True, text=True, check=True)
+        imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        assert "dbanon.cli.main" in imported
+        assert not imported & (slow | also)
 
 
 def test_an_operator_works_without_parts_where_a_worker_computes(
