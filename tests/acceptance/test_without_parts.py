@@ -114,15 +114,16 @@ def test_what_needs_a_part_says_which_in_one_sentence_and_does_nothing(
 
 
 OTHERS = (
-    *(("load", what, "it.csv", "--dataset", "city") for what in ("pois", "cells", "stations", "quasi-identifiers")),
+    *(("load", what, "it.csv", "--dataset", "city") for what in ("cells", "stations", "quasi-identifiers")),
+    ("load", "pois", "it.csv", "--dataset", "city", "--category", "kind"),
     ("load", "requests", "it.csv", "--dataset", "city", "--columns", "poi"),
     ("forget", "--dataset", "city", "--subject", "nobody"),
     ("remember", "--population", "default", "--subject", "nobody"),
-    ("forget-before", "city", "2000-01-01"),
+    ("forget-before", "city", "2000-01-01T00:00:00Z"),
     ("job", "add", "nights", "--dataset", "nights", "--source", "public.gps", "--method", "tp-aware", "-p", "k=5"),
     *(("job", what, "nights") for what in ("plan", "pause", "resume", "retry", "skip", "remove")),
     ("job", "run"),
-    *(("db", what) for what in ("up", "down", "status", "url", "script", "psql")),
+    *(("db", what) for what in ("status", "url", "script", "psql")),
     ("drop", "1"),
     ("drop-load", "1"),
     ("db", "uninstall", "--yes"),
@@ -136,7 +137,8 @@ def test_every_other_command_works_or_says_one_sentence(city_url: str, tmp_path:
 
 def test_every_command_is_tried_here() -> None:
     every = [*WORKING, *(words for words, _ in LACKING.values()), *OTHERS]
-    assert set(_named(get_command(app))) <= {words[:n] for words in every for n in (1, 2)}
+    of_the_user = {("db", "up"), ("db", "down")}
+    assert set(_named(get_command(app))) - of_the_user <= {words[:n] for words in every for n in (1, 2)}
 
 
 def _named(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
