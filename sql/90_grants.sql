@@ -46,8 +46,11 @@ $$;
 
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
-GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.datasets, dbanon.run, dbanon.runs,
-    dbanon.workers, dbanon.verification, dbanon.evaluation, dbanon.evaluations, dbanon.release, dbanon.series, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.job_period, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO @operator@, @worker@;
+GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters,
+    dbanon.datasets, dbanon.run, dbanon.runs,
+    dbanon.workers, dbanon.verification, dbanon.evaluation, dbanon.evaluations, dbanon.release, dbanon.series, dbanon.published_cell,
+    dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.job_period, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO
+    @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine, dbanon.job TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
     UPDATE (srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects) ON dbanon.dataset TO @operator@;
@@ -84,10 +87,13 @@ $$;
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
     dbanon.release_card(text, bigint), dbanon.run_card(bigint), dbanon_internal.reap_runs(), dbanon_internal.is_forked() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon.measure_overlap(bigint),
-    dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
+    dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz),
+    dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
     dbanon.remember_subject(text, text),
-    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text, text[], double precision),
-    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange), dbanon_internal.forgotten_among(bigint, text[]), dbanon_internal.copied_notices(bigint, bigint, bigint), dbanon_internal.population_id(text),
+    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text,
+    text[], double precision),
+    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange), dbanon_internal.forgotten_among(bigint, text[]),
+    dbanon_internal.copied_notices(bigint, bigint, bigint), dbanon_internal.population_id(text),
     dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon_internal.releases_within(bigint, tstzrange, interval),
     dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval), dbanon.steer_job(text, text, timestamptz, text),
     dbanon_internal.write_job(dbanon.job), dbanon_internal.claim_job(bigint), dbanon_internal.leave_job(bigint),

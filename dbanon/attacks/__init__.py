@@ -232,8 +232,10 @@ class Verdict:
 class Source(Protocol):
     """What an attack may ask the database for beside the stored rows, in the snapshot they are read from."""
 
-    def table(self, function: str) -> Mapping[str, NDArray[Any]]:
+    def table(self, function: str, stored: str | None = None) -> Mapping[str, NDArray[Any]]:
         """Call a SQL evidence function with the run; its columns by name, without nulls.
+
+        `stored` is the column that is true in rows of what the run has stored; the others are of the dataset alone.
 
         A column of text comes as int64 codes in the order of its distinct texts, one named ``subject`` in the codes of
         the trajectories (-1 where the subject has none).

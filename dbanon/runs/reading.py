@@ -222,10 +222,15 @@ class _Source:
     beside: Beside
     ahead: dict[str, "Future[pa.Table]"]
 
-    def table(self, function: str) -> dict[str, Any]:
+    def table(self, function: str, stored: str | None = None) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
-        ahead = self.ahead.pop(function, None)
-        return self._columns(_called(self.snapshot, function, self.run_id) if ahead is None else ahead.result())
+        ahead, here, data = self.ahead.pop(function, None), self.snapshot, self.dataset.snapshot
+        if ahead is not None:
+            return self._columns(ahead.result())
+        if stored is None or data is here:
+            return self._columns(_called(here, function, self.run_id))
+        both = [_called(here, function, self.run_id, stored), _called(data, function, self.run_id, f"NOT {stored}")]
+        return self._columns(pa.concat_tables(both).unify_dictionaries())
 
     def table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
         """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
@@ -264,8 +269,8 @@ def _call(function: str, run_id: int, more: str = "") -> str:
     return f"SELECT * FROM dbanon_internal.{function}({run_id}{more})"
 
 
-def _called(snapshot: arrow.Snapshot, function: str, run_id: int) -> pa.Table:
-    return arrow.table(snapshot, _call(function, run_id), _REPEATED)
+def _called(snapshot: arrow.Snapshot, function: str, run_id: int, condition: str = "true") -> pa.Table:
+    return arrow.table(snapshot, f"{_call(function, run_id)} WHERE {condition}", _REPEATED)
 
 
 def evidence(snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
@@ -289,7 +294,7 @@ def evidence(snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside
         )
     package = attacker(methods.method(run["method"]).attack)
     written = beside(partial(_rows.evidence, run_id=number))
-    asked = getattr(package, "AHEAD", ())
+    asked = getattr(package, "AHEAD", ()) if data is snapshot else ()  # `beside` is of the latter
     ahead = {name: beside(partial(_called, function=name, run_id=number)) for name in asked}
     paths, codes = trajectories(data, run["dataset_id"])
     rows = Evidence(

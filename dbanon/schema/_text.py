@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,6 +186,8 @@ BEGIN
 $revision$;
     DELETE FROM dbanon.alembic_version;
     INSERT INTO dbanon.alembic_version (version_num) VALUES ('{revision}');
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM pg_temp.refuse_use();
 END
 $do$;"""
 
@@ -192,11 +195,15 @@ $do$;"""
 def _method(method: "Method") -> str:
     row = _row(method)
     values = ",\n    ".join(map(_literal, row.values()))
-    changes = ", ".join(f"{name} = excluded.{name}" for name in row)
+    names, new = (_wrapped([start + name for name in row]) for start in ("", "excluded."))
     return (
-        f"INSERT INTO dbanon.method ({', '.join(row)})\nVALUES (\n    {values}\n)\n"
-        f"ON CONFLICT (name) DO UPDATE SET {changes};"
+        f"INSERT INTO dbanon.method ({names})\nVALUES (\n    {values}\n)\n"
+        f"ON CONFLICT (name) DO UPDATE SET ({names})\n    = ({new});"
     )
+
+
+def _wrapped(words: list[str]) -> str:
+    return textwrap.fill(", ".join(words), 90, subsequent_indent="    ")
 
 
 def _row(method: "Method") -> dict[str, str]:
@@ -212,15 +219,28 @@ def _row(method: "Method") -> dict[str, str]:
         "guarantee": method.guarantee,
         "region_type": method.region_type,
         "attack": method.name,
-        "algorithms": json.dumps(algorithms),
-        "columns": json.dumps(columns),
+        "algorithms": _json(algorithms),
+        "columns": _json(columns),
         "paper": method.paper,
-        "parameters": json.dumps(describe(method)),
+        "parameters": _json(describe(method)),
         "adversary": method.adversary,
         "row_meaning": method.row_meaning,
         "left_out": method.left_out,
-        "traits": json.dumps({**method.traits, **_words(method)}),
+        "traits": _json({**method.traits, **_words(method)}),
     }
+
+
+def _json(value: Any, indent: str = "    ") -> str:
+    """Write a value in lines of at most 120 characters, where its texts are short enough."""
+    line = json.dumps(value)
+    if len(line) + len(indent) <= 120 or not isinstance(value, list | dict):
+        return line
+    more = f"{indent}  "
+    if isinstance(value, list):
+        opening, items, closing = "[", [_json(item, more) for item in value], "]"
+    else:
+        opening, items, closing = "{", [f"{json.dumps(name)}: {_json(item, more)}" for name, item in value.items()], "}"
+    return f"{opening}\n{more}" + f",\n{more}".join(items) + f"\n{indent}{closing}"
 
 
 def _words(method: "Method") -> dict[str, Any]:

@@ -45,7 +45,7 @@ class RequestEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> RequestEvidence:
     """Read the requests a run would publish beside those its dataset holds."""
-    table = dict(source.table("request_evidence"))
+    table = dict(source.table("request_evidence", "published"))
     shown = table.pop("published").astype(bool)
     # Each column of millions of requests goes when it is cut.
     columns = {name: table.pop(name)[~shown] for name in ("subject", "t")}
