@@ -7,6 +7,24 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA dbanon, dbanon_internal FROM PUBLIC, @opera
 
 GRANT USAGE ON SCHEMA dbanon, dbanon_internal TO @operator@, @worker@;
 GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
+-- A dump that is restored where these roles are missing loses their rights on the views of live releases. Whoever may not read the list of
+-- releases has lost them in that way. A right that was taken by hand from one view stays taken.
+DO $$
+DECLARE
+    lost record;
+BEGIN
+    FOR lost IN
+        SELECT DISTINCT l.name, n AS role
+        FROM ONLY dbanon.release l
+        CROSS JOIN LATERAL unnest(CASE WHEN l.readers IS NULL THEN ARRAY['@analyst@'] ELSE l.readers || '@operator@'::text END) n
+        JOIN pg_roles r ON r.rolname = n
+        WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%I', l.name)) IS NOT NULL
+            AND NOT has_table_privilege(r.oid, 'published.releases', 'SELECT')
+    LOOP
+        EXECUTE format('GRANT SELECT ON published.%I TO %I', lost.name, lost.role);
+    END LOOP;
+END
+$$;
 REVOKE ALL ON published.releases, published.parts, published.columns, published.left_out, published.atoms FROM PUBLIC;
 GRANT SELECT ON published.releases, published.parts, published.columns, published.left_out, published.atoms TO @analyst@;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA published FROM PUBLIC;
@@ -19,7 +37,8 @@ BEGIN
     FOR reader IN
         SELECT DISTINCT n FROM ONLY dbanon.release l CROSS JOIN LATERAL unnest(l.readers) n JOIN pg_roles r ON r.rolname = n WHERE l.withdrawn_at IS NULL
     LOOP
-        EXECUTE format('GRANT SELECT ON published.parts TO %I', reader);
+        EXECUTE format('GRANT USAGE ON SCHEMA published TO %I', reader);
+        EXECUTE format('GRANT SELECT ON published.releases, published.parts, published.columns, published.left_out, published.atoms TO %I', reader);
         EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA published TO %I', reader);
     END LOOP;
 END
@@ -27,8 +46,11 @@ $$;
 
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
-GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.datasets, dbanon.run, dbanon.runs,
-    dbanon.workers, dbanon.verification, dbanon.evaluation, dbanon.evaluations, dbanon.release, dbanon.series, dbanon.published_cell, dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.job_period, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO @operator@, @worker@;
+GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters,
+    dbanon.datasets, dbanon.run, dbanon.runs,
+    dbanon.workers, dbanon.verification, dbanon.evaluation, dbanon.evaluations, dbanon.release, dbanon.series, dbanon.published_cell,
+    dbanon.published_atom, dbanon.releases, dbanon.health, dbanon.job_period, dbanon.jobs, dbanon.job_runs, dbanon.alembic_version TO
+    @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine, dbanon.job TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
     UPDATE (srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects) ON dbanon.dataset TO @operator@;
@@ -65,10 +87,13 @@ $$;
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
     dbanon.release_card(text, bigint), dbanon.run_card(bigint), dbanon_internal.reap_runs(), dbanon_internal.is_forked() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon.measure_overlap(bigint),
-    dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
+    dbanon.unpublish(text, boolean), dbanon.unpublish_part(text, timestamptz), dbanon.fold_release(text, timestamptz),
+    dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text, boolean),
     dbanon.remember_subject(text, text),
-    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text, text[], double precision),
-    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange), dbanon_internal.forgotten_among(bigint, text[]), dbanon_internal.copied_notices(bigint, bigint, bigint), dbanon_internal.population_id(text),
+    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text,
+    text[], double precision),
+    dbanon_internal.count_record(bigint, bigint[], jsonb, tstzrange), dbanon_internal.forgotten_among(bigint, text[]),
+    dbanon_internal.copied_notices(bigint, bigint, bigint), dbanon_internal.population_id(text),
     dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[], boolean), dbanon_internal.releases_within(bigint, tstzrange, interval),
     dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval), dbanon.steer_job(text, text, timestamptz, text),
     dbanon_internal.write_job(dbanon.job), dbanon_internal.claim_job(bigint), dbanon_internal.leave_job(bigint),

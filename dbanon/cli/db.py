@@ -201,6 +201,10 @@ def db_uninstall(
     stay = schema.uninstall(target.url, confirm)
     for role, reason in (stay or {}).items():
         stderr_line(f"Role {role} stays: {reason}.")
+    if schema.has_installer(target.url):
+        stderr_line(
+            "Extension dbanon stays, which holds the installer alone. Run `DROP EXTENSION dbanon` as its owner."
+        )
     show(
         lambda: "Nothing was removed." if stay is None else "Everything of dbanon's is gone from this database.",
         lambda: {"removed": stay is not None, "roles_left": sorted(stay or ())},

@@ -117,6 +117,11 @@ def script(
     return "".join(_text.sections(asked))
 
 
+def installer(functions: str) -> str:
+    """Fill the text of `script` into the functions of the extension, which fill in on the server what is left open."""
+    return _text.installer(functions)
+
+
 def upgrade(
     url: str,
     *,
@@ -180,9 +185,6 @@ def upgrade(
             with connection.transaction():
                 for section in sections:
                     connection.execute(as_is(section))
-    except psycopg.errors.LockNotAvailable as error:
-        with connect(url) as connection:
-            raise _in_use(connection) from error
     except psycopg.Error as error:
         if (error.sqlstate or "").startswith("DA"):
             raise translate(error) from error
@@ -216,36 +218,27 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
         connection.rollback()
         if found is None or not confirm(found):
             return None
+        connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(f"{_text.LOCK_WAIT_S:g}s"))
+        connection.execute(as_is(_text.functions()))
+        connection.execute("SELECT pg_temp.wait_for_turn()")
+        now = _uninstall.inventory(connection)
+        if now is None or set(now.built_on_it) - set(found.built_on_it):
+            raise StoreError(
+                "Another session changed the database after what is to be deleted was listed, so nothing was "
+                "deleted. Run it again."
+            )
         try:
-            connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(f"{_text.LOCK_WAIT_S:g}s"))
-            connection.execute(as_is(_text.functions()))
-            connection.execute("SELECT pg_temp.wait_for_turn()")
-            now = _uninstall.inventory(connection)
-            if now is None or set(now.built_on_it) - set(found.built_on_it):
-                raise StoreError(
-                    "Another session changed the database after what is to be deleted was listed, so nothing was "
-                    "deleted. Run it again."
-                )
-            return _uninstall.remove(connection)
-        except psycopg.errors.LockNotAvailable as error:
-            connection.rollback()
-            raise _in_use(connection) from error
+            with connection.transaction():
+                return _uninstall.remove(connection)
+        except psycopg.errors.LockNotAvailable:
+            connection.execute("SELECT pg_temp.refuse_use()")
+            raise
 
 
-def _in_use(connection: Connection) -> StoreError:
-    """Name the sessions that hold something of dbanon's."""
-    holders = one(
-        connection,
-        "SELECT string_agg(DISTINCT format('%%s (process %%s)', s.usename, s.pid), ', ') FROM pg_locks l"
-        " JOIN pg_stat_activity s ON s.pid = l.pid JOIN pg_class c ON c.oid = l.relation"
-        " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ANY (%s) AND l.pid <> pg_backend_pid()",
-        [_roles.SCHEMAS],
-    )
-    return StoreError(
-        f"dbanon's tables were in use for {_text.LOCK_WAIT_S:g} s by {holders or 'a session that has ended'}. Nothing "
-        "was changed; end that transaction and run it again.",
-        "55P03",
-    )
+def has_installer(url: str) -> bool:
+    """Whether the database has the extension dbanon, which is no part of what it installs."""
+    with connect(url) as connection:
+        return bool(one(connection, "SELECT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'dbanon')"))
 
 
 def _open(url: str) -> Connection:

@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,12 +49,13 @@ def sections(asked: Asked) -> Iterator[str]:
 
     Raises `ParameterError` if the prefix or the schema of PostGIS cannot be one, or the revision is none.
     """
-    marks = _marks(asked)
-    yield _head(asked)
-    for file in sorted(folder("sql").rglob("*.sql")):
-        title = f"sql/{file.relative_to(folder('sql')).as_posix()}"
-        text = _filled(file.read_text(encoding="utf-8"), marks)
-        yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{text.rstrip()}\n"
+    yield from _sections(_marks(_answers(asked), asked.since))
+
+
+def installer(functions: str) -> str:
+    """Fill in what the functions of the extension hold: the text, in which the marks for what is asked stay open."""
+    text = "".join(_sections(_marks({mark: mark for mark in _answers(Asked())}, None)))
+    return _filled(functions, {**_fixed(), "@text@": text})
 
 
 def functions() -> str:
@@ -80,25 +82,31 @@ def stamp() -> str:
     return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files, methods and attacks: {whole}."
 
 
-def _head(asked: Asked) -> str:
-    kept = "as it was chosen before, at first left" if asked.restrict_public is None else "taken"
-    rights = "given back" if asked.restrict_public is False else kept
-    begins = f"with what came after revision {asked.since}" if asked.since else "with an empty database or any revision"
-    return f"""\
--- dbanon {version()}, schema {EXPECTED_REVISION}: all that `dbanon db upgrade` does, as one text.
+_HEAD = """\
+-- dbanon @version@, schema @head@: all that `dbanon db upgrade` does, as one text.
 --
 --     psql -v ON_ERROR_STOP=1 -1 -f dbanon.sql DATABASE
 --
 -- The login is a superuser, or owns the database and has CREATEROLE. All of it is one transaction: it is done as a
 -- whole, or nothing is changed and the error says why. Running it again changes nothing.
 --
--- It begins {begins}. Roles: {asked.prefix}_admin, {asked.prefix}_operator,
--- {asked.prefix}_worker, {asked.prefix}_analyst{", with the members they have" * asked.share_roles}.
--- PostGIS is in schema {asked.postgis}. What PUBLIC may read of locks and counters is {rights}.
+-- Asked for:
+--   the database is at revision @since@ at least (NULL: it may be empty)
+--   the roles are @admin@, @operator@, @worker@, @analyst@; members that they have already are let in: @share_roles@
+--   PostGIS is in schema @postgis@
+--   what shows locks and counters is taken from PUBLIC: @restrict_public@ (NULL: as it was chosen before, at first not)
 --
 -- Sections: 00_before refuses what cannot be, and makes roles and schemas; 05 has the tables; 10 to 80 functions and
 -- views; 85 and 90 triggers and rights; 95_after records what was done, and says what is left to do.
 """
+
+
+def _sections(marks: dict[str, str]) -> Iterator[str]:
+    yield _filled(_HEAD, marks)
+    for file in sorted(folder("sql").rglob("*.sql")):
+        title = f"sql/{file.relative_to(folder('sql')).as_posix()}"
+        text = _filled(file.read_text(encoding="utf-8"), marks)
+        yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{text.rstrip()}\n"
 
 
 def _filled(text: str, marks: dict[str, str]) -> str:
@@ -118,19 +126,20 @@ def _fixed() -> dict[str, str]:
         "@oldest_server@": str(OLDEST_SERVER),
         "@oldest_revision@": _OLDEST_REVISION,
         "@head@": EXPECTED_REVISION,
+        "@version@": version(),
         "@version_text@": _literal(version()),
     }
 
 
-def _marks(asked: Asked) -> dict[str, str]:
+def _answers(asked: Asked) -> dict[str, str]:
+    """Marks for what is asked."""
     _roles.check_prefix(asked.prefix)
     if not re.fullmatch(r"[^'\"\\$@\x00-\x1f\x7f]{1,63}", asked.postgis):
         raise ParameterError(
             "The schema of PostGIS must have a name without quotes, backslashes, $, @ and control characters. "
             f"Got {asked.postgis[:60]!r}; rename that schema."
         )
-    asks = {
-        **_fixed(),
+    return {
         "@postgis@": asked.postgis if asked.postgis == "public" else f'"{asked.postgis}"',
         "@postgis_name@": _literal(asked.postgis),
         "@prefix@": asked.prefix,
@@ -139,13 +148,16 @@ def _marks(asked: Asked) -> dict[str, str]:
         "@share_roles@": _boolean(asked.share_roles),
         "@restrict_public@": _boolean(asked.restrict_public),
         "@since@": _literal(asked.since),
-        "@stamp@": _literal(stamp()),
     }
+
+
+def _marks(answers: dict[str, str], since: str | None) -> dict[str, str]:
     from dbanon.methods import METHODS  # with NumPy, which is slow to import
 
-    revisions = "\n\n".join(_guarded(name, _filled(text, asks)) for name, text in _revisions(asked.since))
+    marks = {**_fixed(), **answers, "@stamp@": _literal(stamp())}
+    revisions = "\n\n".join(_guarded(name, _filled(text, marks)) for name, text in _revisions(since))
     methods = "\n\n".join(map(_method, METHODS.values()))
-    return {**asks, "@revisions@": revisions or "-- None are later.", "@methods@": methods}
+    return {**marks, "@revisions@": revisions or "-- None are later.", "@methods@": methods}
 
 
 def _revisions(since: str | None) -> Iterator[tuple[str, str]]:
@@ -174,6 +186,8 @@ BEGIN
 $revision$;
     DELETE FROM dbanon.alembic_version;
     INSERT INTO dbanon.alembic_version (version_num) VALUES ('{revision}');
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM pg_temp.refuse_use();
 END
 $do$;"""
 
@@ -181,11 +195,15 @@ $do$;"""
 def _method(method: "Method") -> str:
     row = _row(method)
     values = ",\n    ".join(map(_literal, row.values()))
-    changes = ", ".join(f"{name} = excluded.{name}" for name in row)
+    names, new = (_wrapped([start + name for name in row]) for start in ("", "excluded."))
     return (
-        f"INSERT INTO dbanon.method ({', '.join(row)})\nVALUES (\n    {values}\n)\n"
-        f"ON CONFLICT (name) DO UPDATE SET {changes};"
+        f"INSERT INTO dbanon.method ({names})\nVALUES (\n    {values}\n)\n"
+        f"ON CONFLICT (name) DO UPDATE SET ({names})\n    = ({new});"
     )
+
+
+def _wrapped(words: list[str]) -> str:
+    return textwrap.fill(", ".join(words), 90, subsequent_indent="    ")
 
 
 def _row(method: "Method") -> dict[str, str]:
@@ -201,15 +219,28 @@ def _row(method: "Method") -> dict[str, str]:
         "guarantee": method.guarantee,
         "region_type": method.region_type,
         "attack": method.name,
-        "algorithms": json.dumps(algorithms),
-        "columns": json.dumps(columns),
+        "algorithms": _json(algorithms),
+        "columns": _json(columns),
         "paper": method.paper,
-        "parameters": json.dumps(describe(method)),
+        "parameters": _json(describe(method)),
         "adversary": method.adversary,
         "row_meaning": method.row_meaning,
         "left_out": method.left_out,
-        "traits": json.dumps({**method.traits, **_words(method)}),
+        "traits": _json({**method.traits, **_words(method)}),
     }
+
+
+def _json(value: Any, indent: str = "    ") -> str:
+    """Write a value in lines of at most 120 characters, where its texts are short enough."""
+    line = json.dumps(value)
+    if len(line) + len(indent) <= 120 or not isinstance(value, list | dict):
+        return line
+    more = f"{indent}  "
+    if isinstance(value, list):
+        opening, items, closing = "[", [_json(item, more) for item in value], "]"
+    else:
+        opening, items, closing = "{", [f"{json.dumps(name)}: {_json(item, more)}" for name, item in value.items()], "}"
+    return f"{opening}\n{more}" + f",\n{more}".join(items) + f"\n{indent}{closing}"
 
 
 def _words(method: "Method") -> dict[str, Any]:

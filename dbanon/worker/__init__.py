@@ -23,6 +23,7 @@ from typing import Any
 
 from psycopg import sql
 
+from dbanon import schema
 from dbanon.base import parts
 from dbanon.base.errors import DbanonError, SchemaMismatch, StoreError
 from dbanon.base.tasks import Processes, Tasks
@@ -326,6 +327,7 @@ class _Process:
         """Do the next run; whether there was one. What is wrong with a run is recorded with the run."""
         began = time.perf_counter()
         self.claim = None
+        schema.check(database.connection)  # an upgrade does not wait for workers that are idle
         try:
             result = database.take(
                 holder,

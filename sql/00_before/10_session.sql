@@ -3,7 +3,7 @@
 -- Outside of one transaction nothing below can write: this statement would end before the next. The last section takes it back.
 SET default_transaction_read_only = on;
 -- What another session commits while this one waits for its turn is seen.
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET LOCAL client_encoding = 'UTF8';
 SET LOCAL standard_conforming_strings = on;
 SET LOCAL quote_all_identifiers = off;
@@ -25,7 +25,7 @@ DECLARE
 BEGIN
     IF pg_catalog.current_setting('transaction_read_only')::pg_catalog.bool THEN
         RAISE EXCEPTION 'dbanon must be installed in one transaction that may write. This one cannot, and nothing was changed.'
-            USING ERRCODE = 'DA023', HINT = 'Run psql -v ON_ERROR_STOP=1 -1 -f dbanon.sql, at the primary server.';
+            USING ERRCODE = 'DA023', HINT = 'Run psql -v ON_ERROR_STOP=1 -1 -f dbanon.sql at the primary server, where default_transaction_read_only is off.';
     END IF;
     IF version < @oldest_server@ THEN
         RAISE EXCEPTION 'The server must be PostgreSQL % or later. Got version %.', @oldest_server@ / 10000, version / 10000

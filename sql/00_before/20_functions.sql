@@ -16,19 +16,22 @@ AS $$
             LEFT JOIN pg_class c ON c.oid = y.typrelid WHERE y.typelem = 0 AND coalesce(c.relkind, 'c') = 'c'
         UNION ALL SELECT 'pg_operator'::regclass, x.oid, x.oprowner FROM pg_operator x JOIN ours o ON o.oid = x.oprnamespace
     )
-    SELECT i.type, i.identity, r.rolname, @trusted@, t.classid = 'pg_class'::regclass AND i.type = 'sequence'
-    FROM thing t CROSS JOIN LATERAL pg_identify_object(t.classid, t.objid, 0) i JOIN pg_roles r ON r.oid = t.owner
-    UNION ALL
-    -- The functions of triggers, which are called when their tables are written to.
-    SELECT 'trigger', format('%I on %s, which calls %s', g.tgname, g.tgrelid::regclass, g.tgfoid::regprocedure),
-        r.rolname, @trusted@, true
-    FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid JOIN ours o ON o.oid = c.relnamespace
-    JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_roles r ON r.oid = p.proowner
-    WHERE NOT g.tgisinternal
-    UNION ALL
-    SELECT 'right to create in schema', quote_ident(o.nspname), coalesce(r.rolname, 'PUBLIC'), coalesce(@trusted@, false), true
-    FROM ours o CROSS JOIN LATERAL aclexplode(o.nspacl) x LEFT JOIN pg_roles r ON r.oid = x.grantee
-    WHERE x.privilege_type = 'CREATE'
+    SELECT w.kind, w.name, coalesce(r.rolname, 'PUBLIC'), coalesce(@trusted@, false), w.follows
+    FROM (
+        SELECT i.type AS kind, i.identity AS name, t.owner, t.classid = 'pg_class'::regclass AND i.type = 'sequence' AS follows
+        FROM thing t CROSS JOIN LATERAL pg_identify_object(t.classid, t.objid, 0) i
+        UNION ALL
+        -- The functions of triggers, which are called when their tables are written to.
+        SELECT 'trigger', format('%I on %s, which calls %s', g.tgname, g.tgrelid::regclass, g.tgfoid::regprocedure), p.proowner, true
+        FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid JOIN ours o ON o.oid = c.relnamespace
+        JOIN pg_proc p ON p.oid = g.tgfoid
+        WHERE NOT g.tgisinternal
+        UNION ALL
+        SELECT 'right to create in schema', quote_ident(o.nspname), x.grantee, true
+        FROM ours o CROSS JOIN LATERAL aclexplode(o.nspacl) x
+        WHERE x.privilege_type = 'CREATE'
+    ) w
+    LEFT JOIN pg_roles r ON r.oid = w.owner
 $$;
 
 -- The roles of a prefix, with the comments by which they are known.
@@ -177,5 +180,20 @@ EXCEPTION WHEN lock_not_available THEN
                 AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
         ), 'a session that has just ended')
         USING ERRCODE = 'DA023', HINT = 'End that session, or run it again.';
+END
+$$;
+
+-- Refuses because other sessions use dbanon's tables or views, and names these.
+CREATE OR REPLACE FUNCTION pg_temp.refuse_use() RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE EXCEPTION 'dbanon''s tables and views were in use for % by %. Nothing was changed.', current_setting('lock_timeout'), coalesce((
+            SELECT string_agg(DISTINCT format('%s (process %s)', s.usename, s.pid), ', ')
+            FROM pg_locks l JOIN pg_stat_activity s ON s.pid = l.pid JOIN pg_class c ON c.oid = l.relation
+            JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published') AND l.pid <> pg_backend_pid()
+        ), 'a session that has ended')
+        USING ERRCODE = 'DA023', HINT = 'End that transaction and run it again.';
 END
 $$;

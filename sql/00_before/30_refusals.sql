@@ -6,6 +6,17 @@ BEGIN
 END
 $$;
 
+-- The server says which one it is. That is kept for the record, since the admin role may be less than the login.
+DO $$
+BEGIN
+    PERFORM set_config('dbanon.server_identifier', s.system_identifier::text, true) FROM pg_control_system() s;
+EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
+    RAISE EXCEPTION 'The login that upgrades must be able to read which server this is, or a copy of the database would pass for its original. '
+        'The server said: %. Nothing was changed.', SQLERRM
+        USING ERRCODE = 'DA023', HINT = 'Have `GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC` run by a superuser in this database.';
+END
+$$;
+
 -- The schemas are dbanon's own: nothing in them is read before the catalogs have shown who owns it.
 DO $$
 DECLARE

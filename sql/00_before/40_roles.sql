@@ -19,8 +19,8 @@ BEGIN
 
     -- A copy (restored, cloned) has the record of its original, whose members would have their rights in it as well: it chooses anew.
     IF to_regclass('dbanon.installation') IS NOT NULL THEN
-        SELECT i.role_prefix = '@prefix@' AND i.database_oid = d.oid AND i.server_identifier = s.system_identifier INTO chosen
-        FROM ONLY dbanon.installation i, pg_database d, pg_control_system() s WHERE d.datname = current_database();
+        SELECT i.role_prefix = '@prefix@' AND i.database_oid = d.oid AND i.server_identifier::text = current_setting('dbanon.server_identifier') INTO chosen
+        FROM ONLY dbanon.installation i, pg_database d WHERE d.datname = current_database();
     END IF;
     IF chosen OR @share_roles@ THEN
         RETURN;

@@ -25,7 +25,7 @@ BEGIN
             'functions. In % % may as well.', quote_ident(schema), everybody
             USING ERRCODE = 'DA023', HINT = format('Run %s.', concat_ws(' and ',
                 CASE WHEN owner IS NOT NULL THEN format('`ALTER SCHEMA %I OWNER TO pg_database_owner`', schema) END,
-                format('`REVOKE CREATE ON SCHEMA %I FROM %s`', schema, others)));
+                CASE WHEN others IS NOT NULL THEN format('`REVOKE CREATE ON SCHEMA %I FROM %s`', schema, others) END));
     END IF;
 END
 $$;
@@ -40,7 +40,7 @@ BEGIN
         EXCEPTION WHEN insufficient_privilege OR invalid_schema_name THEN
             RAISE EXCEPTION 'Extension postgis must be in the database. This login may not create it, or there is no schema %.',
                 quote_ident(@postgis_name@)
-                USING ERRCODE = 'DA023', HINT = 'Run `CREATE EXTENSION postgis` in this database as a superuser.';
+                USING ERRCODE = 'DA023', HINT = 'Run `CREATE EXTENSION postgis` in this database as a superuser, or as the administrator of a managed server.';
         END;
         PERFORM pg_temp.demand_closed(@postgis_name@);
     END IF;

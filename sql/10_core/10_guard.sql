@@ -65,7 +65,8 @@ BEGIN
     END IF;
     IF found_rows < cardinality(touched) THEN
         RAISE EXCEPTION 'Rows of dbanon.% must belong to a dataset that exists.', TG_TABLE_NAME
-            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'dataset'), dbanon_internal.counted(found_rows, 'exists', 'exist')),
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'dataset'),
+                dbanon_internal.counted(found_rows, 'exists', 'exist')),
                   HINT = 'Insert the dataset into dbanon.dataset first.';
     END IF;
     IF TG_TABLE_NAME = 'trajectory' THEN
@@ -231,7 +232,8 @@ BEGIN
                                          ORDER BY r.run_id FOR SHARE) l);
     IF TG_OP IN ('INSERT', 'UPDATE') AND cardinality(there) < cardinality(touched) THEN
         RAISE EXCEPTION 'Rows of dbanon.% must belong to a run that exists.', TG_TABLE_NAME
-            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'run'), dbanon_internal.counted(cardinality(there), 'exists', 'exist')),
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'run'),
+                dbanon_internal.counted(cardinality(there), 'exists', 'exist')),
                   HINT = 'Insert the run into dbanon.run first.';
     END IF;
     -- Of a dataset that was dropped, and of a part that was withdrawn, what releases promised is in dbanon.grouping.

@@ -668,7 +668,8 @@ BEGIN
     IF NOT EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.dataset_id = begin_record.dataset_id AND d.dropped_at IS NULL) THEN
         RAISE EXCEPTION 'The dataset to load into must exist. There is none of number %.', coalesce(dataset_id::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
-    ELSIF dbanon_internal.loaded_table(kind) IS NULL OR coalesce(cardinality(sources), 0) = 0 OR EXISTS (SELECT FROM unnest(sources) s (name) WHERE s.name IS NULL) OR NOT units_per_s > 0 THEN
+    ELSIF dbanon_internal.loaded_table(kind) IS NULL OR coalesce(cardinality(sources), 0) = 0
+        OR EXISTS (SELECT FROM unnest(sources) s (name) WHERE s.name IS NULL) OR NOT units_per_s > 0 THEN
         RAISE EXCEPTION 'A load must have a kind and the names of its sources, and units above 0. Got another kind, a source without a name, or fewer units.'
             USING ERRCODE = 'DA011', DETAIL = 'Kinds are trajectories, requests, quasi-identifiers, sites, pois, cells and stations.',
                   HINT = 'Load with a function such as dbanon.import_trajectories.';

@@ -173,7 +173,8 @@ BEGIN
     IF cardinality(bbox) <> 4 OR array_ndims(bbox) <> 1 OR array_position(bbox, NULL) IS NOT NULL
         OR EXISTS (SELECT FROM unnest(bbox) b (side) WHERE NOT abs(b.side) < 'Infinity') OR NOT bbox[2] < bbox[4] THEN
         RAISE EXCEPTION 'A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX, in units of the source. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = format('It has %s.', dbanon_internal.counted(cardinality(bbox), 'number')), HINT = 'Write it like bbox => ''{8,53,9,54}''.';
+            USING ERRCODE = 'DA011', DETAIL = format('It has %s.', dbanon_internal.counted(cardinality(bbox), 'number')),
+            HINT = 'Write it like bbox => ''{8,53,9,54}''.';
     ELSIF bbox[1] >= bbox[3] AND NOT geographic THEN
         RAISE EXCEPTION 'A box in metres must have XMIN below XMAX; only one in degrees can cross the antimeridian. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'It is in units of the source.', HINT = 'Exchange its sides.';

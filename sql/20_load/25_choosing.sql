@@ -248,7 +248,8 @@ BEGIN
         CASE WHEN cardinality(forgotten) > 0 THEN 'WHEN subject = ANY ($1) THEN ''forgotten''' END,
         CASE WHEN known.kept_since IS NOT NULL THEN format('WHEN t < %L::float8 THEN ''forgotten-time''', extract(epoch FROM known.kept_since)::float8) END,
         CASE WHEN asked.mode = 'new' THEN format(
-            'WHEN t IS NULL OR NOT (t >= -62135596800 AND t < 1e11) THEN ''no-time'' WHEN t > %L::float8 THEN ''future-time''', extract(epoch FROM now())::float8) END);
+            'WHEN t IS NULL OR NOT (t >= -62135596800 AND t < 1e11) THEN ''no-time'' WHEN t > %L::float8 THEN ''future-time''',
+            extract(epoch FROM now())::float8) END);
     IF reasons <> '' THEN
         EXECUTE format('WITH gone AS (DELETE FROM pg_temp.%I WHERE CASE %2$s END IS NOT NULL RETURNING file, line, CASE %2$s END AS reason, t) '
                        'INSERT INTO pg_temp.dbanon_rejected (file, line, reason, t) SELECT g.* FROM gone g', relation, reasons) USING forgotten;

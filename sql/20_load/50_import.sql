@@ -237,7 +237,8 @@ BEGIN
     SELECT n.name INTO other FROM unnest(named) n (name) WHERE dbanon_internal.number_expression('', types ->> n.name) IS NULL LIMIT 1;
     IF other IS NOT NULL THEN
         RAISE EXCEPTION 'Column ''%'' must hold numbers. It is %.', other, types ->> other
-            USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.', HINT = format('Cast it in a view, and import that with %L instead: %s.', other || '_read',
+            USING ERRCODE = 'DA012', DETAIL = 'A position is two numbers.',
+            HINT = format('Cast it in a view, and import that with %L instead: %s.', other || '_read',
                       dbanon_internal.view_statement(source, '_read', format('%I::float8', other), other || '_read'));
     END IF;
 END

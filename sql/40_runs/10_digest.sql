@@ -51,7 +51,8 @@ AS $$
     SELECT sha256(
         record_send(ROW(
             convert_to('dbanon digest 2', 'UTF8'), convert_to(r.method, 'UTF8'), convert_to(r.algorithm, 'UTF8'),
-            convert_to(r.params::text, 'UTF8'), convert_to(r.suppressed::text, 'UTF8'), convert_to(r.program_version, 'UTF8'), d.dataset_id, d.srid, d.grid_m, d.grid_s, d.revision,
+            convert_to(r.params::text, 'UTF8'), convert_to(r.suppressed::text, 'UTF8'), convert_to(r.program_version, 'UTF8'),
+            d.dataset_id, d.srid, d.grid_m, d.grid_s, d.revision,
             -- How the method's rows are read: what a release makes of them, and who is taken for hidden with whom. No words.
             convert_to(m.region_type, 'UTF8'),
             convert_to((SELECT jsonb_agg(k.value - 'comment' ORDER BY k.ord)

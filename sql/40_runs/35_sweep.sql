@@ -60,7 +60,8 @@ BEGIN
     -- A keyed hash draws them at random, and draws the same people again for a sweep that is resumed.
     subjects := ARRAY(SELECT s FROM unnest(subjects) s ORDER BY sha256(key || convert_to(s, 'UTF8')) LIMIT people);
     INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects, kept_since, sample_of, tied_to)
-        VALUES (format('%s (%s drawn for sweep %s)', left(about.name, 120), dbanon_internal.counted(people, 'person', 'people'), left(gen_random_uuid()::text, 8)), about.srid, about.grid_m, about.grid_s,
+        VALUES (format('%s (%s drawn for sweep %s)', left(about.name, 120), dbanon_internal.counted(people, 'person', 'people'), left(gen_random_uuid()::text, 8)),
+            about.srid, about.grid_m, about.grid_s,
                 about.day_zone, about.population_id, about.settle_s, about.own_subjects, about.kept_since, about.dataset_id, tied)
         RETURNING dataset_id, name INTO number, named;
     INSERT INTO dbanon.trajectory (dataset_id, subject, path, shape)

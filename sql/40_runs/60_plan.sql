@@ -156,7 +156,8 @@ BEGIN
     END IF;
     IF checked ? 'new_atoms' THEN
         stored := (SELECT count(DISTINCT a.atom) FROM dbanon_internal.stored_atoms(about.dataset_id,
-            coalesce(checked ->> 'atom_l', checked ->> 'l', '0')::double precision, coalesce(checked ->> 'atom_t', checked ->> 't', 'Infinity')::double precision) a);
+            coalesce(checked ->> 'atom_l', checked ->> 'l', '0')::double precision,
+            coalesce(checked ->> 'atom_t', checked ->> 't', 'Infinity')::double precision) a);
         RETURN QUERY VALUES ('stored_atoms'::text, stored::numeric, true, 'those that earlier releases gave these cells'::text);
     END IF;
     SELECT i.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i WHERE i.needed AND i.rows = 0 LIMIT 1;

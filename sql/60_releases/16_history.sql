@@ -34,13 +34,19 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     forked CONSTANT boolean := dbanon_internal.is_forked();
+    said text;
 BEGIN
     IF forked IS NULL THEN
+        BEGIN
+            PERFORM dbanon_internal.whereabouts();
+        EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR object_not_in_prerequisite_state THEN
+            said := SQLERRM;
+        END;
         RAISE EXCEPTION 'Role @admin@ must be able to read which server this is, or a restored database could not be distinguished from its original. '
                         'It cannot, and nothing was published.'
-            USING ERRCODE = 'DA020', DETAIL = 'Read are the system identifier and the timeline.',
+            USING ERRCODE = 'DA020', DETAIL = format('Read are the system identifier and the timeline. The server said: %s.', said),
                   HINT = 'As a superuser: GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), '
-                         'pg_walfile_name(pg_lsn) TO @admin@.';
+                         'pg_walfile_name(pg_lsn) TO @admin@. On Amazon Aurora: set rds.logical_replication to 1 for the cluster.';
     ELSIF forked THEN
         RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must say what was published since the state that this database '
                         'has. No administrator has, and nothing was published.'

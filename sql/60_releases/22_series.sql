@@ -49,7 +49,8 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A release that grows is named once, and withdrawn with all of its parts that are meant.
-    SELECT count(*), string_agg(x.name || CASE WHEN p.parts > 0 THEN format(' (%s of %s)', x.meant, dbanon_internal.counted(p.parts, 'part')) ELSE '' END, ', ' ORDER BY x.name),
+    SELECT count(*), string_agg(x.name || CASE WHEN p.parts > 0 THEN format(' (%s of %s)', x.meant, dbanon_internal.counted(p.parts, 'part'))
+        ELSE '' END, ', ' ORDER BY x.name),
         string_agg(CASE WHEN x.meant = 1 THEN x.withdraw
                         WHEN x.meant = p.parts THEN format('SELECT dbanon.unpublish(%L)', x.name)
                         ELSE 'SELECT dbanon.unpublish_part(name, lower(bounds)) FROM dbanon.release WHERE ' || CASE

@@ -113,9 +113,10 @@ BEGIN
         USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
               HINT = CASE WHEN end_readers IS NOT TRUE THEN format('Try again, or end their sessions: %s.', retry)
                           WHEN by_hand IS NULL THEN 'Try again.'
-                          ELSE format('Role @admin@ may not end all of these sessions%s. Wait until their transactions end, or have a superuser '
+                          ELSE format('Role @admin@ may not end all of these sessions%s. Wait until their transactions end, or have a superuser%s '
                                       'run: %s. Then try again.',
                                       CASE WHEN NOT pg_has_role('pg_signal_backend', 'USAGE') THEN ', since it is no member of pg_signal_backend' END,
+                                      CASE WHEN NOT pg_has_role('pg_signal_backend', 'USAGE') THEN ' or a member' END,
                                       by_hand) END;
 END
 $$;
@@ -242,7 +243,8 @@ BEGIN
     -- A session that may not be ended keeps the release: then no other session is ended in vain.
     IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) r WHERE NOT r.may_end))
         OR NOT dbanon_internal.execute_exclusively(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
-                                             ELSE format('SELECT dbanon_internal.hide_view(''release_%s'', %L)', replaced, release.name) END, replaced, end_readers) THEN
+                                             ELSE format('SELECT dbanon_internal.hide_view(''release_%s'', %L)', replaced, release.name) END,
+                                             replaced, end_readers) THEN
         PERFORM dbanon_internal.refuse_readers(release.name, format(
             'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true%s)', release.run_id, release.name,
             ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason),
@@ -275,7 +277,8 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
         FROM pg_locks k JOIN pg_stat_activity s ON s.pid = k.pid
         WHERE k.relation = 'dbanon.release'::regclass AND k.granted AND k.mode IN ('ShareRowExclusiveLock', 'RowExclusiveLock')
             AND k.pid <> pg_backend_pid();
-    RAISE EXCEPTION 'Releases are published and withdrawn one after the other, and nothing was changed. Publishing, withdrawing or forgetting now: %.', coalesce(others, 'a session that has ended')
+    RAISE EXCEPTION 'Releases are published and withdrawn one after the other, and nothing was changed. Publishing, withdrawing or forgetting now: %.',
+        coalesce(others, 'a session that has ended')
         USING ERRCODE = 'DA013', DETAIL = 'The sessions named hold locks on dbanon.release.', HINT = 'Try again when their transaction has ended.';
 END
 $$;

@@ -147,7 +147,8 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'It is kept forever.', HINT = 'Make it with sha256 of the whole file.';
     END IF;
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
-        SELECT 'page', d.name, r.run_id, (SELECT min(l.name) FROM ONLY dbanon.release l WHERE l.run_id = r.run_id AND l.name = note_page.release), jsonb_build_object('sha256', note_page.sha256)
+        SELECT 'page', d.name, r.run_id, (SELECT min(l.name) FROM ONLY dbanon.release l WHERE l.run_id = r.run_id AND l.name = note_page.release),
+            jsonb_build_object('sha256', note_page.sha256)
         FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_page.run_id;
     IF NOT FOUND THEN
         PERFORM dbanon_internal.refuse_no_run(note_page.run_id);

@@ -329,7 +329,8 @@ BEGIN
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.', HINT = 'List them: SELECT DISTINCT population FROM dbanon.datasets.';
     ELSIF coalesce(btrim(subject), '') = '' THEN
         RAISE EXCEPTION 'The subject to remember must have a name. Got none.'
-            USING ERRCODE = 'DA011', DETAIL = 'Nothing was changed.', HINT = 'Name the person as the source does: SELECT dbanon.remember_subject(''default'', ''p7'').';
+            USING ERRCODE = 'DA011', DETAIL = 'Nothing was changed.',
+            HINT = 'Name the person as the source does: SELECT dbanon.remember_subject(''default'', ''p7'').';
     END IF;
     DELETE FROM ONLY dbanon.forgotten f WHERE f.population_id = of_people.population_id
         AND f.code = dbanon_internal.person_code(of_people.key, dbanon_internal.one_spelling(subject));

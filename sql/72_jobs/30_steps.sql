@@ -103,7 +103,8 @@ BEGIN
     UPDATE dbanon.job_period p
         SET (period, state, skipped_as, forced, tries, next_at, at_source, load_ids, rows_new, known, late, gone, forgotten, run_id, release_id, sqlstate, error,
              changed_at, finished_at)
-            = (SELECT n.period, n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known, n.late, n.gone, n.forgotten, n.run_id,
+            = (SELECT n.period, n.state, n.skipped_as, n.forced, n.tries, n.next_at, n.at_source, n.load_ids, n.rows_new, n.known,
+                n.late, n.gone, n.forgotten, n.run_id,
                    n.release_id, n.sqlstate, n.error, clock_timestamp(),
                    CASE WHEN n.state IN ('done', 'skipped', 'held') THEN coalesce(p.finished_at, clock_timestamp()) END
                FROM jsonb_populate_record(p, changes) n)
@@ -223,7 +224,8 @@ BEGIN
     IF NOT step.forced AND rows_at_source < job.at_least * usual_rows THEN
         RAISE EXCEPTION 'A period must have at least % times as many rows as those before it, or it is thin and waits. It has %, they had %.',
                 job.at_least, dbanon_internal.format_count(rows_at_source), dbanon_internal.format_count(usual_rows::bigint)
-            USING ERRCODE = 'DA012', HINT = format('Look after the source, or take it as it is: SELECT dbanon.steer_job(%L, ''retry'', %L).', job.name, lower(step.period));
+            USING ERRCODE = 'DA012', HINT = format('Look after the source, or take it as it is: SELECT dbanon.steer_job(%L, ''retry'', %L).',
+                job.name, lower(step.period));
     END IF;
     SELECT f.load_id, f.rows_kept, n.* INTO loaded
         FROM dbanon_internal.import_fixes(dbanon_internal.job_source(job.source), dbanon_internal.job_loading(job, since, upper(step.period))) f

@@ -33,7 +33,8 @@ BEGIN
             SELECT r.request, r.phase, count(*) FILTER (WHERE r.surely) AS surely, sum(r.subjects) AS possibly, sum(r.share) AS share
             FROM record r GROUP BY r.request, r.phase
         )
-        SELECT p.request, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0), sum(p.possibly)::bigint, sum(p.share)::float8 FROM people p GROUP BY p.request ORDER BY p.request
+        SELECT p.request, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0), sum(p.possibly)::bigint, sum(p.share)::float8
+        FROM people p GROUP BY p.request ORDER BY p.request
         $query$, release) USING fitted, span, about, published.first_from(about, span);
 END
 $$;

@@ -6,7 +6,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 'run ' || r.run_id, r.method, CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END, m.guarantee,
         lower(t.span), upper(t.span), d.srid,
-        coalesce(r.rows, (SELECT sum(cardinality(g.regions)) FROM ONLY dbanon.record g WHERE g.run_id = r.run_id)), s.holds, s.step_s, s.window_s, s.day_zone, dbanon_internal.run_extent(r.run_id), 1,
+        coalesce(r.rows, (SELECT sum(cardinality(g.regions)) FROM ONLY dbanon.record g WHERE g.run_id = r.run_id)),
+        s.holds, s.step_s, s.window_s, s.day_zone, dbanon_internal.run_extent(r.run_id), 1,
         ARRAY[lower(t.span)], ARRAY[upper(t.span)]
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.method m ON m.name = r.method

@@ -21,6 +21,15 @@ END
 $$;
 
 INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)
-SELECT '@prefix@', d.oid, s.system_identifier FROM pg_database d, pg_control_system() s WHERE d.datname = current_database()
+SELECT '@prefix@', d.oid, current_setting('dbanon.server_identifier')::bigint FROM pg_database d WHERE d.datname = current_database()
 ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid = excluded.database_oid,
     server_identifier = excluded.server_identifier;
+
+DO $$
+BEGIN
+    IF dbanon_internal.is_forked() IS NULL THEN
+        RAISE WARNING 'Nothing can be published before role @admin@ can read which server this is: `dbanon check` says what to do.'
+            USING ERRCODE = 'DA018';
+    END IF;
+END
+$$;

@@ -30,7 +30,7 @@ BEGIN
     INTO logins, statements FROM lacking w;
     IF logins > 0 THEN
         RAISE NOTICE 'Some logins that read releases may compute for any time, or fill the disk with temporary files. A superuser can limit '
-            'them: %.', statements || CASE WHEN logins > named
+            'them (on a managed server set temp_file_limit for all): %.', statements || CASE WHEN logins > named
                 THEN format(', and the same for %s', dbanon_internal.counted(logins - named, 'more login')) ELSE '' END
             USING ERRCODE = 'DA018';
     END IF;

@@ -55,6 +55,11 @@ BEGIN
             'see docs/limitations.md. In a database of dbanon''s own, `dbanon db upgrade --restrict-public` takes these rights away.'
             USING ERRCODE = 'DA018';
     END IF;
+    IF NOT pg_has_role('@admin@', 'pg_signal_backend', 'MEMBER') THEN
+        RAISE NOTICE 'Role @admin@ cannot end the sessions of those who read a release that is withdrawn: it is no member of '
+            'pg_signal_backend, and this login may not grant that.'
+            USING ERRCODE = 'DA018';
+    END IF;
     IF NOT pg_has_role('@operator@', '@analyst@', 'MEMBER') THEN
         RAISE WARNING 'Operators may not read the releases: this login may not grant that. Run `GRANT @analyst@ TO @operator@` as a superuser.'
             USING ERRCODE = 'DA018';

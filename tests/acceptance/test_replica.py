@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from dbanon.postgres.server import EmbeddedServer, parse
 from dbanon.runs import queue, replica
 from dbanon.testing import database_url
 from tests import wholeness
+from tests.acceptance import commands
 from tests.acceptance.commands import call
 from tests.acceptance.pooler import pooler
 from tests.acceptance.standby import Standby
 from tests.acceptance.workers import until
 from tests.db import nights
 from tests.facts import refusal, refused
+from tests.upgrade import test_script
 
 SETTINGS = {"fsync": "off", "jit": "off", "max_standby_streaming_delay": "0"}
 ASKED = {"dataset": "city", "params": {"k": 5}, "seed": 7}
@@ -33,6 +36,13 @@ ENDINGS = {
     "hot_standby_feedback": ("BEGIN; LOCK TABLE dbanon.dataset IN ACCESS EXCLUSIVE MODE; COMMIT", True),
 }
 NAMED = """SELECT dbanon.add_job('taxi', load => '{"read_dsn": "service=replica"}', replace => true)"""
+TOWN = ("--objects", "60", "--instants", "30", "--quasi-identifiers", "random", "--pois", "3000", "--stations", "80")
+FAMILIES: dict[str, dict[str, object]] = {
+    "sensitive-sites": {"k": 4, "at": "2026-01-05T08:10:00Z"},
+    "kte": {"k": 2},
+    "mob": {"k": 2},
+    "semantic": {"k": 2},
+}
 CONTENT = "SELECT dbanon_internal.run_content(%s)"
 Meanwhile = Callable[[Callable[[psycopg.Connection], None]], None]
 
@@ -77,12 +87,18 @@ def database(primary: EmbeddedServer) -> Iterator[Database]:
         assert wholeness.broken(connection) == []
 
 
+def resume(copy: psycopg.Connection) -> None:
+    """Let the replay go on, which may cancel this very statement: it waits for no reader."""
+    with suppress(psycopg.errors.SerializationFailure):
+        copy.execute("SELECT pg_wal_replay_resume()")
+
+
 @pytest.fixture
 def copy(standby: Standby) -> Iterator[psycopg.Connection]:
     """A session of the replica; what it has paused goes on at the end."""
     with psycopg.connect(standby.url, autocommit=True) as opened:
         yield opened
-        opened.execute("SELECT pg_wal_replay_resume()")
+        resume(opened)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +150,35 @@ def test_the_rows_and_the_verdict_are_those_of_a_run_without_it(
     assert any("dbanon.trajectory" in query for query in there)
     assert not any("dbanon.trajectory" in query for query in here)
     assert any("record_evidence" in query for query in here)
-    assert not any("_evidence" in query or "dbanon.run " in query for query in there)
+    requests = {query.rpartition(" WHERE ")[2]: query in there for query in there + here if "request_evidence" in query}
+    assert requests == {"published": False, "NOT published": True}
+    assert not any("_evidence" in query.replace("request_evidence", "") for query in there)
+    assert not any("dbanon.run " in query for query in there)
+
+
+@pytest.fixture(scope="module")
+def town(primary: EmbeddedServer, city_files: tuple[Path, Path]) -> str:
+    """A dataset with all that families read."""
+    assert call(primary.url, "synth", "--dataset", "town", *TOWN).code == 0
+    with open_database(primary.url) as database:
+        database.load_sites(commands.sites(city_files[0]), dataset="town", x="lon", y="lat", name="name")
+    return "town"
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_stores_and_finds_the_same(
+    database: Database, standby: Standby, town: str, meanwhile: Meanwhile, family: str
+) -> None:
+    asked = {"dataset": town, "params": FAMILIES[family], "seed": 7}
+    plain, hosts = database.run(family, **asked), list[str]()
+    meanwhile(lambda session: hosts.append(session.info.host))
+    found = database.run(family, **asked, read_dsn=standby.url)
+    again = database.verify(found.run_id, read_dsn=standby.url)
+    assert found.status == again.status == plain.status == "verified"
+    assert again.verdict == found.verdict == plain.verdict
+    assert one(database.connection, CONTENT, [found.run_id]) == one(database.connection, CONTENT, [plain.run_id])
+    assert hosts == [parse(standby.url)["host"]] * 3  # the computation, its attack, and the second one
 
 
 def test_a_replica_that_lags_is_waited_for(database: Database, standby: Standby, copy: psycopg.Connection) -> None:
@@ -145,7 +189,7 @@ def test_a_replica_that_lags_is_waited_for(database: Database, standby: Standby,
         if stage == replica.STAGE:
             told.append((done, total))
             if len(told) == 3:
-                copy.execute("SELECT pg_wal_replay_resume()")
+                resume(copy)
 
     database.progress = tell
     assert database.run("tp-aware", **ASKED, read_dsn=standby.url, read_wait_s=50).status == "verified"
@@ -178,6 +222,10 @@ def test_a_server_that_is_no_replica_of_this_one_is_refused(
     refused(done, 2, "--read-dsn", "accepts writing")
     done = call(primary.url, "run", "tp-aware", "--dataset", "city", "--read-dsn", "host=/nowhere dbname=dbanon")
     refused(done, 1, "--read-dsn", "reached")
+
+
+def test_the_script_that_installs_is_refused_at_a_replica(standby: Standby) -> None:
+    test_script.refused(standby.url, schema.script(), "may write", "primary")
 
 
 @pytest.mark.stress
@@ -261,7 +309,7 @@ def test_a_row_that_was_changed_on_the_primary_is_seen_by_the_attack(
     database: Database, standby: Standby, copy: psycopg.Connection, plain: RunResult, change: str
 ) -> None:
     copy.execute("SELECT pg_wal_replay_pause()")
-    database.progress = lambda stage, *_: stage == replica.STAGE and copy.execute("SELECT pg_wal_replay_resume()")
+    database.progress = lambda stage, *_: stage == replica.STAGE and resume(copy)
     assert database.connection.execute(change.format("", run=plain.run_id).encode()).rowcount
     verdict = database.verify(plain.run_id, read_dsn=standby.url).verdict
     assert "covers" in {clause.name for clause in verdict.clauses if not clause.passed}

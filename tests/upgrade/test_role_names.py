@@ -13,6 +13,8 @@ from dbanon.schema import _roles
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.clients import client
+from tests.db.conftest import RUN, VERIFY
+from tests.db.parts import run_of
 from tests.db.test_dump_restore import dump
 
 Empty = Callable[..., str]
@@ -186,3 +188,44 @@ def test_an_upgrade_offers_limits_for_logins_that_only_read_releases(empty: Empt
     finally:
         for role in roles:
             drop_login(url, role)
+
+
+def test_a_dump_restored_where_the_roles_were_missing_is_mended_by_one_upgrade(
+    empty: Empty, prefixes: list[str]
+) -> None:
+    url, copied = empty(), empty()
+    schema.upgrade(url, share_roles=True)
+    single, other = f"{prefixes[0]}_admin", f"{prefixes[0]}_analyst"  # which the fixture drops
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {single}; CREATE ROLE {other}")
+        connection.execute(RUN)
+        connection.execute(VERIFY, [True])
+        connection.execute("SELECT dbanon.publish(1, 'ten')")
+        connection.execute(f"SELECT dbanon.publish(%s, 'few', readers => ARRAY['{single}'])", [run_of(connection, 40)])
+        connection.execute("REVOKE SELECT ON published.ten FROM dbanon_analyst")
+    roles = ["dbanon_analyst", "dbanon_operator", single, other]
+
+    def readers(of: str) -> list[tuple[str, str]]:
+        query = """
+            SELECT r.rolname, c.relname FROM pg_class c, pg_roles r
+            WHERE c.relnamespace = 'published'::regnamespace AND c.relname IN ('ten', 'few', 'releases')
+                AND r.rolname = ANY (%s) AND has_table_privilege(r.oid, c.oid, 'SELECT')
+                AND has_schema_privilege(r.oid, 'published', 'USAGE') ORDER BY 1, 2
+        """
+        with psycopg.connect(of) as reader:
+            return reader.execute(query, [roles]).fetchall()
+
+    schema.upgrade(url)
+    assert ("dbanon_analyst", "ten") not in readers(url)  # what was taken by hand stays taken
+    restore = [*client("pg_restore", url), "--exit-on-error", "--no-owner", "--no-privileges", "-d", copied]
+    subprocess.run(restore, check=True, input=dump(url))
+    assert readers(copied) == []
+    schema.upgrade(copied, share_roles=True)
+    assert readers(copied) == sorted(
+        [
+            *((role, name) for role in ("dbanon_analyst", "dbanon_operator") for name in ("releases", "ten")),
+            ("dbanon_operator", "few"),
+            (single, "few"),
+            (single, "releases"),
+        ]
+    )

@@ -3,14 +3,17 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from dbanon import schema
+from dbanon import schema, testing
 from dbanon.base.errors import ParameterError
+from dbanon.postgres.server import EmbeddedServer
 from dbanon.schema import _text
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
@@ -54,8 +57,8 @@ def refused(url: str, text: str, *facts: str) -> None:
 def dumped(url: str) -> str:
     """The schema with its rights and comments, without what differs from dump to dump and from table to table.
 
-    The first is the mark of pg_dump against restoring on an untrusted server. The second is `pg_attver`, a number that
-    Debian's 15.20 puts among the options of the columns of every table, PostGIS's too.
+    The first is the mark of pg_dump against restoring on an untrusted server. The second is the version of a column,
+    which servers keep from 15.20 and 17.12 on: their own pg_dump leaves it out, an older one does not know it.
     """
     command = [*client("pg_dump", url), "--schema-only", "-d", url]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -138,6 +141,28 @@ def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: st
         refused(owner, text, f"`GRANT CREATE ON DATABASE {connection.info.dbname} TO {user}`")
         connection.execute(f"REVOKE TEMPORARY ON DATABASE {connection.info.dbname} FROM PUBLIC")
         refused(owner, text, f"`GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}`")
+        connection.execute(f"GRANT TEMPORARY ON DATABASE {connection.info.dbname} TO {user}")
+        connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+        refused(owner, text, "pg_control_system()", "TO PUBLIC")
+    told = installed(url, text)  # a superuser may read it, and the admin role may not
+    names(told, f"{prefixes[0]}_admin", "`dbanon check`")
+
+
+def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
+    url, text = empty(), schema.script(share_roles=True)
+    installed(url, text)
+    for statement in (
+        "LOCK TABLE dbanon.trajectory IN ROW EXCLUSIVE MODE",
+        "SELECT count(*) FROM dbanon.runs",
+        "SELECT count(*) FROM published.releases",
+    ):
+        with psycopg.connect(url) as other:
+            other.execute(statement.encode())
+            refused(url, text, "in use", "300ms", f"(process {other.info.backend_pid})", "End that transaction")
+    with psycopg.connect(url) as reader:
+        reader.execute("SELECT count(*) FROM dbanon.trajectory, dbanon.run")
+        installed(url, text)
 
 
 @pytest.mark.parametrize(
@@ -159,39 +184,94 @@ def test_a_revision_that_the_script_does_not_begin_with_is_refused(
     refused(url, schema.script(share_roles=True, **options), *facts)
 
 
-def test_statements_that_are_no_transaction_change_nothing(empty: Empty) -> None:
+@pytest.mark.parametrize("way", [("-v", "ON_ERROR_STOP=0"), ("-v", "ON_ERROR_STOP=1")])
+def test_statements_that_are_no_transaction_change_nothing(empty: Empty, way: tuple[str, ...]) -> None:
     url = empty()
     before = state(url)
-    done = psql(url, schema.script(share_roles=True), "-v", "ON_ERROR_STOP=0")
-    names(done.stderr, "one transaction", "psql -v ON_ERROR_STOP=1 -1")
+    done = psql(url, schema.script(share_roles=True), *way)
+    names(done.stderr.partition("ERROR:")[2].partition("CONTEXT")[0], "one transaction", "psql -v ON_ERROR_STOP=1 -1")
     assert state(url) == before
 
 
-def test_a_script_that_is_killed_half_way_leaves_nothing(empty: Empty, prefixes: list[str]) -> None:
+def test_a_client_that_sends_the_text_as_one_piece_installs_it(empty: Empty) -> None:
+    """As pgAdmin does; the server makes it one transaction."""
+    url, text = empty(), schema.script(share_roles=True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(text.encode())
+        assert connection.execute("SHOW default_transaction_read_only").fetchone() == ("off",)
+    assert schema.is_current(url)
+
+
+def test_a_login_whose_transactions_only_read_is_refused(empty: Empty) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on")
+    refused(url, schema.script(share_roles=True), "may write", "default_transaction_read_only", "primary")
+
+
+def test_an_error_in_a_transaction_that_goes_on_leaves_nothing(empty: Empty) -> None:
+    url = empty()
+    before = state(url)
+    done = psql(url, schema.script(since=schema.EXPECTED_REVISION, share_roles=True), "-1")
+    names(done.stderr.partition("CONTEXT")[0], schema.EXPECTED_REVISION, "--from")
+    assert state(url) == before
+
+
+_HALF_WAY = "SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT %half-way%' AND pid <> pg_backend_pid()"
+
+
+@contextmanager
+def half_way(url: str, text: str) -> Iterator[subprocess.Popen[str]]:
+    """A psql that has run half of the text, and is gone with its session when the block ends."""
+    place = text.index("-- ---- sql/40_runs")
+    command = [*client("psql", url), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-1", "-d", url, "-f", "-"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True) as process:
+        assert process.stdin is not None
+        process.stdin.write(f"{text[:place]}\nSELECT 'half-way' FROM pg_catalog.pg_sleep(600);\n")
+        process.stdin.flush()
+        with psycopg.connect(url, autocommit=True) as connection:
+            while connection.execute(_HALF_WAY).rowcount == 0:
+                assert process.poll() is None
+            yield process
+            process.wait()
+            with suppress(psycopg.OperationalError):  # the server is gone, too
+                while connection.execute(_HALF_WAY).rowcount:  # client_connection_check_interval ends it
+                    pass
+    assert process.returncode != 0
+
+
+def test_a_script_whose_session_is_ended_half_way_leaves_nothing(empty: Empty, prefixes: list[str]) -> None:
     url = empty()
     before = state(url)
     text = schema.script(role_prefix=prefixes[0])
-    place = text.index("-- ---- sql/40_runs")
-    command = [*client("psql", url), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-1", "-d", url, "-f", "-"]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    process.stdin.write(f"{text[:place]}\nSELECT 'half-way' FROM pg_catalog.pg_sleep(600);\n")
-    process.stdin.flush()
-    with psycopg.connect(url, autocommit=True) as connection:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT %half-way%' AND pid <> pg_backend_pid()"
-        while connection.execute(query).fetchone() != (1,):
-            assert process.poll() is None
-        # Its session ends, as it does within seconds when the program is killed (client_connection_check_interval).
-        connection.execute(query.replace("count(*)", "pg_terminate_backend(pid)"))
-        _, said = process.communicate()
-        while connection.execute(query).fetchone() != (0,):
-            pass
-    assert process.returncode != 0
-    names(said, "terminating connection")
+    with half_way(url, text) as process, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_HALF_WAY.replace("SELECT FROM", "SELECT pg_terminate_backend(pid) FROM").encode())
+        assert process.stderr is not None
+        names(process.stderr.read(), "terminating connection")
     assert state(url) == before
     installed(url, text)
+
+
+@pytest.mark.stress
+def test_a_script_whose_psql_or_server_is_killed_leaves_nothing() -> None:
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
+    directory.chmod(0o711)
+    server = EmbeddedServer(directory / "home", settings={"jit": "off"})
+    try:
+        url, text = server.start().url, schema.script()
+        before = state(url)
+        with half_way(url, text) as process:
+            process.kill()
+        assert state(url) == before
+        with half_way(url, text):
+            server._demand(server._pg_ctl("stop", "-m", "immediate"), "pg_ctl stop")
+        server.start()
+        assert state(url) == before
+        installed(url, text)
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
 
 
 _NEXT = '''"""A made-up one."""

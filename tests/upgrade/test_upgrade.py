@@ -13,8 +13,8 @@ from dbanon import models, schema
 from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.schema import _text
 from dbanon.testing import database_url, logins
-from tests.acceptance.commands import call
-from tests.facts import refusal
+from tests.acceptance.commands import call, start
+from tests.facts import names, refusal
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -235,3 +235,19 @@ def test_a_server_that_is_too_old_is_refused(empty: Callable[..., str], monkeypa
         schema.upgrade(url)
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'dbanon'").fetchone() == (0,)
+
+
+@pytest.mark.stress
+def test_a_worker_that_is_up_when_the_revision_changes_takes_no_run_and_ends(
+    database: str, connection: psycopg.Connection, run: int
+) -> None:
+    worker = start(database, "worker")
+    while connection.execute("SELECT count(*) FROM dbanon.workers").fetchone() == (0,):
+        assert worker.poll() is None
+    connection.execute("UPDATE dbanon.alembic_version SET version_num = '9999'")
+    query = """SELECT dbanon.submit_run('ten', 'tp-aware', '{"k": 5, "step_s": 60, "instants": 2}')"""
+    connection.execute(query)
+    _, said = worker.communicate()
+    assert worker.returncode == 1
+    names(said.splitlines()[-1], "worker ended", "revision")
+    assert connection.execute("SELECT status FROM dbanon.run WHERE todo IS NOT NULL").fetchall() == [("queued",)]

@@ -1,0 +1,143 @@
+"""What the extension's files hold: one version, a script from each earlier one, what PGXN and packages need."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dbanon.postgres.programs import installations
+from dbanon.schema import _text
+from tests.upgrade.extension_files import ROOT, build
+
+pgxs = pytest.mark.skipif(
+    shutil.which("make") is None or not installations(), reason="no make, or no PostgreSQL programs on this machine"
+)
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def make(folder: Path, *words: str) -> None:
+    run("make", "-s", "-C", folder, f"PG_CONFIG={installations()[0].bindir / 'pg_config'}", *words)
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """The folder of the sources, where nothing made stays behind."""
+    shutil.copytree(ROOT / "extension", tmp_path / "extension", ignore=shutil.ignore_patterns("dbanon-*", "*.deb"))
+    for name in ("LICENSE", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path / "extension"
+
+
+def test_the_version_is_that_of_the_project_in_every_file() -> None:
+    version = build().VERSION
+    assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text()
+    files = build().files(version, [])
+    assert sorted(files) == ["META.json", f"dbanon--{version}.sql", "dbanon.control"]
+    assert f"default_version = '{version}'" in files["dbanon.control"]
+    meta = json.loads(files["META.json"])
+    assert {meta["version"], meta["provides"]["dbanon"]["version"]} == {version}
+    for name in (
+        "META.json.in",
+        "Makefile",
+        "README.md",
+        "build.py",
+        "dbanon.control.in",
+        "debian-package",
+        "setup.sql",
+    ):
+        assert version not in (ROOT / "extension" / name).read_text(), name
+
+
+def test_each_version_that_was_released_has_a_script_to_this_one() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    headings = re.findall(r"(?m)^## (\S+)", changes)
+    assert headings[0] == build().VERSION
+    assert build().earlier() == headings[1:]
+    files = build().files("2.0.0", ["0.1.0", "1.0.0"])
+    assert {"dbanon--0.1.0--2.0.0.sql", "dbanon--1.0.0--2.0.0.sql", "dbanon--2.0.0.sql"} < set(files)
+    # All do the same; the first line says which statement loads them.
+    assert len({text.partition("\n")[2] for name, text in files.items() if name.endswith(".sql")}) == 1
+
+
+def test_the_extension_is_never_trusted_and_needs_postgis() -> None:
+    control = build().files("1.0.0", [])["dbanon.control"]
+    words = dict(re.findall(r"(?m)^(\w+) = '?([^'\n]*)'?$", control))
+    assert (words["trusted"], words["superuser"], words["requires"]) == ("false", "true", "postgis")
+    assert (words["relocatable"], words["schema"]) == ("false", "pg_catalog")
+
+
+def test_the_installer_runs_with_the_rights_of_its_caller_and_leaves_open_what_is_asked() -> None:
+    text = build().files("1.0.0", [])["dbanon--1.0.0.sql"]
+    before, marked, after = text.split("$dbanon_text$")
+    assert "SECURITY DEFINER" not in before + after
+    asked = {f"'{mark}'" for mark in set(re.findall(r"@\w+@", marked))}
+    roles = {f"'@{role}@'" for role in ("admin", "operator", "worker", "analyst")}
+    assert {word for word in asked if word not in after} == roles  # which it makes of the purposes
+    assert "$dbanon_setup$" not in marked
+    assert marked.count("-- ---- sql/") == len(list(_text.folder("sql").rglob("*.sql")))
+
+
+def test_what_pgxn_demands_is_in_its_archive(tmp_path: Path) -> None:
+    run(sys.executable, ROOT / "extension" / "build.py", "--dist", tmp_path)
+    (file,) = tmp_path.iterdir()
+    with zipfile.ZipFile(file) as archive:
+        assert {Path(name).parts[0] for name in archive.namelist()} == {file.stem}
+        meta = json.loads(archive.read(f"{file.stem}/META.json"))
+        for part in meta["provides"].values():
+            assert {f"{file.stem}/{part['file']}", f"{file.stem}/{part['docfile']}"} <= set(archive.namelist())
+    # https://pgxn.org/spec/: the required keys, semantic versions, a license that it lists, short tags.
+    assert {"name", "version", "abstract", "maintainer", "license", "provides", "meta-spec"} <= set(meta)
+    assert {"version", "file"} <= set(meta["provides"]["dbanon"])
+    assert file.stem == f"{meta['name']}-{meta['version']}"
+    versions = [meta["version"], meta["meta-spec"]["version"], *meta["prereqs"]["runtime"]["requires"].values()]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions)
+    assert meta["license"] == "mit"
+    assert all(len(tag) < 256 and "/" not in tag for tag in meta["tags"])
+
+
+@pgxs
+@pytest.mark.stress
+def test_make_installs_the_same_files_from_the_sources_and_from_the_archive(copied: Path, tmp_path: Path) -> None:
+    python = f"WITH_DBANON={sys.executable}"
+    make(copied, python, f"DESTDIR={tmp_path / 'one'}", "install")
+    make(copied, python, "dist")
+    with zipfile.ZipFile(copied / f"dbanon-{build().VERSION}.zip") as archive:
+        archive.extractall(tmp_path)
+    make(tmp_path / f"dbanon-{build().VERSION}", f"DESTDIR={tmp_path / 'two'}", "install")
+    one, two = (
+        {file.relative_to(tmp_path / place): file.read_bytes() for file in (tmp_path / place).rglob("*.*")}
+        for place in ("one", "two")
+    )
+    assert one == two
+    assert sorted(file.name for file in one) == [f"dbanon--{build().VERSION}.sql", "dbanon.control"]
+    make(copied, python, "clean")
+    assert list(copied.glob("dbanon[.-][!c]*")) == []
+
+
+@pgxs
+@pytest.mark.stress
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg-deb on this machine")
+def test_a_debian_package_has_the_files_and_needs_the_server_and_postgis(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WITH_DBANON", sys.executable)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.chdir(tmp_path)
+    major = str(installations()[0].major)
+    package = tmp_path / f"postgresql-{major}-dbanon_{build().VERSION}_all.deb"
+    run(copied / "debian-package", major)
+    listed = run("dpkg-deb", "--contents", package)
+    for name in (f"dbanon--{build().VERSION}.sql", "dbanon.control", "copyright"):
+        assert f"/{name}\n" in listed
+    needed = run("dpkg-deb", "--field", package, "Depends").strip().split(", ")
+    assert needed == [f"postgresql-{major}", f"postgresql-{major}-postgis-3"]

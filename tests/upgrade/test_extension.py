@@ -1,0 +1,394 @@
+"""The three ways in lead to one state; the extension's dumps are whole, and dropping it drops only its installer."""
+
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from dbanon import schema
+from dbanon.base.errors import SchemaMismatch
+from dbanon.schema import _text
+from dbanon.testing import database_url, logins
+from tests.acceptance.commands import call
+from tests.clients import client
+from tests.db import nights
+from tests.db.parts import grow, run_of
+from tests.db.ten_people import CONFIRM
+from tests.facts import names, refusal
+from tests.upgrade.alive import ALLOWED, REFUSED, restore
+from tests.upgrade.extension_files import Folder, build, placed
+from tests.upgrade.test_script import installed as run_script
+from tests.upgrade.test_upgrade import GOLDEN, listing
+
+if TYPE_CHECKING:
+    from dbanon.postgres.server import Target
+
+Empty = Callable[..., str]
+
+NEXT = "99.0.0"
+REVISION = '''"""A made-up one, with a column, and a function with another signature."""
+revision = "0005"
+down_revision = "0004"
+SCRIPT = """
+ALTER TABLE dbanon.dataset ADD COLUMN note text;
+DROP FUNCTION dbanon.measure_overlap(bigint);
+"""
+'''
+MADE_UP = """-- A made-up function.
+CREATE OR REPLACE FUNCTION dbanon_internal.made_up() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT 42';
+"""
+STATE = """
+WITH ours AS (SELECT n.* FROM pg_namespace n WHERE n.nspname IN ('dbanon', 'dbanon_internal', 'published')),
+relation AS (SELECT c.* FROM pg_class c JOIN ours o ON o.oid = c.relnamespace),
+thing (kind, name, owner, acl) AS (
+    SELECT 'relation', r.oid::regclass::text, r.relowner,
+        coalesce(r.relacl, acldefault(CASE r.relkind WHEN 'S' THEN 's'::"char" ELSE 'r' END, r.relowner))
+    FROM relation r WHERE r.relkind IN ('r', 'v', 'S', 'p')
+    UNION ALL SELECT 'column', format('%s.%s', r.oid::regclass, a.attname), r.relowner, a.attacl
+    FROM pg_attribute a JOIN relation r ON r.oid = a.attrelid WHERE a.attacl IS NOT NULL
+    UNION ALL SELECT 'function', p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+    FROM pg_proc p JOIN ours o ON o.oid = p.pronamespace
+    UNION ALL SELECT 'schema', o.nspname, o.nspowner, o.nspacl FROM ours o
+    UNION ALL SELECT 'trigger', format('%s %s %s', t.tgrelid::regclass, t.tgname, t.tgenabled), NULL, NULL
+    FROM pg_trigger t JOIN relation r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal
+    UNION ALL SELECT 'index', pg_get_indexdef(r.oid), NULL, NULL FROM relation r WHERE r.relkind IN ('i', 'I')
+)
+SELECT t.kind, t.name, t.owner::regrole::text, ARRAY(SELECT x::text FROM unnest(t.acl) x ORDER BY 1)
+FROM thing t ORDER BY 1, 2
+"""
+SUPERUSERS = """
+SELECT p.oid::regprocedure::text
+FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE p.prosecdef AND r.rolsuper AND n.nspname IN ('dbanon', 'dbanon_internal', 'published', 'dbanon_setup')
+"""
+
+
+@pytest.fixture
+def folder(dbanon_server: "Target", dbanon_template: str) -> Iterator[Folder]:
+    """The server's folder of extensions, with the files of this version."""
+    with placed(dbanon_server.url, build().files(build().VERSION, [])) as made:
+        yield made
+
+
+@pytest.fixture
+def before(dbanon_server: "Target", dbanon_template: str, empty: Empty) -> str:
+    """URL of a database of the last version before there were three ways."""
+    url = empty()
+    restore(url)
+    return url
+
+
+def create_and_install(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION dbanon CASCADE")
+        query = "SELECT dbanon_setup.install(share_roles => true)"
+        assert connection.execute(query).fetchone() == (schema.EXPECTED_REVISION,)
+
+
+WAYS: dict[str, Callable[[str], object]] = {
+    "upgrade": lambda url: schema.upgrade(url, share_roles=True),
+    "script": lambda url: run_script(url, schema.script(share_roles=True)),
+    "extension": create_and_install,
+}
+
+
+@pytest.fixture
+def extended(before: str, folder: Folder) -> str:
+    """URL of that database after the extension has upgraded it."""
+    create_and_install(before)
+    with psycopg.connect(before, autocommit=True) as connection:
+        connection.execute(CONFIRM)
+    return before
+
+
+def state(url: str) -> dict[str, object]:
+    with psycopg.connect(url) as connection:
+        connection.execute("SET search_path = pg_catalog")
+        tables = connection.execute(
+            "SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind = 'r'"
+            " AND c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace) ORDER BY 1"
+        ).fetchall()
+        found: dict[str, object] = {
+            name: connection.execute(
+                f"SELECT count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM {name} t"  # type: ignore[arg-type]
+            ).fetchone()
+            for (name,) in tables
+        }
+        found["rights"] = connection.execute(STATE).fetchall()
+        found["keys"] = connection.execute("SELECT name, key FROM dbanon.population ORDER BY 1").fetchall()
+        found["key"] = connection.execute("SELECT key FROM dbanon.installation").fetchall()
+        found["releases"] = connection.execute("SELECT * FROM published.releases ORDER BY 1").fetchall()
+        assert connection.execute(SUPERUSERS).fetchall() == []
+    return found
+
+
+def dump(url: str) -> bytes:
+    return subprocess.run([*client("pg_dump", url), "-Fc", "-d", url], check=True, stdout=subprocess.PIPE).stdout
+
+
+def restored(dumped: bytes, url: str) -> str:
+    done = subprocess.run([*client("pg_restore", url), "-d", url], input=dumped, capture_output=True, check=False)
+    return done.stderr.decode()
+
+
+def judge(url: str) -> None:
+    """Demand that a copy refuses what the original refuses, once it is said that nothing was published since."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        with refusal("DA020", "restore"):
+            connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED])
+        connection.execute(CONFIRM)
+        with refusal("DA010", "first"):
+            connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
+        assert connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED]).fetchone() == (4,)
+        assert grow(connection, run_of(connection, 69), "grown") == 4
+        assert nights.step(connection) in ("waiting", "compute")
+
+
+@contextmanager
+def reading(url: str) -> Iterator[None]:
+    """Read a release as an analyst all the while; fails if one reading does."""
+    ended = threading.Event()
+    said: list[object] = []
+
+    def read() -> None:
+        try:
+            with psycopg.connect(url, autocommit=True) as analyst:
+                while not ended.is_set():
+                    said.append(analyst.execute("SELECT count(*) FROM published.first").fetchone())
+        except psycopg.Error as error:
+            said.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        reader.join()
+    assert set(said) == {(4,)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_read(
+    before: str, folder: Folder, way: str
+) -> None:
+    with psycopg.connect(before) as connection:
+        rows = "SELECT l.name, l.run_id, l.groups_sum, l.withdrawn_at FROM dbanon.release l ORDER BY l.release_id"
+        kept = connection.execute(rows).fetchall()
+    with logins(before) as login, reading(login("analyst")):
+        WAYS[way](before)
+    # A dump writes `(a AND b) AND c` as `a AND b AND c`.
+    texts = (GOLDEN / "schema.txt").read_text(), listing(before)
+    golden, found = (re.sub(r"[()]", "", text).splitlines() for text in texts)
+    assert [line for line in golden if line not in found] == []
+    more = re.compile(r"\b(dbanon\.(release_\d+|withdrawn\$|series_)|published\.(first|grown)\b)")
+    assert [line for line in found if line not in golden and not more.search(line)] == []
+    assert schema.is_current(before)
+    with psycopg.connect(before) as connection:
+        assert connection.execute(rows).fetchall() == kept
+        assert connection.execute(SUPERUSERS).fetchall() == []
+        owners = (
+            "SELECT DISTINCT p.proowner::regrole::text FROM pg_proc p WHERE p.pronamespace = 'dbanon'::regnamespace"
+        )
+        assert connection.execute(owners).fetchall() == [("dbanon_admin",)]
+    judge(before)
+    done = call(before, "db", "uninstall", "--yes")
+    assert done.code == 0, done.stderr
+    assert ("DROP EXTENSION dbanon" in done.stderr) == (way == "extension")
+    with psycopg.connect(before) as connection:
+        assert connection.execute("SELECT to_regnamespace('dbanon'), to_regnamespace('published')").fetchone() == (
+            None,
+            None,
+        )
+
+
+def test_a_dump_is_whole_on_a_server_with_the_files_and_on_one_without(
+    extended: str, empty: Empty, folder: Folder
+) -> None:
+    with psycopg.connect(extended, autocommit=True) as connection, refusal("DA010", "first"):
+        connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
+    original, dumped = state(extended), dump(extended)
+    with_files, without = empty(), empty()
+    assert restored(dumped, with_files) == ""
+    folder.clear()
+    said = restored(dumped, without)
+    assert said.count("could not execute query") == 2  # CREATE and COMMENT ON EXTENSION dbanon
+    assert "errors ignored on restore: 2" in said
+    folder.write(build().files(build().VERSION, []))
+    for copy, way in ((with_files, "extension"), (without, "script")):
+        assert state(copy) == original
+        if way == "extension":
+            with psycopg.connect(copy, autocommit=True) as connection:
+                connection.execute("SELECT dbanon_setup.install(share_roles => true)")
+        else:
+            run_script(copy, schema.script(share_roles=True))
+        # A copy has an OID of its own; nothing else is new.
+        assert {name for name, value in state(copy).items() if value != original[name]} == {"dbanon.installation"}
+        judge(copy)
+
+
+@pytest.fixture
+def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Files of a made-up next version: a column, a function, a changed signature."""
+    for name in ("migrations", "sql"):
+        shutil.copytree(_text.folder(name), tmp_path / name)
+    (tmp_path / "migrations" / "versions" / "0005_next.py").write_text(REVISION)
+    (tmp_path / "sql" / "11_made_up.sql").write_text(MADE_UP)
+    for file in (tmp_path / "sql").rglob("*.sql"):
+        text = file.read_text().replace("measure_overlap(bigint)", "measure_overlap(bigint, text)")
+        text = text.replace(
+            "FUNCTION dbanon.measure_overlap(run_id bigint)",
+            "FUNCTION dbanon.measure_overlap(run_id bigint, beside text DEFAULT NULL)",
+        )
+        file.write_text(text)
+    with monkeypatch.context() as patch:
+        patch.setattr(_text, "folder", lambda name: tmp_path / name)
+        patch.setattr(_text, "EXPECTED_REVISION", "0005")
+        made: dict[str, str] = build().files(NEXT, [build().VERSION])
+    return made
+
+
+def test_an_update_to_the_next_version_keeps_all_and_older_programs_refuse_it(
+    extended: str, folder: Folder, next_version: dict[str, str]
+) -> None:
+    original = state(extended)
+    folder.write(next_version)
+    with psycopg.connect(extended, autocommit=True) as connection:
+        connection.execute("ALTER EXTENSION dbanon UPDATE")
+        assert state(extended) == original  # the installer alone is another one
+        with logins(extended) as login, reading(login("analyst")):
+            assert connection.execute("SELECT dbanon_setup.install()").fetchone() == ("0005",)
+        after = state(extended)
+        # The column, the comment of the revision's table, and the rights of what is new; no other row.
+        assert {name for name in original if original[name] != after[name]} == {
+            "dbanon.alembic_version",
+            "dbanon.dataset",
+            "rights",
+        }
+        assert connection.execute("SELECT note FROM dbanon.dataset LIMIT 1").fetchone() == (None,)
+        assert connection.execute("SELECT dbanon_internal.made_up()").fetchone() == (42,)
+        assert connection.execute("SELECT count(*) FROM dbanon.measure_overlap(%s, 'x')", [REFUSED]).fetchone() == (1,)
+        with refusal("DA010", "first"):
+            connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
+        assert connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED]).fetchone() == (4,)
+        with refusal(SchemaMismatch, "0005", schema.EXPECTED_REVISION, "newer dbanon"):
+            schema.check(connection)
+    done = call(extended, "worker")
+    assert done.code != 0
+    names(done.sentence, "0005", schema.EXPECTED_REVISION, "newer dbanon")
+
+
+@pytest.mark.stress
+def test_a_dump_that_meets_newer_files_has_its_own_tables_until_they_are_installed(
+    extended: str, empty: Empty, folder: Folder, next_version: dict[str, str]
+) -> None:
+    original, dumped, copy = state(extended), dump(extended), empty()
+    folder.clear()
+    folder.write(next_version)
+    assert restored(dumped, copy) == ""
+    assert state(copy) == original
+    with psycopg.connect(copy, autocommit=True) as connection:
+        query = "SELECT extversion FROM pg_extension WHERE extname = 'dbanon'"
+        assert connection.execute(query).fetchone() == (NEXT,)
+        with refusal("DA021", "share_roles"):
+            connection.execute("SELECT dbanon_setup.install()")
+        assert connection.execute("SELECT dbanon_setup.install(share_roles => true)").fetchone() == ("0005",)
+    judge(copy)
+
+
+def test_dropping_the_extension_drops_its_installer_and_nothing_else(extended: str) -> None:
+    original = state(extended)
+    with psycopg.connect(extended, autocommit=True) as connection:
+        connection.execute("DROP EXTENSION dbanon CASCADE")
+        assert connection.execute("SELECT to_regnamespace('dbanon_setup')").fetchone() == (None,)
+        assert state(extended) == original
+        with refusal("DA010", "first"):
+            connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
+
+
+def test_an_owner_who_is_no_superuser_installs_but_creates_no_extension(
+    folder: Folder, empty: Empty, user: str
+) -> None:
+    url = empty(user)
+    own = database_url(url, user=user, password=user)
+    with psycopg.connect(url, autocommit=True) as superuser, psycopg.connect(own, autocommit=True) as owner:
+        superuser.execute("CREATE EXTENSION postgis")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            owner.execute("CREATE EXTENSION dbanon")
+        superuser.execute("CREATE EXTENSION dbanon")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            owner.execute("CREATE FUNCTION dbanon_setup.install() RETURNS text LANGUAGE sql AS 'SELECT 1'")
+        owner.execute("SELECT dbanon_setup.install(share_roles => true)")
+        assert superuser.execute(SUPERUSERS).fetchall() == []
+    assert listing(url) == (GOLDEN / "schema.txt").read_text()
+    assert schema.is_current(own)
+
+
+def test_a_schema_that_another_login_made_is_refused(folder: Folder, empty: Empty, user: str) -> None:
+    with psycopg.connect(empty(user), autocommit=True) as superuser:
+        superuser.execute(f"SET ROLE {user}")  # type: ignore[arg-type]
+        superuser.execute("CREATE SCHEMA dbanon_setup")
+        superuser.execute("RESET ROLE")
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="dbanon_setup is not a member"):
+            superuser.execute("CREATE EXTENSION dbanon CASCADE")
+
+
+def test_what_another_login_has_put_into_the_database_is_not_read(folder: Folder, empty: Empty, user: str) -> None:
+    with psycopg.connect(empty(user), autocommit=True) as superuser:
+        superuser.execute('CREATE SCHEMA "a@b"; CREATE EXTENSION postgis SCHEMA "a@b"; CREATE EXTENSION dbanon')
+        with refusal("DA001", "PostGIS", "'a@b'"):
+            superuser.execute("SELECT dbanon_setup.install()")
+        superuser.execute("DROP EXTENSION postgis CASCADE; CREATE EXTENSION dbanon CASCADE")
+        superuser.execute(f"SET ROLE {user}")  # type: ignore[arg-type]
+        superuser.execute(
+            "CREATE SCHEMA dbanon; CREATE TABLE dbanon.seen (login text);"
+            "CREATE FUNCTION dbanon.see() RETURNS text LANGUAGE sql AS"
+            " $$ INSERT INTO dbanon.seen SELECT current_user; SELECT 'planted' $$;"
+            "CREATE VIEW dbanon.installation AS SELECT dbanon.see() AS role_prefix"
+        )
+        superuser.execute("RESET ROLE")
+        row = superuser.execute("SELECT dbanon_setup.script()").fetchone()
+        assert row is not None
+        assert "planted" not in row[0]
+        with refusal("DA023", "dbanon's own"):
+            superuser.execute("SELECT dbanon_setup.install()")
+        assert superuser.execute("SELECT count(*) FROM dbanon.seen").fetchone() == (0,)
+
+
+@pytest.mark.stress
+def test_what_ends_half_way_or_meets_a_newer_revision_leaves_a_sentence_and_nothing_else(
+    folder: Folder, empty: Empty, prefixes: list[str]
+) -> None:
+    with psycopg.connect(empty(), autocommit=True) as connection:
+        connection.execute('CREATE SCHEMA "Geo data"; CREATE EXTENSION postgis SCHEMA "Geo data"')
+        connection.execute("CREATE EXTENSION dbanon")
+        connection.execute(
+            "CREATE FUNCTION public.no() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no'; END$$;"
+            "CREATE EVENT TRIGGER no ON ddl_command_start WHEN TAG IN ('CREATE TRIGGER') EXECUTE FUNCTION public.no()"
+        )
+        install = f"SELECT dbanon_setup.install('{prefixes[0]}')"
+        with pytest.raises(psycopg.errors.RaiseException) as ended:
+            connection.execute(install)  # type: ignore[arg-type]
+        assert len(str(ended.value)) < 1000  # not the text that was run
+        connection.execute("DROP EVENT TRIGGER no")
+        query = f"SELECT to_regnamespace('dbanon'), to_regrole('{prefixes[0]}_admin')"
+        assert connection.execute(query).fetchone() == (None, None)  # type: ignore[arg-type]
+        with refusal("DA001", "prefix"):
+            connection.execute("SELECT dbanon_setup.install('pg_x')")
+        connection.execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        with refusal("DA023", "serializable", "READ COMMITTED"):
+            connection.execute(install)  # type: ignore[arg-type]
+        connection.execute("ROLLBACK")
+        for statement in (install, "SELECT dbanon_setup.install()"):  # which keeps the prefix
+            connection.execute(statement)  # type: ignore[arg-type]
+        connection.execute("UPDATE dbanon.alembic_version SET version_num = '9999'")
+        with refusal("DA022", "9999", "newer dbanon"):
+            connection.execute("SELECT dbanon_setup.install()")
