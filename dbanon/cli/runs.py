@@ -166,6 +166,16 @@ def worker(
     )  # fmt: skip
 
 
+@app.command("_compile", hidden=True)
+def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="METHOD...")] = None) -> None:
+    """Compile for this machine what runs need, at low priority."""
+    from dbanon.methods import METHODS
+    from dbanon.runs import compiling
+
+    parts.demand("compute")
+    compiling.compile_ahead(families or METHODS)
+
+
 @app.command(epilog=GLOBAL)
 @taking(publishing.Planning)
 def plan(method: Method, **asked: Any) -> None:

@@ -1,11 +1,18 @@
-"""Says that kernels are compiled, which a first run on a machine waits for: Numba keeps what it has compiled."""
+"""Says that kernels are compiled, which a first run on a machine waits for, and compiles them ahead.
 
-from collections.abc import Callable, Iterator
+Numba keeps what it has compiled, and compiles one function at a time in a process.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 STAGE = "compiling for this machine, which takes 10 seconds to a minute and is done once"
 """How progress calls it; benchmarks/RESULTS.md has the seconds of each family."""
+_NICENESS = 10
 
 
 @contextmanager
@@ -23,3 +30,27 @@ def notify(say: Callable[[], None]) -> Iterator[None]:
 
     with event.install_listener("numba:compile", Listener()):
         yield
+
+
+def compile_ahead(families: Collection[str]) -> None:
+    """Compile what runs of some families and the attacks on them need, so that no run waits for it.
+
+    A method, and an attack, in a process of its own, at low priority, as many at a time as there are cores.
+    """
+    parts = [(name, is_attack) for name in families for is_attack in (False, True)]
+    spawn = multiprocessing.get_context("spawn")  # a child that is forked has no threads of Numba's
+    with ProcessPoolExecutor(None, spawn, initializer=os.nice, initargs=(_NICENESS,), max_tasks_per_child=1) as pool:
+        for done in [pool.submit(_compile, *part) for part in parts]:
+            done.result()
+
+
+def _compile(name: str, is_attack: bool) -> None:
+    from dbanon.attacks import attacker
+    from dbanon.methods import method
+
+    family = method(name)
+    if is_attack:
+        getattr(attacker(family.attack), "prepare", lambda: None)()
+        return
+    for algorithm in family.algorithms:
+        family.prepare(algorithm.name, family.parse({}, algorithm.name))
