@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import cast
 
-import geoalchemy2  # noqa: F401 - by its import SQLAlchemy knows geometry
 import psycopg
 from psycopg import sql
 from sqlalchemy import Connection, Engine, MetaData, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
+from dbanon.base import parts
 from dbanon.base.errors import ParameterError, StoreError
 from dbanon.postgres.connection import PIN_PATH, errors_translated, postgis, translate
 from dbanon.releases import published
+
+parts.demand("files", what="dbanon.models")
+import geoalchemy2  # noqa: E402, F401 - by its import SQLAlchemy knows geometry
 
 _KEY = "cloak_id"  # views have no keys in the catalogue; docs/contracts.md promises this one
 # GeoAlchemy2 writes names into its queries without quotes. Ours need none; a view that was made by hand may.

@@ -30,14 +30,17 @@ class Blocked:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
+def absent(*parts: Part) -> list[str]:
+    """Name the packages that an installation with some parts does not have."""
+    brought = {part: {*names, *ALSO[part]} for part, names in PACKAGES.items()}
+    return sorted(set().union(*brought.values()) - set().union(*(brought[part] for part in parts)))
+
+
 def run(commands: Sequence[Sequence[str]], *parts: Part, cwd: str | os.PathLike[str] | None = None) -> list[Done]:
     """Run commands one after another in an installation with some parts."""
-    brought = {part: {*names, *ALSO[part]} for part, names in PACKAGES.items()}
-    there = set().union(*(brought[part] for part in parts))
-    absent = sorted(set().union(*brought.values()) - there)
     root = Path(__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.without_parts", json.dumps(absent)],
+        [sys.executable, "-m", "tests.without_parts", json.dumps(absent(*parts))],
         input=json.dumps([list(command) for command in commands]), capture_output=True, text=True, check=False, cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(root)},
     )  # fmt: skip

@@ -23,6 +23,7 @@ import numpy as np
 
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import DataError, ParameterError, choose_one
+from dbanon.base.parts import needs
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import parsing
@@ -295,12 +296,14 @@ class Method:
                     f"Got {value} instead."
                 )
 
+    @needs("compute")
     def prepare(self, algorithm: str, params: Any) -> None:
         """Do what takes long before the first run of a machine and needs no data: compile. Safe in a thread."""
         ready = getattr(importlib.import_module(self.module), "prepare", None)
         if ready is not None:
             ready(params, algorithm=algorithm)
 
+    @needs("compute")
     def anonymise(
         self,
         data: Trajectories,

@@ -8,6 +8,7 @@ The options are in `dbanon.options.generating`. `_journeys` makes journeys, `_ne
 `_requests` makes requests, `_phones` phone records, `_quasi_identifiers` quasi-identifiers, and `_places` points of
 interest and stations.
 """
+# ruff: noqa: E402 - the part is demanded before what it brings is imported
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
+from dbanon.base.parts import demand
+
+demand("files", "compute", what="dbanon.synth")
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -20,7 +20,7 @@ REAL_DATA = Path(__file__).parents[3] / "shared" / "data"
 CHROMIUM = Path("/usr/bin/chromium")
 # Real data are not part of the repository; where they lie beside it, they are tested. So are pg_cron,
 # Chromium, and the programs of QGIS and GDAL, of which the former is as large as all else together: .ci/run installs
-# them where it may.
+# them where it may. Tests of images run where tests shall run in containers.
 collect_ignore = (
     []
     if REAL_DATA.is_dir()
@@ -37,8 +37,8 @@ if not any(Path(f"/usr/share/postgresql/{p.major}/extension/pg_cron.control").is
     collect_ignore.append("test_cron.py")
 if not CHROMIUM.is_file():
     collect_ignore.append("test_browser.py")
-if os.environ.get("DBANON_TEST_SERVER") != "container":  # it builds an image
-    collect_ignore.append("test_from_nothing.py")
+if os.environ.get("DBANON_TEST_SERVER") != "container":  # whoever asks for containers has an engine
+    collect_ignore += ["test_from_nothing.py", "test_worker_image.py"]
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,23 @@
 
 import json
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from typer.main import get_command
 
 from dbanon.base.parts import PACKAGES
+from dbanon.cli.main import app
 from tests.acceptance.commands import Done
-from tests.without_parts import run
+from tests.without_parts import absent, run
 
+ROOT = Path(__file__).parents[2]
 RELEASE = "plain"
 
 
@@ -27,38 +35,50 @@ def test_the_help_needs_no_part():
         assert (done.code, "Usage" in done.stdout) == (0, True), done.stderr
 
 
+def test_what_is_slow_to_import_is_not_imported_by_the_help_or_by_a_list(city_url: str) -> None:
+    slow = {"alembic", "numpy", "pandas", "sqlalchemy", *chain(*PACKAGES.values())}
+    for command, also in ((("--help",), {"psycopg"}), (("--dsn", city_url, "releases"), set())):
+        program = [sys.executable, "-X", "importtime", "-m", "dbanon", *command]
+        done = subprocess.run(program, capture_output=True, text=True, check=True)
+        imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        assert "dbanon.cli.main" in imported
+        assert not imported & (slow | also)
+
+
+GIVEN = ("tp-aware", "--dataset", "city", "-p", "k=5")
+WORKING = (
+    ("db", "upgrade", "--share-roles"),
+    ("publish", "{run}", RELEASE),
+    ("methods",),
+    ("methods", "kte"),
+    ("datasets",),
+    ("plan", *GIVEN),
+    ("submit", *GIVEN),
+    ("cancel", "{next}"),
+    ("runs",),
+    ("releases",),
+    ("card", RELEASE),
+    ("check",),
+    ("import", "public.gps", "--dataset", "other", "--subject", "subject", "--time", "t", "--geom", "position"),
+    ("job", "list"),
+    ("report", RELEASE),
+    ("report", "{run}", "-o", "run.html"),
+    ("compare", RELEASE, "{run}"),
+    ("style", RELEASE, "-o", "it.qml"),
+    ("export", RELEASE, "it.csv"),
+    ("export", RELEASE, "it.geojson"),
+    ("drop-dataset", "other", "--yes"),
+    ("unpublish", RELEASE),
+)
+
+
 def test_an_operator_works_without_parts_where_a_worker_computes(
     city_url: str, city_template: tuple[str, int], tmp_path: Path
 ) -> None:
-    run_id = str(city_template[1])
-    given = ("tp-aware", "--dataset", "city", "-p", "k=5")
-    done = does(
-        city_url,
-        ("db", "upgrade", "--share-roles"),
-        ("publish", run_id, RELEASE),
-        ("methods",),
-        ("methods", "kte"),
-        ("datasets",),
-        ("plan", *given),
-        ("submit", *given),
-        ("cancel", str(city_template[1] + 1)),
-        ("runs",),
-        ("releases",),
-        ("card", RELEASE),
-        ("check",),
-        ("import", "public.gps", "--dataset", "other", "--subject", "subject", "--time", "t", "--geom", "position"),
-        ("job", "list"),
-        ("report", RELEASE),
-        ("report", run_id, "-o", "run.html"),
-        ("compare", RELEASE, run_id),
-        ("style", RELEASE, "-o", "it.qml"),
-        ("export", RELEASE, "it.csv"),
-        ("export", RELEASE, "it.geojson"),
-        ("drop-dataset", "other", "--yes"),
-        ("unpublish", RELEASE),
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert run_id in done[8].stdout
+    run_id = city_template[1]
+    commands = [tuple(word.format(run=run_id, next=run_id + 1) for word in words) for words in WORKING]
+    done = does(city_url, *commands, cwd=tmp_path)
+    assert str(run_id) in done[WORKING.index(("runs",))].stdout
     assert {one.name for one in tmp_path.iterdir()} >= {f"{RELEASE}.html", "run.html", "it.qml", "it.csv", "it.geojson"}
 
 
@@ -91,6 +111,54 @@ def test_what_needs_a_part_says_which_in_one_sentence_and_does_nothing(
             assert all(name in done.sentence for part in parts for name in PACKAGES[part])  # type: ignore[index]
         assert connection.execute("SELECT count(*), max(run_id) FROM dbanon.run").fetchone() == before
     assert list(tmp_path.iterdir()) == []
+
+
+OTHERS = (
+    *(("load", what, "it.csv", "--dataset", "city") for what in ("cells", "stations", "quasi-identifiers")),
+    ("load", "pois", "it.csv", "--dataset", "city", "--category", "kind"),
+    ("load", "requests", "it.csv", "--dataset", "city", "--columns", "poi"),
+    ("forget", "--dataset", "city", "--subject", "nobody"),
+    ("remember", "--population", "default", "--subject", "nobody"),
+    ("forget-before", "city", "2000-01-01T00:00:00Z"),
+    ("job", "add", "nights", "--dataset", "nights", "--source", "public.gps", "--method", "tp-aware", "-p", "k=5"),
+    *(("job", what, "nights") for what in ("plan", "pause", "resume", "retry", "skip", "remove")),
+    ("job", "run"),
+    *(("db", what) for what in ("status", "url", "script", "psql")),
+    ("drop", "1"),
+    ("drop-load", "1"),
+    ("db", "uninstall", "--yes"),
+)
+
+
+def test_every_other_command_works_or_says_one_sentence(city_url: str, tmp_path: Path) -> None:
+    for words, done in zip(OTHERS, run([("--dsn", city_url, *words) for words in OTHERS], cwd=tmp_path), strict=True):
+        assert done.code == 0 or "should not" not in done.sentence, (words, done.stderr)
+
+
+def test_every_command_is_tried_here() -> None:
+    every = [*WORKING, *(words for words, _ in LACKING.values()), *OTHERS]
+    of_the_user = {("db", "up"), ("db", "down")}
+    assert set(_named(get_command(app))) - of_the_user <= {words[:n] for words in every for n in (1, 2)}
+
+
+def _named(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, one in group.commands.items():
+        yield from _named(one, (*before, name)) if hasattr(one, "commands") else [(*before, name)]
+
+
+DOORS = {
+    "import dbanon.models": "files",
+    "import dbanon.synth": "files,compute",
+    "from dbanon.methods import METHODS; METHODS['mob'].prepare('gen-ag', None)": "compute",
+    "from dbanon.methods import METHODS; METHODS['mob'].anonymise(None, 'gen-ag', None, None)": "compute",
+}
+
+
+@pytest.mark.parametrize("program", DOORS)
+def test_what_python_programs_import_says_the_sentence_too(program: str) -> None:
+    code = f"import sys, tests.without_parts as w; sys.meta_path.insert(0, w.Blocked({absent()})); {program}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert f"pip install 'dbanon[{DOORS[program]}]'" in done.stderr.splitlines()[-1]
 
 
 def test_files_are_loaded_without_what_computes(city_url: str, city_files: tuple[Path, Path], tmp_path: Path) -> None:
