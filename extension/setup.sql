@@ -101,7 +101,9 @@ BEGIN
             hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
         RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message,
             DETAIL = coalesce(nullif(detail, ''), 'Nothing was changed. ' || left(context, 300)),
-            HINT = coalesce(nullif(hint, ''), 'SELECT dbanon_setup.script() is the text that was run.');
+            -- Options of the command are arguments here.
+            HINT = coalesce(nullif(regexp_replace(hint, '--([a-z]+)-([a-z]+)', '\1_\2', 'g'), ''),
+                            'SELECT dbanon_setup.script() is the text that was run.');
     END;
     PERFORM set_config('role', before, true);
     RETURN '@head@';

@@ -55,6 +55,10 @@ class Folder:
             else:
                 self._run(f"cat > {self.path}/{name}", text)
 
+    def kept(self) -> dict[str, str]:
+        """Files of an extension that is installed on this machine."""
+        return {file.name: file.read_text(encoding="utf-8") for file in self.path.glob("dbanon[.-]*") if self.here}
+
     def clear(self, pattern: str = "dbanon[.-]*") -> None:
         if self.here:
             for file in self.path.glob(pattern):
@@ -73,8 +77,11 @@ def placed(url: str, files: dict[str, str]) -> Iterator[Folder]:
     with (Path(tempfile.gettempdir()) / "dbanon-extension.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         folder = Folder(url)
-        folder.write(files)
+        kept = folder.kept()
         try:
+            folder.clear()
+            folder.write(files)
             yield folder
         finally:
             folder.clear()
+            folder.write(kept)

@@ -222,8 +222,16 @@ def test_a_dump_is_whole_on_a_server_with_the_files_and_on_one_without(
     said = restored(dumped, without)
     assert said.count("could not execute query") == 2  # CREATE and COMMENT ON EXTENSION dbanon
     assert "errors ignored on restore: 2" in said
-    for copy in (with_files, without):
+    folder.write(build().files(build().VERSION, []))
+    for copy, way in ((with_files, "extension"), (without, "script")):
         assert state(copy) == original
+        if way == "extension":
+            with psycopg.connect(copy, autocommit=True) as connection:
+                connection.execute("SELECT dbanon_setup.install(share_roles => true)")
+        else:
+            run_script(copy, schema.script(share_roles=True))
+        # A copy has an OID of its own; nothing else is new.
+        assert {name for name, value in state(copy).items() if value != original[name]} == {"dbanon.installation"}
         judge(copy)
 
 
@@ -290,7 +298,7 @@ def test_a_dump_that_meets_newer_files_has_its_own_tables_until_they_are_install
     with psycopg.connect(copy, autocommit=True) as connection:
         query = "SELECT extversion FROM pg_extension WHERE extname = 'dbanon'"
         assert connection.execute(query).fetchone() == (NEXT,)
-        with refusal("DA021", "--share-roles"):
+        with refusal("DA021", "share_roles"):
             connection.execute("SELECT dbanon_setup.install()")
         assert connection.execute("SELECT dbanon_setup.install(share_roles => true)").fetchone() == ("0005",)
     judge(copy)
@@ -333,12 +341,35 @@ def test_a_schema_that_another_login_made_is_refused(folder: Folder, empty: Empt
             superuser.execute("CREATE EXTENSION dbanon CASCADE")
 
 
+def test_what_another_login_has_put_into_the_database_is_not_read(folder: Folder, empty: Empty, user: str) -> None:
+    with psycopg.connect(empty(user), autocommit=True) as superuser:
+        superuser.execute('CREATE SCHEMA "a@b"; CREATE EXTENSION postgis SCHEMA "a@b"; CREATE EXTENSION dbanon')
+        with refusal("DA001", "PostGIS", "'a@b'"):
+            superuser.execute("SELECT dbanon_setup.install()")
+        superuser.execute("DROP EXTENSION postgis CASCADE; CREATE EXTENSION dbanon CASCADE")
+        superuser.execute(f"SET ROLE {user}")  # type: ignore[arg-type]
+        superuser.execute(
+            "CREATE SCHEMA dbanon; CREATE TABLE dbanon.seen (login text);"
+            "CREATE FUNCTION dbanon.see() RETURNS text LANGUAGE sql AS"
+            " $$ INSERT INTO dbanon.seen SELECT current_user; SELECT 'planted' $$;"
+            "CREATE VIEW dbanon.installation AS SELECT dbanon.see() AS role_prefix"
+        )
+        superuser.execute("RESET ROLE")
+        row = superuser.execute("SELECT dbanon_setup.script()").fetchone()
+        assert row is not None
+        assert "planted" not in row[0]
+        with refusal("DA023", "dbanon's own"):
+            superuser.execute("SELECT dbanon_setup.install()")
+        assert superuser.execute("SELECT count(*) FROM dbanon.seen").fetchone() == (0,)
+
+
 @pytest.mark.stress
 def test_what_ends_half_way_or_meets_a_newer_revision_leaves_a_sentence_and_nothing_else(
     folder: Folder, empty: Empty, prefixes: list[str]
 ) -> None:
     with psycopg.connect(empty(), autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION dbanon CASCADE")
+        connection.execute('CREATE SCHEMA "Geo data"; CREATE EXTENSION postgis SCHEMA "Geo data"')
+        connection.execute("CREATE EXTENSION dbanon")
         connection.execute(
             "CREATE FUNCTION public.no() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no'; END$$;"
             "CREATE EVENT TRIGGER no ON ddl_command_start WHEN TAG IN ('CREATE TRIGGER') EXECUTE FUNCTION public.no()"

@@ -199,6 +199,16 @@ def remove(managed: Managed) -> None:
         assert look.execute(_LEFT).fetchall() == []
 
 
+def test_common_steps_have_the_same_words_on_all_pages() -> None:
+    def common(provider: Provider) -> list[str]:
+        text = _DSN.sub("DSN", page(provider)).replace(provider.admin, "ADMIN")
+        return re.findall(r"^## (?:Install dbanon|Start a worker|Check)\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
+
+    expected = common(imitations.PLAIN)
+    assert len(expected) == 3
+    assert [common(provider) for provider in imitations.PROVIDERS] == [expected] * len(imitations.PROVIDERS)
+
+
 def test_a_database_that_a_console_made_serves_as_well(target: "Target", tmp_path: Path) -> None:
     with imitations.imitated(target, imitations.CLOUD_SQL) as managed:
         with psycopg.connect(managed.first, autocommit=True) as first:

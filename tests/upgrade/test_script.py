@@ -160,8 +160,9 @@ def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: py
         with psycopg.connect(url) as other:
             other.execute(statement.encode())
             refused(url, text, "in use", "300ms", f"(process {other.info.backend_pid})", "End that transaction")
-    with psycopg.connect(url) as reader:
-        reader.execute("SELECT count(*) FROM dbanon.trajectory, dbanon.run")
+    with psycopg.connect(url) as other:
+        other.execute("SET ROLE dbanon_admin; CREATE TABLE dbanon.release_7 (); COMMIT")
+        other.execute("LOCK TABLE dbanon.release_7 IN ROW EXCLUSIVE MODE; SELECT count(*) FROM dbanon.trajectory")
         installed(url, text)
 
 
