@@ -19,7 +19,7 @@ from dbanon import methods
 from dbanon.attacks import Evidence, Verdict, attacker, once
 from dbanon.attacks.shared.frame import undecided
 from dbanon.base import (
-    kernels,  # noqa: F401 - Numba, before there are threads: two that import it at once may wait for each other
+    kernels,  # noqa: F401 - Numba, before there are threads: docs/decisions.md says why
     memory,
 )
 from dbanon.base.background import in_background

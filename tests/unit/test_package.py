@@ -83,8 +83,11 @@ def test_the_same_sources_make_the_same_bytes_elsewhere_and_later(
     before = os.umask(0o077)
     try:
         [second] = WheelBuilder(str(sources)).build(directory=str(tmp_path / "two"), versions=["standard"])
+        (sources / "PKG-INFO").unlink()  # it is made anew
+        [again] = SdistBuilder(str(sources)).build(directory=str(tmp_path / "two"), versions=["standard"])
     finally:
         os.umask(before)
+    assert _digest(archive) == _digest(again)
     assert _digest(first) == _digest(second)
 
 
@@ -99,6 +102,14 @@ def test_the_parts_are_the_extras_and_nothing_of_them_is_installed_always() -> N
         name: packages - {"dbanon"} for name, packages in extras.items()
     }
     assert not set().union(*extras.values()) & _imported(project["dependencies"])
+
+
+def test_the_two_commands_of_the_readme_and_the_image_for_trying_out_install_all_parts() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert (extras["dev"][0], extras["all"]) == ("dbanon[all,testing]", ["dbanon[dask,files]"])
+    assert extras["dask"][0] == "dbanon[compute]"
+    assert "--editable '.[dev]'" in (ROOT / "dev").read_text()
+    assert "\nARG PARTS=all\n" in (ROOT / "docker" / "tryout.Dockerfile").read_text()
 
 
 def _imported(requirements: list[str]) -> set[str]:
