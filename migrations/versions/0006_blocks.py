@@ -1,7 +1,7 @@
 """Functions that took or gave something else before."""
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
