@@ -6,7 +6,7 @@ are pinned, and it waits in Python, where Ctrl-C interrupts it.
 
 from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
 _BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
 _LONG = 64  # bytes: from here on values are better copied one by one
 _PIECE = 1 << 20  # bytes of trajectories that the server puts together
+_MANY = 20_000  # trajectories, from which on two sessions read them: each costs a connection
 _ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
@@ -220,9 +221,29 @@ class Paths:
     y: NDArray[np.float64]
     t: NDArray[np.float64]
 
+    @classmethod
+    def joined(cls, parts: list["Paths"]) -> "Paths":
+        """Join parts whose ids ascend from one to the next; they are emptied one column after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        counts = [np.diff(part.offset) for part in parts]
+        columns = {item.name: [getattr(part, item.name) for part in parts] for item in fields(cls)}
+        parts.clear()
+        subject = pa.chunked_array([chunk for column in columns.pop("subject") for chunk in column.chunks], pa.string())
+        del columns["offset"]
+        whole = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
+        return cls(subject=subject, offset=np.cumsum(np.concatenate([[0], *counts])), **whole)
 
-def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
-    """Read all trajectories of a dataset, sorted by id.
+
+def middle(snapshot: Snapshot, dataset_id: int) -> int | None:
+    """Find an id in the middle of those of a dataset's trajectories; None if they are few."""
+    ids = f"SELECT trajectory_id AS id FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    low, high = snapshot.connection.execute(as_is(f"SELECT min(id), max(id) FROM ({ids}) t")).fetchone() or (None, None)
+    return None if low is None or high - low < _MANY else (low + high) // 2
+
+
+def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**63 - 1) -> Paths:
+    """Read the trajectories of a dataset whose ids are above one and not above another, sorted by id.
 
     The server puts the bytes of hundreds of trajectories together, so that neither side does anything for each alone.
     WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix: without headers, all are one array.
@@ -231,8 +252,9 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     # near in the index is near in the table, which the planner does not know: it would read all datasets.
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    own += f" AND trajectory_id > {int(after)} AND trajectory_id <= {int(until)}"
     query = f"""SELECT piece.*
-        FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {2**63 - 1}) OVER by_id AS last
+        FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {int(until)}) OVER by_id AS last
               FROM (SELECT trajectory_id, pg_column_size(path) AS weight,
                         sum(pg_column_size(path)) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done
                     {own}) weighed

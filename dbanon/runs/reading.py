@@ -41,10 +41,17 @@ def dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
     return found[0]
 
 
-def trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, arrow.TextCodes]:
-    """Read all trajectories of a dataset, and the texts of their subjects."""
+def trajectories(
+    snapshot: arrow.Snapshot, dataset_id: int, beside: Beside | None = None
+) -> tuple[Trajectories, arrow.TextCodes]:
+    """Read all trajectories of a dataset, many in two sessions, and the texts of their subjects."""
     row = dataset(snapshot, dataset_id)
-    paths = arrow.paths(snapshot, dataset_id)
+    middle = arrow.middle(snapshot, dataset_id) if beside is not None else None
+    if beside is None or middle is None:
+        paths = arrow.paths(snapshot, dataset_id)
+    else:
+        rest = beside(partial(arrow.paths, dataset_id=dataset_id, after=middle))
+        paths = arrow.Paths.joined([arrow.paths(snapshot, dataset_id, until=middle), rest.result()])
     codes, subject = arrow.TextCodes.encoding(paths.subject)
     query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
         WHERE dataset_id = {int(dataset_id)}
@@ -302,7 +309,7 @@ def _evidence(
         (paths, codes), ahead = early.data.result(), early.ahead
     else:
         ahead = _ahead(beside, run["dataset_id"], attack_reads(package)) if data is snapshot else {}
-        paths, codes = trajectories(data, run["dataset_id"])
+        paths, codes = trajectories(data, run["dataset_id"], beside if data is snapshot else None)
     written = reading.result()
     rows = Evidence(
         method=run["method"],
@@ -376,7 +383,8 @@ class Reader:
         Raises `ParameterError` if there is no such dataset.
         """
         if dataset_id not in self._read:
-            self._read[dataset_id] = trajectories(self._data, dataset_id)
+            beside = self._beside if self._data is self._snapshot else None
+            self._read[dataset_id] = trajectories(self._data, dataset_id, beside)
         return self._read[dataset_id][0]
 
     def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
