@@ -21,7 +21,7 @@ from dbanon.schema import _roles
 if TYPE_CHECKING:
     from dbanon.methods import Method
 
-EXPECTED_REVISION = "0004"
+EXPECTED_REVISION = "0005"
 
 _OLDEST_REVISION = "0004"  # data of programs before the first release are loaded again
 OLDEST_SERVER = 150000

@@ -96,6 +96,8 @@ DECLARE
     version CONSTANT integer := current_setting('server_version_num')::integer;
     missing CONSTANT text := (SELECT string_agg(o.role, ', ') FROM pg_temp.roles('@prefix@') o
                               WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = o.role));
+    others CONSTANT text := CASE WHEN to_regclass('dbanon.installation') IS NULL THEN
+        array_to_string(pg_temp.databases_of(ARRAY(SELECT o.role FROM pg_temp.roles('@prefix@') o)), ', ') END;
     strange text;
 BEGIN
     SELECT o.role INTO strange FROM pg_temp.roles('@prefix@') o WHERE NOT pg_temp.is_plain(o.role) LIMIT 1;
@@ -116,8 +118,9 @@ BEGIN
         OR pg_has_role('@admin@', 'MEMBER WITH ADMIN OPTION') OR version < 160000 AND me.rolcreaterole
     ) THEN
         RAISE EXCEPTION 'The login that upgrades must be a superuser or a member of the admin role, @admin@. % is neither, and nothing was '
-            'changed.', me.rolname
-            USING ERRCODE = 'DA023', HINT = 'Run `dbanon db upgrade`, or this script, as such a login.';
+            'changed.%', me.rolname, coalesce(' These roles are those of database ' || others || '.', '')
+            USING ERRCODE = 'DA023', HINT = CASE WHEN others IS NULL THEN 'Run `dbanon db upgrade`, or this script, as such a login.'
+                ELSE 'Choose other names with --role-prefix NAME: members of @admin@ read and change all that is in the other database.' END;
     ELSIF NOT has_database_privilege(current_database(), 'CREATE')
         AND num_nulls(to_regnamespace('dbanon'), to_regnamespace('dbanon_internal'), to_regnamespace('published')) > 0
     THEN

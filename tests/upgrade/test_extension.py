@@ -34,8 +34,8 @@ Empty = Callable[..., str]
 
 NEXT = "99.0.0"
 REVISION = '''"""A made-up one, with a column, and a function with another signature."""
-revision = "0005"
-down_revision = "0004"
+revision = "9000"
+down_revision = "0005"
 SCRIPT = """
 ALTER TABLE dbanon.dataset ADD COLUMN note text;
 DROP FUNCTION dbanon.measure_overlap(bigint);
@@ -178,7 +178,7 @@ def reading(url: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_read(
-    before: str, folder: Folder, way: str
+    before: str, folder: Folder, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(before) as connection:
         rows = "SELECT l.name, l.run_id, l.groups_sum, l.withdrawn_at FROM dbanon.release l ORDER BY l.release_id"
@@ -199,6 +199,9 @@ def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_rea
             "SELECT DISTINCT p.proowner::regrole::text FROM pg_proc p WHERE p.pronamespace = 'dbanon'::regnamespace"
         )
         assert connection.execute(owners).fetchall() == [("dbanon_admin",)]
+    with monkeypatch.context() as older:
+        older.setattr(schema, "EXPECTED_REVISION", "0004")  # a program of before
+        names(call(before, "worker").sentence, "0004", _text.EXPECTED_REVISION, "newer dbanon")
     judge(before)
     done = call(before, "db", "uninstall", "--yes")
     assert done.code == 0, done.stderr
@@ -240,7 +243,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, s
     """Files of a made-up next version: a column, a function, a changed signature."""
     for name in ("migrations", "sql"):
         shutil.copytree(_text.folder(name), tmp_path / name)
-    (tmp_path / "migrations" / "versions" / "0005_next.py").write_text(REVISION)
+    (tmp_path / "migrations" / "versions" / "9000_next.py").write_text(REVISION)
     (tmp_path / "sql" / "11_made_up.sql").write_text(MADE_UP)
     for file in (tmp_path / "sql").rglob("*.sql"):
         text = file.read_text().replace("measure_overlap(bigint)", "measure_overlap(bigint, text)")
@@ -251,7 +254,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, s
         file.write_text(text)
     with monkeypatch.context() as patch:
         patch.setattr(_text, "folder", lambda name: tmp_path / name)
-        patch.setattr(_text, "EXPECTED_REVISION", "0005")
+        patch.setattr(_text, "EXPECTED_REVISION", "9000")
         made: dict[str, str] = build().files(NEXT, [build().VERSION])
     return made
 
@@ -265,7 +268,7 @@ def test_an_update_to_the_next_version_keeps_all_and_older_programs_refuse_it(
         connection.execute("ALTER EXTENSION dbanon UPDATE")
         assert state(extended) == original  # the installer alone is another one
         with logins(extended) as login, reading(login("analyst")):
-            assert connection.execute("SELECT dbanon_setup.install()").fetchone() == ("0005",)
+            assert connection.execute("SELECT dbanon_setup.install()").fetchone() == ("9000",)
         after = state(extended)
         # The column, the comment of the revision's table, and the rights of what is new; no other row.
         assert {name for name in original if original[name] != after[name]} == {
@@ -279,11 +282,11 @@ def test_an_update_to_the_next_version_keeps_all_and_older_programs_refuse_it(
         with refusal("DA010", "first"):
             connection.execute("SELECT dbanon.publish(%s, 'halves')", [REFUSED])
         assert connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED]).fetchone() == (4,)
-        with refusal(SchemaMismatch, "0005", schema.EXPECTED_REVISION, "newer dbanon"):
+        with refusal(SchemaMismatch, "9000", schema.EXPECTED_REVISION, "newer dbanon"):
             schema.check(connection)
     done = call(extended, "worker")
     assert done.code != 0
-    names(done.sentence, "0005", schema.EXPECTED_REVISION, "newer dbanon")
+    names(done.sentence, "9000", schema.EXPECTED_REVISION, "newer dbanon")
 
 
 @pytest.mark.stress
@@ -300,7 +303,7 @@ def test_a_dump_that_meets_newer_files_has_its_own_tables_until_they_are_install
         assert connection.execute(query).fetchone() == (NEXT,)
         with refusal("DA021", "share_roles"):
             connection.execute("SELECT dbanon_setup.install()")
-        assert connection.execute("SELECT dbanon_setup.install(share_roles => true)").fetchone() == ("0005",)
+        assert connection.execute("SELECT dbanon_setup.install(share_roles => true)").fetchone() == ("9000",)
     judge(copy)
 
 

@@ -128,6 +128,19 @@ def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user
     )
 
 
+def test_an_owner_is_sent_to_roles_of_its_own_and_not_into_those_of_another(
+    empty: Empty, user: str, prefixes: list[str]
+) -> None:
+    """From 16 on, who may make roles does not have those that others made, and is not to ask for them."""
+    theirs, own = empty(), empty(owner=user)
+    schema.upgrade(theirs, role_prefix=prefixes[0])
+    with psycopg.connect(own, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION postgis")
+    owner, database = database_url(own, user=user, password=user), psycopg.conninfo.conninfo_to_dict(theirs)["dbname"]
+    refused(owner, schema.script(role_prefix=prefixes[0]), database, "--role-prefix NAME")
+    names(installed(owner, schema.script(role_prefix=prefixes[1])), "--restrict-public")
+
+
 def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: str, prefixes: list[str]) -> None:
     url = empty(owner=user)
     owner, text = database_url(url, user=user, password=user), schema.script(role_prefix=prefixes[0])
@@ -276,8 +289,8 @@ def test_a_script_whose_psql_or_server_is_killed_leaves_nothing() -> None:
 
 
 _NEXT = '''"""A made-up one."""
-revision = "0005"
-down_revision = "0004"
+revision = "9000"
+down_revision = "0005"
 SCRIPT = """
 ALTER TABLE dbanon.dataset ADD COLUMN colour text NOT NULL DEFAULT 'it''s green';
 SELECT count(*) FROM dbanon.dataset;  -- any statement may stand here
@@ -289,10 +302,10 @@ def test_the_script_of_a_later_revision_brings_only_what_is_new(
     database: str, connection: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(_text.folder("migrations"), tmp_path / "migrations")
-    (tmp_path / "migrations" / "versions" / "0005_next.py").write_text(_NEXT)
+    (tmp_path / "migrations" / "versions" / "9000_next.py").write_text(_NEXT)
     find, earlier = _text.folder, schema.script(share_roles=True)
     monkeypatch.setattr(_text, "folder", lambda name: tmp_path / name if name == "migrations" else find(name))
-    monkeypatch.setattr(_text, "EXPECTED_REVISION", "0005")
+    monkeypatch.setattr(_text, "EXPECTED_REVISION", "9000")
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 1, 1)")
     before = keys(database)
     later = schema.script(share_roles=True, since="0004")
@@ -300,10 +313,10 @@ def test_the_script_of_a_later_revision_brings_only_what_is_new(
     for _ in range(2):
         installed(database, later)
         assert connection.execute("SELECT name, colour FROM dbanon.dataset").fetchall() == [("d", "it's green")]
-        assert connection.execute("SELECT version_num FROM dbanon.alembic_version").fetchall() == [("0005",)]
+        assert connection.execute("SELECT version_num FROM dbanon.alembic_version").fetchall() == [("9000",)]
     installed(database, schema.script(share_roles=True))  # the whole one finds by itself what is missing
     assert keys(database) == before
-    refused(database, earlier, "0005", "newer dbanon")
+    refused(database, earlier, "9000", "newer dbanon")
     whole = schema.script()
     assert whole.index("CREATE TABLE dbanon.trajectory") < whole.index("ADD COLUMN colour")
 
