@@ -141,8 +141,8 @@ DECLARE
 BEGIN
     SELECT o.role INTO strange FROM pg_temp.roles('@prefix@') o WHERE NOT pg_temp.is_plain(o.role) LIMIT 1;
     IF strange IS NOT NULL THEN
-        RAISE EXCEPTION 'A role of dbanon''s must be its own: it cannot log in, has no attributes, and a comment says what it is for. Role % is '
-            'another one.', strange
+        RAISE EXCEPTION 'A role of dbanon''s must be its own: without login and attributes, with a comment that says what it is for. Role % can '
+            'log in, has attributes, or has another comment.', strange
             USING ERRCODE = 'DA021', HINT = format('Choose other names with --role-prefix, or, if it was made for this, have a superuser run '
                 '`COMMENT ON ROLE %I IS %L`.', strange, (SELECT o.comment FROM pg_temp.roles('@prefix@') o WHERE o.role = strange));
     ELSIF me.rolsuper THEN
