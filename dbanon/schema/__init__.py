@@ -94,7 +94,7 @@ def script(
     postgis_schema : str
         The schema that PostGIS lives in, or is created in; a database that has it elsewhere is refused.
     since : str, optional
-        The revision that the database has at least: those up to it are left out.
+        The revision that the database has at least: its tables and those of earlier revisions are left out.
 
     Returns
     -------

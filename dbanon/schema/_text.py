@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXPECTED_REVISION = "0005"
 
-_OLDEST_REVISION = "0004"  # what was before the first release is loaded anew
+_OLDEST_REVISION = "0004"  # data of programs before the first release are loaded again
 OLDEST_SERVER = 150000
 UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
 LOCK_WAIT_S = 30.0
@@ -41,7 +41,7 @@ class Asked:
     share_roles: bool = False
     restrict_public: bool | None = None  # None keeps what was chosen
     postgis: str = "public"  # the schema that PostGIS lives in, or is created in
-    since: str | None = None  # the revision that the database has at least; those up to it are left out
+    since: str | None = None  # the revision that the database has at least; tables up to it are left out
 
 
 def sections(asked: Asked) -> Iterator[str]:

@@ -53,7 +53,7 @@ BEGIN
     IF revision < '@oldest_revision@' THEN
         RAISE EXCEPTION 'Schema dbanon is at revision %, of a program before the first release, and cannot be upgraded.', revision
             USING ERRCODE = 'DA022', HINT = 'Run `dbanon db uninstall`, which deletes all it holds, then `dbanon db upgrade`, and load the '
-                                            'data anew.';
+                                            'data again.';
     ELSIF revision > '@head@' THEN
         RAISE EXCEPTION 'Schema dbanon is at revision % and this program knows those up to @head@.', revision
             USING ERRCODE = 'DA022', HINT = 'Install a newer dbanon.';
@@ -102,8 +102,8 @@ DECLARE
 BEGIN
     SELECT o.role INTO strange FROM pg_temp.roles('@prefix@') o WHERE NOT pg_temp.is_plain(o.role) LIMIT 1;
     IF strange IS NOT NULL THEN
-        RAISE EXCEPTION 'A role of dbanon''s must be its own: it cannot log in, has no attributes, and a comment says what it is for. Role % is '
-            'another one.', strange
+        RAISE EXCEPTION 'A role of dbanon''s must be its own: without login and attributes, with a comment that says what it is for. Role % can '
+            'log in, has attributes, or has another comment.', strange
             USING ERRCODE = 'DA021', HINT = format('Choose other names with --role-prefix, or, if it was made for this, have a superuser run '
                 '`COMMENT ON ROLE %I IS %L`.', strange, (SELECT o.comment FROM pg_temp.roles('@prefix@') o WHERE o.role = strange));
     ELSIF me.rolsuper THEN

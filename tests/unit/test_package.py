@@ -83,7 +83,7 @@ def test_the_same_sources_make_the_same_bytes_elsewhere_and_later(
     before = os.umask(0o077)
     try:
         [second] = WheelBuilder(str(sources)).build(directory=str(tmp_path / "two"), versions=["standard"])
-        (sources / "PKG-INFO").unlink()  # it is made anew
+        (sources / "PKG-INFO").unlink()  # it is made again
         [again] = SdistBuilder(str(sources)).build(directory=str(tmp_path / "two"), versions=["standard"])
     finally:
         os.umask(before)
