@@ -5,7 +5,8 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET LOCAL client_encoding = 'UTF8';
 SET LOCAL standard_conforming_strings = on;
 SET LOCAL quote_all_identifiers = off;
--- No function or operator that another login has put somewhere is ever found.
+-- A name without a schema is one of pg_catalog's. Names of PostGIS's are written with its schema: 50_postgis refuses what other logins
+-- have under such names there.
 SET LOCAL search_path = pg_catalog, pg_temp;
 -- The settings of the login are for its own queries.
 SET LOCAL lock_timeout = '@lock_wait@';
