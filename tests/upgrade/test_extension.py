@@ -357,13 +357,13 @@ def test_what_another_login_has_put_into_the_database_is_not_read(folder: Folder
         superuser.execute(
             "CREATE SCHEMA dbanon; CREATE TABLE dbanon.seen (login text);"
             "CREATE FUNCTION dbanon.see() RETURNS text LANGUAGE sql AS"
-            " $$ INSERT INTO dbanon.seen SELECT current_user; SELECT 'planted' $$;"
+            " $$ INSERT INTO dbanon.seen SELECT current_user; SELECT 'put_there' $$;"
             "CREATE VIEW dbanon.installation AS SELECT dbanon.see() AS role_prefix"
         )
         superuser.execute("RESET ROLE")
         row = superuser.execute("SELECT dbanon_setup.script()").fetchone()
         assert row is not None
-        assert "planted" not in row[0]
+        assert "put_there" not in row[0]
         with refusal("DA023", "dbanon's own") as refused:
             superuser.execute("SELECT dbanon_setup.install()")
         assert cast("psycopg.Error", refused.value).diag.message_detail == "Nothing was changed."
