@@ -5,7 +5,7 @@ well. Here it is run: in one transaction under one advisory lock, so that a brok
 at once do no harm. What it says to the user arrives as the server's notices, what it refuses as its errors.
 
 An upgrade runs with the rights of a superuser in a database that other logins create in. So the search_path is
-``pg_catalog, pg_temp`` before any other statement: no function or operator of theirs is ever found.
+``pg_catalog, pg_temp`` before any other statement, and what they own under PostGIS's names is refused.
 """
 
 from collections.abc import Callable

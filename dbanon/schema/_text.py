@@ -85,7 +85,7 @@ def stamp() -> str:
 _HEAD = """\
 -- dbanon @version@, schema @head@: all that `dbanon db upgrade` does, as one text.
 --
---     psql -v ON_ERROR_STOP=1 -1 -f dbanon.sql DATABASE
+--     psql -X -v ON_ERROR_STOP=1 -1 -f dbanon.sql DATABASE
 --
 -- The login is a superuser, or owns the database and has CREATEROLE. All of it is one transaction: it is done as a
 -- whole, or nothing is changed and the error says why. Running it again changes nothing.
@@ -134,9 +134,9 @@ def _fixed() -> dict[str, str]:
 def _answers(asked: Asked) -> dict[str, str]:
     """Marks for what is asked."""
     _roles.check_prefix(asked.prefix)
-    if not re.fullmatch(r"[^'\"\\$@\x00-\x1f\x7f]{1,63}", asked.postgis):
+    if not re.fullmatch(r"[^'\"\\$@%\x00-\x1f\x7f]{1,63}", asked.postgis):
         raise ParameterError(
-            "The schema of PostGIS must have a name without quotes, backslashes, $, @ and control characters. "
+            "The schema of PostGIS must have a name without quotes, backslashes, $, @, % and control characters. "
             f"Got {asked.postgis[:60]!r}; rename that schema."
         )
     return {
