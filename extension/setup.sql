@@ -49,8 +49,8 @@ BEGIN
             USING ERRCODE = 'DA001', DETAIL = 'The roles of dbanon are called <prefix>_admin and so on.',
                   HINT = 'Choose another with role_prefix => ....';
     END IF;
-    IF postgis ~ '["''\\$@[:cntrl:]]' THEN
-        RAISE EXCEPTION 'The schema of PostGIS must have a name without quotes, backslashes, $, @ and control characters. Got %.',
+    IF postgis ~ '["''\\$@%[:cntrl:]]' THEN
+        RAISE EXCEPTION 'The schema of PostGIS must have a name without quotes, backslashes, $, @, %% and control characters. Got %.',
                 quote_literal(postgis)
             USING ERRCODE = 'DA001', DETAIL = 'Nothing was changed.', HINT = 'Rename that schema.';
     END IF;
@@ -100,7 +100,7 @@ BEGIN
         GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
             hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
         RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message,
-            DETAIL = coalesce(nullif(detail, ''), 'Nothing was changed. ' || left(context, 300)),
+            DETAIL = coalesce(nullif(detail, ''), 'Nothing was changed.' || CASE WHEN code NOT LIKE 'DA%' THEN ' ' || left(context, 300) ELSE '' END),
             -- Options of the command are arguments here.
             HINT = coalesce(nullif(regexp_replace(hint, '--([a-z]+)-([a-z]+)', '\1_\2', 'g'), ''),
                             'SELECT dbanon_setup.script() is the text that was run.');

@@ -153,7 +153,7 @@ def worker(
 ) -> None:
     """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM.
 
-    On SIGHUP each process finishes its run and connects anew: it reads service, password and certificate files and the
+    On SIGHUP each process finishes its run and connects again: it reads service, password and certificate files and the
     settings of Dask again. What was given on the command line stays.
     """
     from dbanon.worker import serve

@@ -33,6 +33,8 @@ _REPLAYED = (
     "SELECT CASE WHEN n < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status(n) = 'committed' END "
     "FROM (SELECT %s::xid8) written (n)"
 )
+# A server that was promoted while it was waited for gives none.
+_KEY = "SELECT (held_by).lock_key FROM dbanon.run WHERE run_id = %s AND pg_is_in_recovery()"
 _AGE = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::bigint"
 
 
@@ -73,7 +75,7 @@ def snapshot(
     with _open(primary, dsn) as connection:
         _wait(connection, number, asked.read_wait_s, progress)
         with arrow.snapshot(connection) as found, _named(connection):
-            key = one(connection, "SELECT (held_by).lock_key FROM dbanon.run WHERE run_id = %s", [claim.run_id])
+            key = one(connection, _KEY, [claim.run_id])
             if key != claim.lock_key:
                 raise _stranger("one that has gone another way since")
             yield found

@@ -5,7 +5,7 @@ well. Here it is run: in one transaction under one advisory lock, so that a brok
 at once do no harm. What it says to the user arrives as the server's notices, what it refuses as its errors.
 
 An upgrade runs with the rights of a superuser in a database that other logins create in. So the search_path is
-``pg_catalog, pg_temp`` before any other statement: no function or operator of theirs is ever found.
+``pg_catalog, pg_temp`` before any other statement, and what they own under PostGIS's names is refused.
 """
 
 from collections.abc import Callable
@@ -94,7 +94,7 @@ def script(
     postgis_schema : str
         The schema that PostGIS lives in, or is created in; a database that has it elsewhere is refused.
     since : str, optional
-        The revision that the database has at least: those up to it are left out.
+        The revision that the database has at least: its tables and those of earlier revisions are left out.
 
     Returns
     -------

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXPECTED_REVISION = "0006"
 
-_OLDEST_REVISION = "0004"  # what was before the first release is loaded anew
+_OLDEST_REVISION = "0004"  # data of programs before the first release are loaded again
 OLDEST_SERVER = 150000
 UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
 LOCK_WAIT_S = 30.0
@@ -41,7 +41,7 @@ class Asked:
     share_roles: bool = False
     restrict_public: bool | None = None  # None keeps what was chosen
     postgis: str = "public"  # the schema that PostGIS lives in, or is created in
-    since: str | None = None  # the revision that the database has at least; those up to it are left out
+    since: str | None = None  # the revision that the database has at least; tables up to it are left out
 
 
 def sections(asked: Asked) -> Iterator[str]:
@@ -85,7 +85,7 @@ def stamp() -> str:
 _HEAD = """\
 -- dbanon @version@, schema @head@: all that `dbanon db upgrade` does, as one text.
 --
---     psql -v ON_ERROR_STOP=1 -1 -f dbanon.sql DATABASE
+--     psql -X -v ON_ERROR_STOP=1 -1 -f dbanon.sql DATABASE
 --
 -- The login is a superuser, or owns the database and has CREATEROLE. All of it is one transaction: it is done as a
 -- whole, or nothing is changed and the error says why. Running it again changes nothing.
@@ -134,9 +134,9 @@ def _fixed() -> dict[str, str]:
 def _answers(asked: Asked) -> dict[str, str]:
     """Marks for what is asked."""
     _roles.check_prefix(asked.prefix)
-    if not re.fullmatch(r"[^'\"\\$@\x00-\x1f\x7f]{1,63}", asked.postgis):
+    if not re.fullmatch(r"[^'\"\\$@%\x00-\x1f\x7f]{1,63}", asked.postgis):
         raise ParameterError(
-            "The schema of PostGIS must have a name without quotes, backslashes, $, @ and control characters. "
+            "The schema of PostGIS must have a name without quotes, backslashes, $, @, % and control characters. "
             f"Got {asked.postgis[:60]!r}; rename that schema."
         )
     return {

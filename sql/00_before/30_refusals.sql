@@ -1,5 +1,37 @@
 -- What must hold before anything is changed.
 
+-- A client may set a savepoint before each statement and go back to it after an error: then it would pass over every refusal below, and
+-- these two functions are not of one subtransaction.
+CREATE OR REPLACE FUNCTION pg_temp.is_whole() RETURNS boolean
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT count(DISTINCT p.xmin::text) = 1 FROM pg_proc p
+    WHERE p.oid IN ('pg_temp.refuse_use()'::regprocedure, 'pg_temp.is_whole()'::regprocedure)
+$$;
+
+DO $$
+BEGIN
+    IF NOT pg_temp.is_whole() THEN
+        RAISE EXCEPTION 'dbanon must be installed in a transaction that an error ends. This client goes on after errors '
+            '(of psql, ON_ERROR_ROLLBACK does that), and nothing was changed.'
+            USING ERRCODE = 'DA023', HINT = 'Run psql -X -v ON_ERROR_STOP=1 -1 -f dbanon.sql.';
+    END IF;
+    PERFORM set_config('dbanon.whole', pg_current_xact_id()::text, true);
+END
+$$;
+
+-- Only a client that goes on after a refusal gets here without that setting. Its session ends, since nothing below may run.
+DO $$
+BEGIN
+    IF pg_catalog.current_setting('dbanon.whole', true) OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text THEN
+        RETURN;
+    END IF;
+    PERFORM pg_catalog.set_config('role', 'none', true);
+    PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());
+END
+$$;
+
 DO $$
 BEGIN
     PERFORM pg_temp.wait_for_turn();
@@ -52,8 +84,15 @@ BEGIN
     END IF;
     IF revision < '@oldest_revision@' THEN
         RAISE EXCEPTION 'Schema dbanon is at revision %, of a program before the first release, and cannot be upgraded.', revision
-            USING ERRCODE = 'DA022', HINT = 'Run `dbanon db uninstall`, which deletes all it holds, then `dbanon db upgrade`, and load the '
-                                            'data anew.';
+            USING ERRCODE = 'DA022', HINT = 'Delete all it holds, with `DROP SCHEMA published, dbanon_internal, dbanon CASCADE` or '
+                                            '`dbanon db uninstall`. Then install dbanon and load the data again.';
+    ELSIF revision IS NULL AND EXISTS (
+        SELECT FROM pg_class c WHERE c.relnamespace = to_regnamespace('dbanon') AND c.relkind = 'r' AND c.relname <> 'alembic_version')
+    THEN
+        RAISE EXCEPTION 'Schema dbanon must have a revision or no tables. It has tables and none, as after a restore of a dump without data, or one '
+            'that was cut short. Nothing was changed.'
+            USING ERRCODE = 'DA022', HINT = 'Restore a whole dump into an empty database, or run `DROP SCHEMA published, dbanon_internal, '
+                                            'dbanon CASCADE` if nothing in them is needed, and run it again.';
     ELSIF revision > '@head@' THEN
         RAISE EXCEPTION 'Schema dbanon is at revision % and this program knows those up to @head@.', revision
             USING ERRCODE = 'DA022', HINT = 'Install a newer dbanon.';
@@ -102,8 +141,8 @@ DECLARE
 BEGIN
     SELECT o.role INTO strange FROM pg_temp.roles('@prefix@') o WHERE NOT pg_temp.is_plain(o.role) LIMIT 1;
     IF strange IS NOT NULL THEN
-        RAISE EXCEPTION 'A role of dbanon''s must be its own: it cannot log in, has no attributes, and a comment says what it is for. Role % is '
-            'another one.', strange
+        RAISE EXCEPTION 'A role of dbanon''s must be its own: without login and attributes, with a comment that says what it is for. Role % can '
+            'log in, has attributes, or has another comment.', strange
             USING ERRCODE = 'DA021', HINT = format('Choose other names with --role-prefix, or, if it was made for this, have a superuser run '
                 '`COMMENT ON ROLE %I IS %L`.', strange, (SELECT o.comment FROM pg_temp.roles('@prefix@') o WHERE o.role = strange));
     ELSIF me.rolsuper THEN

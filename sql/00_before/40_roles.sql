@@ -17,7 +17,7 @@ BEGIN
         END;
     END LOOP;
 
-    -- A copy (restored, cloned) has the record of its original, whose members would have their rights in it as well: it chooses anew.
+    -- A copy (restored, cloned) has the record of its original, whose members would have their rights in it as well: it chooses again.
     IF to_regclass('dbanon.installation') IS NOT NULL THEN
         SELECT i.role_prefix = '@prefix@' AND i.database_oid = d.oid AND i.server_identifier::text = current_setting('dbanon.server_identifier') INTO chosen
         FROM ONLY dbanon.installation i, pg_database d WHERE d.datname = current_database();

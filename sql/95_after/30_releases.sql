@@ -1,4 +1,4 @@
--- Live releases are described anew, in this version's words; after the methods, whose texts are in them.
+-- This version's words replace the descriptions of live releases; after the methods, whose texts are in them.
 
 DO $$
 BEGIN

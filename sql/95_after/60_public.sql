@@ -52,7 +52,8 @@ BEGIN
             USING ERRCODE = 'DA018';
     ELSIF NOT restricted THEN
         RAISE NOTICE 'Every login of this database can read the server''s locks and counters and PostGIS''s estimates, and write large objects: '
-            'see docs/limitations.md. In a database of dbanon''s own, `dbanon db upgrade --restrict-public` takes these rights away.'
+            'see docs/limitations.md. In a database of dbanon''s own, take these rights away: --restrict-public of `dbanon db upgrade` or '
+            '`dbanon db script`, or `SELECT dbanon_setup.install(restrict_public => true)`.'
             USING ERRCODE = 'DA018';
     END IF;
     IF NOT pg_has_role('@admin@', 'pg_signal_backend', 'MEMBER') THEN

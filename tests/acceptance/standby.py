@@ -24,9 +24,13 @@ class Standby(EmbeddedServer):
         self._demand(self._run(copy), "pg_basebackup")
         building.rename(self.data)
 
+    def promote(self) -> None:
+        """Become a primary."""
+        self._demand(self._pg_ctl("promote", "-w"), "pg_ctl promote")
+
     def go_another_way(self, statement: str) -> None:
         """Become a primary, run a statement, and become a standby of nobody."""
-        self._demand(self._pg_ctl("promote", "-w"), "pg_ctl promote")
+        self.promote()
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(statement.encode())
         self.stop()

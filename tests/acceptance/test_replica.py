@@ -242,6 +242,25 @@ def test_a_replica_that_has_gone_another_way_is_refused(
         other.stop()
 
 
+@pytest.mark.stress
+def test_a_replica_that_is_promoted_before_it_is_read_is_refused(
+    database: Database, directory: Path, primary: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, wait = Standby(directory / "promoted", primary, SETTINGS), replica._wait
+
+    def late(*given: Any) -> None:
+        wait(*given)
+        other.promote()
+
+    monkeypatch.setattr(replica, "_wait", late)
+    try:
+        other.start()
+        with refusal(ParameterError, "--read-dsn", "another way"):
+            database.run("tp-aware", **ASKED, read_dsn=other.url)
+    finally:
+        other.stop()
+
+
 def test_data_that_change_before_the_replica_is_read_are_no_evidence(
     database: Database, standby: Standby, plain: RunResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:

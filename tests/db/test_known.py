@@ -48,7 +48,7 @@ def database(dbanon_server: Target, known: str) -> Iterator[str]:
 
 @pytest.fixture
 def admin(connection: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]:
-    """An administrator who is no superuser, to whom the server's log is shown."""
+    """An administrator without superuser's rights, to whom the server's log is shown."""
     with psycopg.connect(login("dbanon_admin"), autocommit=True) as opened:
         opened.execute("SET client_min_messages = log")
         yield opened

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import psycopg
 import pytest
@@ -346,23 +346,27 @@ def test_a_schema_that_another_login_made_is_refused(folder: Folder, empty: Empt
 
 def test_what_another_login_has_put_into_the_database_is_not_read(folder: Folder, empty: Empty, user: str) -> None:
     with psycopg.connect(empty(user), autocommit=True) as superuser:
-        superuser.execute('CREATE SCHEMA "a@b"; CREATE EXTENSION postgis SCHEMA "a@b"; CREATE EXTENSION dbanon')
-        with refusal("DA001", "PostGIS", "'a@b'"):
-            superuser.execute("SELECT dbanon_setup.install()")
-        superuser.execute("DROP EXTENSION postgis CASCADE; CREATE EXTENSION dbanon CASCADE")
+        for name in ("a@b", "a%b"):
+            statements = f'CREATE SCHEMA "{name}"; CREATE EXTENSION postgis SCHEMA "{name}"; CREATE EXTENSION dbanon'
+            superuser.execute(statements.encode())
+            with refusal("DA001", "PostGIS", f"'{name}'"):
+                superuser.execute("SELECT dbanon_setup.install()")
+            superuser.execute("DROP EXTENSION postgis CASCADE")
+        superuser.execute("CREATE EXTENSION dbanon CASCADE")
         superuser.execute(f"SET ROLE {user}")  # type: ignore[arg-type]
         superuser.execute(
             "CREATE SCHEMA dbanon; CREATE TABLE dbanon.seen (login text);"
             "CREATE FUNCTION dbanon.see() RETURNS text LANGUAGE sql AS"
-            " $$ INSERT INTO dbanon.seen SELECT current_user; SELECT 'planted' $$;"
+            " $$ INSERT INTO dbanon.seen SELECT current_user; SELECT 'put_there' $$;"
             "CREATE VIEW dbanon.installation AS SELECT dbanon.see() AS role_prefix"
         )
         superuser.execute("RESET ROLE")
         row = superuser.execute("SELECT dbanon_setup.script()").fetchone()
         assert row is not None
-        assert "planted" not in row[0]
-        with refusal("DA023", "dbanon's own"):
+        assert "put_there" not in row[0]
+        with refusal("DA023", "dbanon's own") as refused:
             superuser.execute("SELECT dbanon_setup.install()")
+        assert cast("psycopg.Error", refused.value).diag.message_detail == "Nothing was changed."
         assert superuser.execute("SELECT count(*) FROM dbanon.seen").fetchone() == (0,)
 
 

@@ -198,3 +198,47 @@ def test_a_trigger_of_another_login_runs_in_no_upgrade(empty: Empty, user: str) 
         with pytest.raises(StoreError, match=rf"trigger evil on dbanon\.method, which calls h\.evil\(\) of {user}"):
             schema.upgrade(url)
         assert hostile.execute("SELECT * FROM h.called").fetchall() == []
+
+
+# What each is, as the server names it, and how it is made. Calls in sql/ have literals that are integer and numeric.
+_SHAPE = "RETURNS public.geometry LANGUAGE sql AS 'SELECT NULL::public.geometry'"
+_PLANTED = {
+    "aggregate public.st_union(integer)": "(SFUNC = pg_catalog.int4pl, STYPE = integer)",
+    "function public.st_buffer(public.geometry,numeric,pg_catalog.text)": _SHAPE,
+    "function public.st_expand(public.geometry,numeric)": _SHAPE,
+    "function public.st_makeenvelope(integer,integer,integer,integer,integer)": _SHAPE,
+    "function public.st_xmin(public.geometry)": _SHAPE,
+    "operator public.&&(public.geometry,integer)": (
+        "(LEFTARG = public.geometry, RIGHTARG = integer, FUNCTION = public.harmless)"
+    ),
+    "type public.st_ymin": "AS ENUM ('a')",
+    "type public.words": "AS text CHECK (value <> '')",
+}
+
+
+def test_what_was_planted_beside_postgis_before_the_right_was_revoked_is_refused(empty: Empty, user: str) -> None:
+    """An overload with closer argument types would win over PostGIS's own function and run with the caller's rights."""
+    url, member = empty(), "function public.st_expand(public.geometry,numeric)"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE EXTENSION postgis SCHEMA public; GRANT CREATE ON SCHEMA public TO {user}")
+        with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as hostile:
+            # What anybody may have there.
+            hostile.execute(
+                "CREATE FUNCTION public.harmless(geometry, integer) RETURNS boolean LANGUAGE sql AS 'SELECT true';"
+                "CREATE TABLE public.st_area (a integer); CREATE TYPE public.mood AS ENUM ('good');"
+                "CREATE DOMAIN public.share AS integer CHECK (value <= 100)"
+            )
+            for what, shape in _PLANTED.items():
+                made = what.partition("(")[0] if what.startswith("operator") else what
+                hostile.execute(f"CREATE {made.replace('type', 'domain') if 'CHECK' in shape else made} {shape}")
+            connection.execute(f"REVOKE CREATE ON SCHEMA public FROM {user}")
+            hostile.execute("ALTER DOMAIN public.words RENAME TO st_xmax")  # needs no right to create
+            hostile.execute("ALTER DOMAIN public.st_xmax RENAME TO words")
+        connection.execute(f"ALTER EXTENSION postgis ADD {member}")  # as the owner of any extension can
+        with pytest.raises(StoreError, match="part of PostGIS") as caught:
+            schema.upgrade(url, share_roles=True)
+        named, _, hint = str(caught.value).partition("Got ")[2].partition(". Run `")
+        assert named == ", ".join(f"{what} of {user}" for what in _PLANTED)
+        connection.execute(f"ALTER EXTENSION postgis DROP {member}")
+        connection.execute(hint.partition("`")[0])
+    assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION

@@ -1,4 +1,4 @@
-"""Roles are the server's: their names are chosen for each database, and a copy of one chooses anew."""
+"""Roles are the server's: their names are chosen for each database, and a copy of one chooses again."""
 
 import re
 import subprocess

@@ -18,7 +18,7 @@ from dbanon.schema import _text
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.clients import client
-from tests.facts import names
+from tests.facts import names, refusal
 from tests.upgrade.test_uninstall import state
 
 Empty = Callable[..., str]
@@ -102,7 +102,7 @@ def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user
     owner = database_url(url, user=user, password=user)
     refused(owner, schema.script(role_prefix=prefix), '"Geo data"', "public", "--postgis-schema")
     told = installed(owner, call("", "db", "script", "--role-prefix", prefix, "--postgis-schema", "Geo data").stdout)
-    names(told, "--restrict-public")
+    names(told, "--restrict-public", "restrict_public => true")
     assert call(url, "db", "upgrade").code == 0  # which keeps the roles and the schema
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"SET ROLE {prefix}_operator")
@@ -158,7 +158,7 @@ def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: st
         connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
         refused(owner, text, "pg_control_system()", "TO PUBLIC")
     told = installed(url, text)  # a superuser may read it, and the admin role may not
-    names(told, f"{prefixes[0]}_admin", "`dbanon check`")
+    names(told, f"{prefixes[0]}_admin", "`dbanon check`", "dbanon.health")
 
 
 def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,9 @@ def test_statements_that_are_no_transaction_change_nothing(empty: Empty, way: tu
     url = empty()
     before = state(url)
     done = psql(url, schema.script(share_roles=True), *way)
-    names(done.stderr.partition("ERROR:")[2].partition("CONTEXT")[0], "one transaction", "psql -v ON_ERROR_STOP=1 -1")
+    names(
+        done.stderr.partition("ERROR:")[2].partition("CONTEXT")[0], "one transaction", "psql -X -v ON_ERROR_STOP=1 -1"
+    )
     assert state(url) == before
 
 
@@ -229,6 +231,77 @@ def test_an_error_in_a_transaction_that_goes_on_leaves_nothing(empty: Empty) -> 
     done = psql(url, schema.script(since=schema.EXPECTED_REVISION, share_roles=True), "-1")
     names(done.stderr.partition("CONTEXT")[0], schema.EXPECTED_REVISION, "--from")
     assert state(url) == before
+
+
+_PLANTED = """
+CREATE SCHEMA dbanon CREATE TABLE installation (one text, role_prefix text, database_oid oid, server_identifier text)
+    CREATE VIEW alembic_version AS SELECT '0004' AS version_num;
+CREATE FUNCTION dbanon.run() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'Planted'; RETURN NULL; END $$;
+CREATE TRIGGER planted BEFORE INSERT ON dbanon.installation EXECUTE FUNCTION dbanon.run()
+"""
+
+
+@pytest.mark.parametrize("stop", ["0", "1"])
+@pytest.mark.parametrize("begun", ["", "BEGIN;\n", "BEGIN;\nSAVEPOINT a;\n"])
+def test_a_client_that_goes_on_after_errors_installs_nothing_and_runs_nothing_planted(
+    empty: Empty, user: str, begun: str, stop: str
+) -> None:
+    url = empty(owner=user)
+    with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as planter:
+        planter.execute(_PLANTED)
+    before, text = state(url), schema.script(share_roles=True)
+    on = "\\set ON_ERROR_ROLLBACK on\n"
+    ways = (text,) if not begun else (f"{begun}{on}{text}\nCOMMIT;\n", f"{on}{begun}{text}\nCOMMIT;\n")
+    for sent in ways:
+        for options in (("-v", f"ON_ERROR_STOP={stop}"), ("-v", f"ON_ERROR_STOP={stop}", "-1")):
+            done = psql(url, sent, *options)
+            assert done.returncode in ((3,) if stop == "1" else (0, 2)), done.stderr
+            assert "Planted" not in done.stderr
+            assert state(url) == before
+            names(done.stderr.partition("CONTEXT")[0], "ERROR")
+
+
+def test_a_session_that_was_refused_writes_as_before(empty: Empty) -> None:
+    with psycopg.connect(empty(), autocommit=True) as connection:
+        with refusal("DA023", "psql -X"):
+            for section in _text.sections(_text.Asked()):
+                connection.execute(section.encode())
+        connection.execute("CREATE TABLE mine ()")
+        assert connection.execute("SHOW search_path").fetchone() == ('"$user", public',)
+
+
+def test_a_client_with_savepoints_is_told_how_to_run_it(empty: Empty) -> None:
+    done = psql(empty(), f"\\set ON_ERROR_ROLLBACK on\n{schema.script()}", "-v", "ON_ERROR_STOP=1", "-1")
+    names(done.stderr.partition("CONTEXT")[0], "ON_ERROR_ROLLBACK", "psql -X")
+
+
+def test_a_database_in_another_encoding_is_refused(empty: Empty) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        name = connection.info.dbname
+        for encoding in ("LATIN1", "SQL_ASCII"):
+            connection.execute(
+                f"CREATE DATABASE {name}_{encoding} TEMPLATE template0 ENCODING {encoding} LOCALE 'C'".encode()
+            )
+            refused(database_url(url, dbname=f"{name}_{encoding}".lower()), schema.script(), encoding, "'UTF8'")
+
+
+def test_tables_without_a_revision_are_refused(empty: Empty, prefixes: list[str]) -> None:
+    url, text = empty(), schema.script(role_prefix=prefixes[0])
+    installed(url, text)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DELETE FROM dbanon.alembic_version")
+        refused(url, text, "revision", "whole dump", "DROP SCHEMA")
+        connection.execute("DROP TABLE dbanon.alembic_version")
+    refused(url, text, "revision", "whole dump", "DROP SCHEMA")
+
+
+def test_a_login_with_every_check_of_plpgsql_installs_it(empty: Empty) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for check in ("extra_errors", "extra_warnings"):
+            connection.execute(f"ALTER DATABASE {connection.info.dbname} SET plpgsql.{check} = 'all'".encode())
+    assert "shadows" not in installed(url, schema.script(share_roles=True))
 
 
 _HALF_WAY = "SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT %half-way%' AND pid <> pg_backend_pid()"
@@ -328,6 +401,7 @@ def test_the_script_of_a_later_revision_brings_only_what_is_new(
         (("--role-prefix", "a-b"), "--role-prefix"),
         (("--postgis-schema", "a$$; DROP"), "PostGIS"),
         (("--postgis-schema", 'a"b'), "PostGIS"),
+        (("--postgis-schema", "a%b"), "PostGIS"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_without_a_server(options: tuple[str, ...], fact: str) -> None:
