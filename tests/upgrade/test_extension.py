@@ -104,6 +104,7 @@ WAYS: dict[str, Callable[[str], object]] = {
 def extended(before: str, folder: Folder) -> str:
     """URL of that database after the extension has upgraded it."""
     create_and_install(before)
+    verify(before)
     with psycopg.connect(before, autocommit=True) as connection:
         connection.execute(CONFIRM)
     return before
@@ -137,6 +138,12 @@ def dump(url: str) -> bytes:
 def restored(dumped: bytes, url: str) -> str:
     done = subprocess.run([*client("pg_restore", url), "-d", url], input=dumped, capture_output=True, check=False)
     return done.stderr.decode()
+
+
+def verify(url: str) -> None:
+    """Give the verdicts of before the digests that this version makes, as `dbanon verify` does."""
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
 
 
 def judge(url: str) -> None:
@@ -202,6 +209,7 @@ def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_rea
     with monkeypatch.context() as older:
         older.setattr(schema, "EXPECTED_REVISION", "0004")  # a program of before
         names(call(before, "worker").sentence, "0004", _text.EXPECTED_REVISION, "newer dbanon")
+    verify(before)
     judge(before)
     done = call(before, "db", "uninstall", "--yes")
     assert done.code == 0, done.stderr

@@ -15,7 +15,7 @@ from tests.db.ten_people import CONFIRM
 from tests.facts import refusal
 from tests.upgrade import imitations
 from tests.upgrade.alive import ALLOWED, REFUSED, restore
-from tests.upgrade.test_extension import dump, judge, restored, state
+from tests.upgrade.test_extension import dump, judge, restored, state, verify
 from tests.upgrade.test_script import installed as run_script
 
 Empty = Callable[..., str]
@@ -34,6 +34,7 @@ def test_the_way_back_is_the_dump_from_before_the_upgrade(dbanon_template: str, 
     with psycopg.connect(geo, autocommit=True) as connection:
         kept = connection.execute(_RELEASES).fetchall()
     run_script(geo, schema.script(share_roles=True))
+    verify(geo)
     with psycopg.connect(geo, autocommit=True) as connection:
         connection.execute(CONFIRM)
         time = str(connection.execute("SELECT now()").fetchone()[0])  # type: ignore[index]
@@ -49,6 +50,7 @@ def test_the_way_back_is_the_dump_from_before_the_upgrade(dbanon_template: str, 
         assert connection.execute(_REVISION).fetchone() == ("0004",)
         assert connection.execute(_RELEASES).fetchall() == kept
     schema.upgrade(geo_before, share_roles=True)
+    verify(geo_before)
     names = [psycopg.conninfo.conninfo_to_dict(url)["dbname"] for url in (geo, geo_before)]
     with psycopg.connect(database_url(geo, dbname="postgres"), autocommit=True) as server:
         server.execute(f"ALTER DATABASE {names[0]} RENAME TO {names[0]}_after".encode())
@@ -74,6 +76,7 @@ def test_a_dump_restored_on_a_server_without_the_roles_is_whole_after_the_script
     url = empty()
     restore(url)
     run_script(url, schema.script(share_roles=True))
+    verify(url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(CONFIRM)
     original, dumped = state(url), dump(url)
