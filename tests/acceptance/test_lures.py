@@ -302,5 +302,9 @@ def test_no_command_through_a_pooler_calls_a_lure(
 def test_no_upgrade_calls_a_lure(trapped: str) -> None:
     with psycopg.connect(trapped, autocommit=True, options="-c search_path=pg_catalog") as owner:
         owner.execute("COMMENT ON TABLE dbanon.alembic_version IS NULL")
+        refused = call(trapped, "db", "upgrade", "--share-roles")  # for lures that have names of PostGIS's
+        assert refused.code == 1
+        assert _bites(trapped) == []
+        owner.execute(re.findall(r"`(DROP [^`]*)`", refused.stderr)[0])
     _do(trapped, ("db", "upgrade", "--share-roles"))
     assert _bites(trapped) == []
