@@ -6,13 +6,27 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dbanon.postgres import server
 
 EVERY_S = 0.1
+
+
+@contextmanager
+def private_server() -> Iterator[tuple[str, Path]]:
+    """Have an embedded server of a benchmark's own: its URL, and a directory beside it that its user finds."""
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        directory.chmod(0o755)  # the server's user has to find its way through
+        own = server.EmbeddedServer(directory / "home")
+        try:
+            yield own.start().url, directory
+        finally:
+            own.stop()
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,14 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks._measure import private_server
 from dbanon.postgres.programs import find_binaries
-from dbanon.postgres.server import EmbeddedServer
 from dbanon.testing import database_url
 from tests.upgrade.extension_files import build, placed
 
@@ -25,16 +24,8 @@ PSQL = [str(find_binaries().bindir / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1
 
 
 def main(tries: int) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
-        directory.chmod(0o755)  # the server's user has to find its way through
-        server = EmbeddedServer(directory / "home")
-        try:
-            url = server.start().url
-            with placed(url, build().files(build().VERSION, [])):
-                compare(url, directory / "dbanon.sql", tries)
-        finally:
-            server.stop()
+    with private_server() as (url, directory), placed(url, build().files(build().VERSION, [])):
+        compare(url, directory / "dbanon.sql", tries)
 
 
 def compare(url: str, text: Path, tries: int) -> None:

@@ -7,7 +7,6 @@ unless ``--whole`` is given, since what is counted here is what a load reads of 
 
 import argparse
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks._measure import private_server
 from dbanon import schema
-from dbanon.postgres.server import EmbeddedServer
 
 CABS, FIXES, DAY = 1000, 200, 86400
 START = 1704067200  # 2024-01-01
@@ -57,17 +56,10 @@ def main() -> None:
     asked = parser.parse_args()
     print("| nights before | trajectories | loaded | s | s again (all known) | heap blocks | toast blocks |")
     print("|---|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
-        directory.chmod(0o755)  # the server's user has to find its way through
-        server = EmbeddedServer(directory / "home")
-        try:
-            url = server.start().url
-            schema.upgrade(url)
-            with psycopg.connect(url, autocommit=True) as connection:
-                measure(connection, asked.nights, FIXES if asked.whole else 20)
-        finally:
-            server.stop()
+    with private_server() as (url, _):
+        schema.upgrade(url)
+        with psycopg.connect(url, autocommit=True) as connection:
+            measure(connection, asked.nights, FIXES if asked.whole else 20)
 
 
 def measure(connection: psycopg.Connection[Any], nights: list[int], fixes: int) -> None:

@@ -6,7 +6,6 @@ Takes the number of submissions, if not 1,000.
 
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,9 +13,9 @@ from pathlib import Path
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks._measure import private_server
 from dbanon import schema
 from dbanon.database import open_database
-from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance import workers
 
@@ -24,22 +23,15 @@ SESSIONS, WORKERS = 8, 2
 
 
 def main(submissions: int) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
-        directory.chmod(0o755)  # the server's user has to find its way through
-        server = EmbeddedServer(directory / "home")
-        try:
-            url = server.start().url
-            schema.upgrade(url)
-            with open_database(url) as database:
-                database.synth("tiny", objects=20, blocks=4, instants=5)
-            with workers.up(url, directory / "log", "--jobs", str(WORKERS), count=WORKERS) as worker:
-                measure(url, submissions)
-                workers.stop(worker)
-            with psycopg.connect(url, autocommit=True) as connection:
-                print(f"broken rules: {wholeness.broken(connection)}")
-        finally:
-            server.stop()
+    with private_server() as (url, directory):
+        schema.upgrade(url)
+        with open_database(url) as database:
+            database.synth("tiny", objects=20, blocks=4, instants=5)
+        with workers.up(url, directory / "log", "--jobs", str(WORKERS), count=WORKERS) as worker:
+            measure(url, submissions)
+            workers.stop(worker)
+        with psycopg.connect(url, autocommit=True) as connection:
+            print(f"broken rules: {wholeness.broken(connection)}")
 
 
 def measure(url: str, submissions: int) -> None:

@@ -1,7 +1,7 @@
 """Removes all that dbanon made in a database: what it holds, what others built on it, every right it gave or took.
 
-What other databases of the server use stays, and is named: roles belong to the server. The session has the functions of
-``sql/00_before``, which an upgrade has as well.
+Roles belong to the server: those that its other databases use stay, and are named. The session makes the functions of
+``sql/00_before`` first, as an upgrade does.
 """
 
 from dataclasses import dataclass, field

@@ -30,8 +30,8 @@ BEGIN
                 CASE WHEN others IS NOT NULL THEN format('`REVOKE CREATE ON SCHEMA %I FROM %s`', schema, others) END));
     END IF;
 
-    -- Who may create there no longer may have done so before. Of functions and operators of one name the server takes the one with the
-    -- closest argument types: so no other owner's may have a name of PostGIS's, and no call below needs a cast of its literals. Other
+    -- A login may have created something there before it lost the right. Among functions and operators of one name the server takes the
+    -- one with the closest argument types: so no other owner's may have a name of PostGIS's, and no call below needs a cast of its literals. Other
     -- names are never called. A call with one argument can also be a cast to a type of that name; to a domain over text, every value can
     -- be cast, which calls its constraint. Its owner can give it any name without the right to create, so it is refused by any name.
     -- That something is a member of an extension proves nothing: an extension's owner can add members. Casts of PostGIS's types to each other
