@@ -8,6 +8,7 @@ import pytest
 
 from dbanon.base import cores
 from dbanon.methods.kte import _groups, _k_merge, _near, _pairs
+from dbanon.methods.kte._samples import part
 from tests.unit.kte_instances import neighbours, samples_of
 
 SEED = 2017
@@ -130,9 +131,10 @@ def test_pairs_of_few_subjects_cost_the_least_there_is():
 def test_candidates_hold_the_cheapest_partners():
     subjects = neighbours(random.Random(SEED), 300, 30)
     samples = samples_of(subjects)
-    near = _near.nearest(_near.signatures(samples, np.arange(300)), 8)
+    samples = part(samples, np.arange(300))
+    near = _near.nearest(_near.signatures(samples), 8)
     assert near.shape == (300, 8)
-    pairs = _pairs.pairs(samples, np.arange(300), _pairs.ALL)
+    pairs = _pairs.pairs(samples, _pairs.ALL)
     costs = np.where(np.eye(300, dtype=bool), np.inf, pairs.all)
     assert all(i not in row for i, row in enumerate(near.tolist()))
     assert np.take_along_axis(costs, near, axis=1).min(axis=1).sum() < 1.1 * costs.min(axis=1).sum()
@@ -141,8 +143,8 @@ def test_candidates_hold_the_cheapest_partners():
 def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
     monkeypatch.setattr(_pairs, "_SLOTS", 4)  # a table in which not all find room
     subjects = neighbours(random.Random(SEED), 30, 5)
-    samples, order = samples_of(subjects), np.arange(30)[::-1].copy()
-    every, some = (_pairs.pairs(samples, order, most) for most in (_pairs.ALL, 0))
+    samples = part(samples_of(subjects), np.arange(30)[::-1])
+    every, some = (_pairs.pairs(samples, most) for most in (_pairs.ALL, 0))
     assert len(every.all) == 30
     assert len(some.all) == 0
     a, b = np.nonzero(~np.eye(30, dtype=bool))

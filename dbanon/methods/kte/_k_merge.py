@@ -27,7 +27,7 @@ import numpy as np
 from dbanon.base import cores
 from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kte._samples import Merged, Samples
+from dbanon.methods.kte._samples import Merged, Part, Samples
 
 _FAR = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
@@ -41,7 +41,7 @@ _COLUMNS = 8
 _BEFORE, _SPANS, _LINE, _BY = range(4)
 
 
-def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
+def merge(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Merged:
     """Merge trajectories optimally, for many tasks.
 
     Parameters
@@ -96,7 +96,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     return Merged(offset=whole, first=first, last=last, box=box)
 
 
-def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
+def costs(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Int:
     """Cost of what `merge` gives for each task, without its rows: int64[g]."""
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
     lengths = end - begin
@@ -110,7 +110,7 @@ def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
     return cost
 
 
-def pair_costs(samples: Samples, begin_a: Int, end_a: Int, begin_b: Int, end_b: Int) -> Float:
+def pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_b: Int, end_b: Int) -> Float:
     """Cost of the optimal merge of many pairs of trajectories.
 
     Parameters
@@ -169,7 +169,7 @@ def _merge(
     """Write the rows of tasks one after the other, and how many of each; the number of all."""
     written = 0
     for task in range(len(number)):
-        n = _rows_of(
+        n = rows_of(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
         cut(rows, n, reach, blocks)
@@ -196,7 +196,7 @@ def _costs(
     blocks: Any, inputs: Any, cost: Any,
 ) -> None:  # fmt: skip
     for task in range(low, high):
-        n = _rows_of(
+        n = rows_of(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
         cost[task] = cut(rows, n, reach, blocks)
@@ -214,7 +214,7 @@ def _pair_costs(
 
 @kernel
 def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: Any, rows: Any) -> Any:
-    """Write slot, box and c(j) of the rows of two inputs; their number. The same as `_rows_of`, in half the time."""
+    """Write slot, box and c(j) of the rows of two inputs; their number. The same as `rows_of`, in half the time."""
     n, last_a, last_b = 0, -1, -1
     while a < end_a or b < end_b:
         t_a = slot[a] if a < end_a else _FAR
@@ -238,7 +238,7 @@ def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: An
 
 
 @kernel
-def _rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: Any) -> Any:
+def rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: Any) -> Any:
     """Write slot, box and c(j) of the rows of any number of inputs; their number.
 
     `inputs` is, of each input, its next sample and the last row it is in.
