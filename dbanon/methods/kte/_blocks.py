@@ -28,7 +28,7 @@ def cut(place: Float, most: int, whole: int) -> list[Int]:
     blocks, todo = [], [np.arange(len(place))]
     while todo:
         some = todo.pop()
-        if len(some) <= most:
+        if len(some) < max(most + 1, 2 * whole):
             blocks.append(np.sort(some))
             continue
         axis = np.argmax(place[some].std(axis=0))

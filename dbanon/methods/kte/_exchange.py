@@ -113,8 +113,8 @@ def _take(table: Any, state: Any, g: Any, cost: Any) -> None:
 def _propose(table: Any, near: Any, k: Any, state: Any, one: Any) -> None:
     """Write the exchanges of a subject that promise most by the sums of costs of pairs; -1 where there are fewer."""
     best, proposed, g = state.best, state.proposed, state.group[one]
-    best[:] = np.inf
-    proposed[:] = -1
+    for place in range(len(best)):
+        best[place], proposed[place, 0], proposed[place, 1] = np.inf, -1, -1
     seen, here, size_here = state.seen[one], state.members[g], state.size[g]
     # Sums over pairs stand for the costs of merges here, because a merge for each exchange would take too long.
     leaving = state.inside[one]
@@ -187,7 +187,8 @@ def _try(table: Any, k: Any, state: Any, one: Any, now: Any) -> Any:
         cost_here = _merged(table, state, state.here, size_here)
         cost_there = _merged(table, state, state.there, size_there)
         if cost_here + cost_there < state.cost[g] + state.cost[h]:
-            state.members[g], state.members[h] = state.here, state.there
+            for m in range(len(state.here)):
+                state.members[g, m], state.members[h, m] = state.here[m], state.there[m]
             state.size[g], state.size[h] = size_here, size_there
             state.changed[g] = state.changed[h] = now + 1
             _take(table, state, g, cost_here)

@@ -21,9 +21,9 @@ from dbanon.methods.kte import _blocks, _exchange, _k_merge, _matching, _near, _
 from dbanon.methods.kte._pairs import Pairs
 from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import total as _total
-from dbanon.methods.kte._samples import Part, Samples, part
+from dbanon.methods.kte._samples import Merged, Part, Samples, part, received
 
-_NEAR = 16  # candidates, and as many again as the group has
+_NEAR = 32  # candidates, and as many again as the group has
 _FEW = 256  # subjects left among whom all are candidates
 _OTHERS = 8  # groups of candidates that an exchange is tried with
 
@@ -60,7 +60,7 @@ def group(
     if n < max(k, 1):
         return groups
     if n <= _blocks.MOST:
-        numbered = _form(part(samples, order), k, improve, rng)
+        numbered = _form(_of(samples, order), k, improve, rng)
     else:
         numbered = _in_blocks(samples, order, k, improve, rng, tasks)
     groups[order] = np.unique(_first_of(numbered), return_inverse=True)[1]
@@ -73,7 +73,7 @@ def _in_blocks(samples: Samples, order: Int, k: int, improve: bool, rng: np.rand
     group, home = np.empty(n, np.int64), np.empty(n, np.int64)
     blocks = _blocks.cut(place, _blocks.MOST, k)
     seeds = rng.integers(1 << 62, size=len(blocks))
-    work = ((part(samples, order[some]), k, improve, int(seed)) for some, seed in zip(blocks, seeds, strict=True))
+    work = ((_of(samples, order[some]), k, improve, int(seed)) for some, seed in zip(blocks, seeds, strict=True))
     count = 0
     for number, (some, found) in enumerate(zip(blocks, _do(tasks, _formed, work), strict=True)):
         group[some], home[some] = found + count, number
@@ -90,12 +90,24 @@ def _in_blocks(samples: Samples, order: Int, k: int, improve: bool, rng: np.rand
         for some in _blocks.cut(middle, max(1, _blocks.MOST // k), 1)
     ]
     numbered = [np.unique(group[some], return_inverse=True)[1] for some in blocks]
-    again = ((part(samples, order[some]), k, own, home[some]) for some, own in zip(blocks, numbered, strict=True))
+    again = ((_of(samples, order[some]), k, own, home[some]) for some, own in zip(blocks, numbered, strict=True))
     count = 0
     for some, found in zip(blocks, _do(tasks, _rejoined, again), strict=True):
         group[some] = found + count
         count += found.max() + 1
     return group
+
+
+def merged(samples: Samples, group: Int, tasks: Tasks = HERE) -> Merged:
+    """Merge the samples of each group, by its number; of -1 nobody."""
+    order = np.argsort(group, kind="stable")
+    order = order[group[order] >= 0]
+    offset = np.searchsorted(group[order], np.arange(group.max(initial=-1) + 2))
+    return _k_merge.merge(samples, offset, samples.offset[:-1][order], samples.offset[1:][order], tasks)
+
+
+def _of(samples: Samples, who: Int) -> Part:
+    return part(samples, samples.offset[:-1][who], samples.offset[1:][who])
 
 
 def _do(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple[Any, ...]]) -> Iterable[Any]:
@@ -112,7 +124,7 @@ def _do(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple[Any, ..
 
 def prepare(samples: Samples, k: int) -> None:
     """Compile what only very many subjects need: costs that are remembered, and the index."""
-    some = part(samples, np.arange(len(samples.subject)))
+    some = received(_of(samples, np.arange(len(samples.subject))))
     _near.nearest(_near.signatures(some), k)
     for improve in (False, True):
         _partition(_Work(some, k, 0), np.random.default_rng(0), improve=improve)
@@ -142,9 +154,7 @@ class _Work:
     """Subjects of a block in the run's order, with the costs of pairs and, cheapest first, whom each is near."""
 
     def __init__(self, samples: Part, k: int, most: int) -> None:
-        for values in samples:
-            values.flags.writeable = False  # because kernels are compiled once for arrays that may be written to
-        self.samples, self.k, self.n = samples, k, len(samples.offset) - 1
+        self.samples, self.k, self.n = received(samples), k, len(samples.offset) - 1
         self.table: Pairs = _pairs.pairs(samples, most)
         self.wanted = min(_NEAR + k, self.n - 1)
         self.signature = None if len(self.table.all) else _near.signatures(samples)

@@ -20,17 +20,21 @@ it, with the box of its last start and the time from it, is no better than the b
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dbanon.base import cores
 from dbanon.base.kernels import kernel
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kte._samples import Merged, Part, Samples
+from dbanon.methods.kte._samples import Merged, Part, Samples, part, received
 
 _FAR = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
+_SAMPLES_ELSEWHERE = 1 << 23  # times inputs, of a task
 _BLOCK = 32  # starts
 
 # Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
@@ -41,7 +45,7 @@ _COLUMNS = 8
 _BEFORE, _SPANS, _LINE, _BY = range(4)
 
 
-def merge(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Merged:
+def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HERE) -> Merged:
     """Merge trajectories optimally, for many tasks.
 
     Parameters
@@ -50,6 +54,8 @@ def merge(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Merged:
         Inputs of task i are those from ``offset[i]`` to ``offset[i + 1]``, at least one.
     begin, end : int64[j]
         Input j is the samples from ``begin[j]`` to ``end[j]``, at least one, of one subject.
+    tasks : Tasks
+        Does them elsewhere, where they are many.
 
     Returns
     -------
@@ -64,6 +70,35 @@ def merge(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Merged:
     task and thread.
     """
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
+    if tasks is HERE:
+        return _merge_all(samples, offset, begin, end)
+    cuts = _cuts(_work(offset, end - begin))
+
+    def work() -> Iterator[tuple[Any, ...]]:
+        for low, high in pairwise(cuts):
+            some = slice(offset[low], offset[high])
+            yield part(samples, begin[some], end[some]), offset[low : high + 1] - offset[low]
+
+    done = tasks.map(_merge_part, work())
+    ends = np.cumsum(np.concatenate([np.diff(each.offset) for each in done]))
+    first, last, box = (np.concatenate([getattr(each, name) for each in done]) for name in ("first", "last", "box"))
+    return Merged(offset=np.concatenate([[0], ends]), first=first, last=last, box=box)
+
+
+def _cuts(work: Int) -> Int:
+    """Cut tasks into ranges that take a second or so each; one where there are none."""
+    done = np.cumsum(work)
+    parts = int(done[-1]) // _SAMPLES_ELSEWHERE + 1 if len(work) else 1
+    inner = np.searchsorted(done, done[-1] * np.arange(1, parts) // parts) if len(work) else done
+    return np.unique(np.concatenate([[0], inner, [len(work)]]))
+
+
+def _merge_part(samples: Part, offset: Int) -> Merged:
+    return _merge_all(received(samples), offset, samples.offset[:-1].copy(), samples.offset[1:].copy())
+
+
+def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Merged:
+    """Merge on all threads of this process."""
     lengths = end - begin
     tasks = len(offset) - 1
     # A stretch holds a sample of every input: no task gives more rows than its shortest input has samples.

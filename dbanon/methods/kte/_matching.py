@@ -127,7 +127,7 @@ def _disturb(
         for t in (t1, t2, t3, t4, t5, t6):
             active[t] = True
         gain += _exchange(table, near, mate, active, e, chain, tried, gained)
-        if gain >= 0:
-            kept[:] = mate
-        else:
-            mate[:] = kept
+        better = gain >= 0
+        for i in range(n):  # Numba compiles texts for an array that is assigned to a slice: it may not fit
+            kept[i] = mate[i] if better else kept[i]
+            mate[i] = kept[i]

@@ -113,7 +113,8 @@ def _describe(
 def _nearest(flat: Any, coarse: Any, low: Any, high: Any, least: Any, away: Any, found: Any) -> None:
     n, number = len(flat), found.shape[1]
     for i in range(low, high):
-        least[:] = 0
+        for j in range(n):
+            least[j] = 0
         # Differences of sums of a few stretches never exceed sums of differences, so these bound the whole.
         for part in range(coarse.shape[0]):
             all_parts, one = coarse[part], coarse[part, i]

@@ -78,17 +78,24 @@ def _sorted(subject: Int, slot: Int) -> bool:
 
 
 class Part(NamedTuple):
-    """Samples of some subjects alone, in the run's order: what a task needs of the data, and no names."""
+    """Some stretches of samples alone: what a task needs of the data, and no names."""
 
-    offset: Int
+    offset: Int  # [p + 1]: stretch i is ``[offset[i], offset[i + 1])``
     slot: Int
     x: NDArray[np.int32]
     y: NDArray[np.int32]
 
 
-def part(samples: Samples | Part, who: Int) -> Part:
-    """Take the samples of subjects at some positions, in that order."""
-    length = np.diff(samples.offset)[who]
+def part(samples: Samples, begin: Int, end: Int) -> Part:
+    """Take the stretches of samples from ``begin[i]`` to ``end[i]``, in that order."""
+    length = end - begin
     offset = np.concatenate([[0], np.cumsum(length)])
-    at = np.repeat(samples.offset[:-1][who] - offset[:-1], length) + np.arange(offset[-1])
+    at = np.repeat(begin - offset[:-1], length) + np.arange(offset[-1])
     return Part(offset, samples.slot[at], samples.x[at], samples.y[at])
+
+
+def received(given: Part) -> Part:
+    """Make what came to a task read-only, because kernels are compiled once for arrays that may be written to."""
+    for values in given:
+        values.flags.writeable = False
+    return given
