@@ -4,9 +4,9 @@ All queries of one snapshot see one state of the database. They use psycopg, as 
 are pinned, and it waits in Python, where Ctrl-C interrupts it.
 """
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
 _BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
 _LONG = 64  # bytes: from here on values are better copied one by one
 _PIECE = 1 << 20  # bytes of trajectories that the server puts together
-_MANY = 20_000  # trajectories, from which on two sessions read them: each costs a connection
 _ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
@@ -63,16 +62,9 @@ def exported(snapshot: Snapshot) -> str:
     return str(found[0]) if found else ""
 
 
-def table(snapshot: Snapshot, query: str, repeated: Collection[str] = ()) -> pa.Table:
-    """Run a query without parameters and fetch all of it; columns of `repeated` texts hold each of them once."""
-    return pa.Table.from_batches([_shared(batch, repeated) for batch in batches(snapshot, query)]).unify_dictionaries()
-
-
-def _shared(batch: pa.RecordBatch, repeated: Collection[str]) -> pa.RecordBatch:
-    columns = zip(batch.schema.names, batch.columns, strict=True)
-    return pa.record_batch(
-        [column.dictionary_encode() if name in repeated else column for name, column in columns], batch.schema.names
-    )
+def table(snapshot: Snapshot, query: str) -> pa.Table:
+    """Run a query without parameters and fetch all of it."""
+    return pa.Table.from_batches(batches(snapshot, query))
 
 
 def batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
@@ -221,29 +213,9 @@ class Paths:
     y: NDArray[np.float64]
     t: NDArray[np.float64]
 
-    @classmethod
-    def joined(cls, parts: list["Paths"]) -> "Paths":
-        """Join parts whose ids ascend from one to the next; they are emptied one column after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        counts = [np.diff(part.offset) for part in parts]
-        columns = {item.name: [getattr(part, item.name) for part in parts] for item in fields(cls)}
-        parts.clear()
-        subject = pa.chunked_array([chunk for column in columns.pop("subject") for chunk in column.chunks], pa.string())
-        del columns["offset"]
-        whole = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
-        return cls(subject=subject, offset=np.cumsum(np.concatenate([[0], *counts])), **whole)
 
-
-def middle(snapshot: Snapshot, dataset_id: int) -> int | None:
-    """Find an id in the middle of those of a dataset's trajectories; None if they are few."""
-    ids = f"SELECT trajectory_id AS id FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    low, high = snapshot.connection.execute(as_is(f"SELECT min(id), max(id) FROM ({ids}) t")).fetchone() or (None, None)
-    return None if low is None or high - low < _MANY else (low + high) // 2
-
-
-def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**63 - 1) -> Paths:
-    """Read the trajectories of a dataset whose ids are above one and not above another, sorted by id.
+def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
+    """Read all trajectories of a dataset, sorted by id.
 
     The server puts the bytes of hundreds of trajectories together, so that neither side does anything for each alone.
     WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix: without headers, all are one array.
@@ -252,9 +224,8 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**6
     # near in the index is near in the table, which the planner does not know: it would read all datasets.
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    own += f" AND trajectory_id > {int(after)} AND trajectory_id <= {int(until)}"
     query = f"""SELECT piece.*
-        FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {int(until)}) OVER by_id AS last
+        FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {2**63 - 1}) OVER by_id AS last
               FROM (SELECT trajectory_id, pg_column_size(path) AS weight,
                         sum(pg_column_size(path)) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done
                     {own}) weighed
@@ -276,9 +247,7 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**6
         fixes.append(wkb.view("<f8").reshape(-1, 3))
         counts.append(size // _FIX)
         ids.append(trajectory_id.view(">i8").astype(np.int64))
-        ends = np.append(0, np.cumsum(letters.view(">i4"))).astype(np.int32)
-        own_names = pa.py_buffer(names.tobytes())
-        subjects.append(pa.Array.from_buffers(pa.string(), len(size), [None, pa.py_buffer(ends), own_names]))
+        subjects.append(texts(letters.view(">i4"), names))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
     x, y, t = fixes.whole()
     return Paths(
@@ -303,6 +272,14 @@ def rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.ui
                 at += 4 + size
             if values:
                 yield values
+
+
+def texts(size: NDArray[np.signedinteger[Any]], data: NDArray[np.uint8]) -> pa.StringArray:
+    """Make texts of their sizes, -1 for null, and their bytes, one behind the other."""
+    null = size < 0
+    offset = np.append(0, np.cumsum(np.where(null, 0, size))).astype(np.int32)
+    valid = pa.array(~null).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), len(size), [valid, pa.py_buffer(offset), pa.py_buffer(data.tobytes())])
 
 
 class _Columns:

@@ -21,7 +21,7 @@ from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests
 from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, errors_translated
-from dbanon.runs import _blocks, _rows, queue, stored
+from dbanon.runs import _blocks, _requests, _rows, queue, stored
 from dbanon.runs._beside import Beside
 
 T = TypeVar("T")
@@ -41,17 +41,10 @@ def dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
     return found[0]
 
 
-def trajectories(
-    snapshot: arrow.Snapshot, dataset_id: int, beside: Beside | None = None
-) -> tuple[Trajectories, arrow.TextCodes]:
-    """Read all trajectories of a dataset, many in two sessions, and the texts of their subjects."""
+def trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, arrow.TextCodes]:
+    """Read all trajectories of a dataset, and the texts of their subjects."""
     row = dataset(snapshot, dataset_id)
-    middle = arrow.middle(snapshot, dataset_id) if beside is not None else None
-    if beside is None or middle is None:
-        paths = arrow.paths(snapshot, dataset_id)
-    else:
-        rest = beside(partial(arrow.paths, dataset_id=dataset_id, after=middle))
-        paths = arrow.Paths.joined([arrow.paths(snapshot, dataset_id, until=middle), rest.result()])
+    paths = arrow.paths(snapshot, dataset_id)
     codes, subject = arrow.TextCodes.encoding(paths.subject)
     query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
         WHERE dataset_id = {int(dataset_id)}
@@ -74,21 +67,11 @@ def trajectories(
     return data, codes
 
 
-def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
-    """Read all requests of a dataset, sorted by time, subject and content."""
+def _asked(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
+    """Read all requests of a dataset, in any order."""
     ahead = source.ahead.pop("requests", None)
-    table = _rows_of(source.snapshot, source.dataset_id, *_REQUESTS) if ahead is None else ahead.result()
-    contents = arrow.TextCodes.of(table["content"])
-    subject, t = source.subjects.encode(table["subject"]), arrow.numbers(table["t"])
-    content = contents.encode(table["content"])
-    order = np.lexsort((content, subject, t))
-    return Requests(
-        subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
-    )
-
-
-_REPEATED = ("content",)  # of millions of requests, few are distinct
-_REQUESTS = ("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
+    table = _requests.read(source.snapshot, source.dataset_id) if ahead is None else ahead.result()
+    return _requests.encoded(table, source.subjects)
 
 
 def _rows_of(
@@ -96,7 +79,7 @@ def _rows_of(
 ) -> pa.Table:
     """Read columns of a dataset's rows in a table."""
     where = f"dataset_id = {int(dataset_id)} AND {condition}"
-    return arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}", _REPEATED)
+    return arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
 
 
 def _sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
@@ -186,7 +169,7 @@ def _fix_cells(source: "_Dataset") -> Int:
 
 
 _INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
-    "requests": _requests,
+    "requests": _asked,
     "sites": _sites,
     "quasi_identifiers": _quasi_identifiers,
     "cells": _cells,
@@ -309,7 +292,7 @@ def _evidence(
         (paths, codes), ahead = early.data.result(), early.ahead
     else:
         ahead = _ahead(beside, run["dataset_id"], attack_reads(package)) if data is snapshot else {}
-        paths, codes = trajectories(data, run["dataset_id"], beside if data is snapshot else None)
+        paths, codes = trajectories(data, run["dataset_id"])
     written = reading.result()
     rows = Evidence(
         method=run["method"],
@@ -341,7 +324,7 @@ def attack_reads(package: Attacker) -> Collection[str]:
 
 def _ahead(beside: Beside, dataset_id: int, names: Iterable[str]) -> dict[str, "Future[pa.Table]"]:
     """Begin to read inputs with many rows."""
-    return {"requests": beside(lambda s: _rows_of(s, dataset_id, *_REQUESTS))} if "requests" in names else {}
+    return {"requests": beside(partial(_requests.read, dataset_id=dataset_id))} if "requests" in names else {}
 
 
 class Reader:
@@ -383,8 +366,7 @@ class Reader:
         Raises `ParameterError` if there is no such dataset.
         """
         if dataset_id not in self._read:
-            beside = self._beside if self._data is self._snapshot else None
-            self._read[dataset_id] = trajectories(self._data, dataset_id, beside)
+            self._read[dataset_id] = trajectories(self._data, dataset_id)
         return self._read[dataset_id][0]
 
     def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Reading and writing: what went in comes out, and what the server refuses becomes one sentence."""
 
 import dataclasses
+import json
 import signal
 import threading
 import time
@@ -17,7 +18,7 @@ from dbanon.base.errors import DataError, ParameterError, SchemaMismatch, StoreE
 from dbanon.options.publishing import Publishing, Submitting
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect, errors_translated
-from dbanon.runs import queue, reading, stored, writing
+from dbanon.runs import _requests, queue, reading, stored, writing
 from tests.facts import names, refusal
 
 
@@ -242,9 +243,8 @@ def test_requests_carry_the_codes_of_the_trajectories_and_sorted_contents(databa
         reader.trajectories(dataset.dataset_id)
         requests = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
     assert requests.contents == ('{"b": "2"}', '{"z": "1"}')
-    assert requests.t.tolist() == [1, 5.5, 6]
-    assert requests.subject.tolist() == [0, 2, -1]
-    assert requests.content.tolist() == [1, 1, 0]
+    rows = sorted(zip(requests.t.tolist(), requests.subject.tolist(), requests.content.tolist(), strict=True))
+    assert rows == [(1, 0, 1), (5.5, 2, 1), (6, -1, 0)]
     with reading.open_reader(database) as reader:
         alone = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
     assert (alone.subject.tolist(), alone.content.tolist()) == (requests.subject.tolist(), requests.content.tolist())
@@ -485,3 +485,28 @@ def test_a_server_that_does_not_answer_and_a_database_that_is_not_there(tmp_path
         _read(f"postgresql://nobody@/none?host={tmp_path}", 1)
     with psycopg.connect(database) as known, pytest.raises(StoreError):
         connect(psycopg.conninfo.make_conninfo(database, dbname=known.info.dbname + "_not_there"))
+
+
+def test_requests_far_apart_and_among_those_of_another_dataset_are_all_read(database, connection, dataset):
+    query = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('e', 32610, 1, 1) RETURNING dataset_id"
+    other = _value(connection, query)
+    contents = [{"a": "line\nand\\n"}, {"a": 'é "😀"'}, {}, {"a": [1, {"b": None}]}]
+    rows = [
+        (n << 11, dataset.dataset_id if n % 3 else other, f"s\n{n % 7}", n / 1000 - 1e9, json.dumps(contents[n % 4]))
+        for n in range(-40, 400)
+    ]
+    rows.append((2**60, dataset.dataset_id, "far", 253402300799.999999, "{}"))
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO dbanon.request (request_id, dataset_id, subject, sent_at, content) "
+            "VALUES (%s, %s, %s, to_timestamp(%s), %s)",
+            rows,
+        )
+    with arrow.snapshot(connection) as snapshot:
+        found = _requests.read(snapshot, dataset.dataset_id)
+    expected = connection.execute(
+        "SELECT date_part('epoch', sent_at), subject, content::text FROM dbanon.request WHERE dataset_id = %s",
+        [dataset.dataset_id],
+    ).fetchall()
+    assert sorted(zip(*found.to_pydict().values(), strict=True)) == sorted(expected)
+    assert len(expected) > 200

@@ -70,7 +70,7 @@ def begins(offset: Int, k: int) -> Int:
 
 @kernel
 def _copy(x: Any, y: Any, who: Any, turn: Any, place: Any, near: Any, distance: Any) -> Any:
-    """Copy the positions of a block side by side; the distance of each from the mean of all, over all instants."""
+    """Copy the positions of a block; return the distance of each from the mean of all, summed over the instants."""
     few, distance[:] = len(near) // 2, 0
     corner, width = np.empty(2, np.int32), 0
     for axis, side in ((0, x), (1, y)):
@@ -145,7 +145,7 @@ def _cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahead: A
 
     `ahead` came next when the group was smaller: most others have a bound above its area.
     """
-    best, least, second, after = np.int64(-1), _MOST, np.int64(-1), _MOST
+    best, least, second, after = -1, _MOST, -1, _MOST
     if ahead >= 0:
         known[ahead] = _joined(place, listed[ahead], box)
         best, least = ahead, known[ahead]
@@ -156,14 +156,14 @@ def _cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahead: A
         count += known[c] <= least
     # An area with the group only grows as the group does: what it once was is a bound, and computed anew only below.
     for a in range(count):
-        c = np.int64(asked[a])
-        if known[c] > least or c == best:
+        at = asked[a]
+        if known[at] > least or at == best:
             continue
-        known[c] = _joined(place, listed[c], box)
-        if known[c] < least or (known[c] == least and listed[c] < listed[best]):
-            best, least, second, after = c, known[c], best, least
-        elif known[c] < after:
-            second, after = c, known[c]
+        known[at] = _joined(place, listed[at], box)
+        if known[at] < least or (known[at] == least and listed[at] < listed[best]):
+            best, least, second, after = at, known[at], best, least
+        elif known[at] < after:
+            second, after = at, known[at]
     return best, least, second
 
 
