@@ -24,7 +24,8 @@ _FIX = 24  # bytes of one point of WKB with M: x, y, m
 _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
 _BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
 _LONG = 64  # bytes: from here on values are better copied one by one
-_PIECE = 1 << 20  # bytes of trajectories that the server puts together
+_BLOCK = 8  # bits of an id that do not tell which block of trajectories it is in, which the server puts together
+_MOST_IN_BLOCK = 1 << 24  # bytes of their paths; of a heavier block each trajectory comes alone
 _ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
@@ -187,11 +188,11 @@ class TextCodes:
     def encoding(cls, column: pa.ChunkedArray) -> tuple["TextCodes", NDArray[np.int64]]:
         """Number the distinct texts of a column without nulls, and encode it, in one go."""
         if pc.all(pc.less(column[:-1], column[1:])).as_py():  # as they are often loaded
-            return cls(pa.array(column, column.type)), np.arange(len(column))
+            return cls(column.combine_chunks()), np.arange(len(column))
         code = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64) - 1
         first = np.empty(code.max(initial=-1) + 1, np.int64)
         first[code] = np.arange(len(code))
-        return cls(pa.array(column.take(pa.array(first)), column.type)), code
+        return cls(column.take(pa.array(first)).combine_chunks()), code
 
     def encode(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
         """Codes of a column's texts; -1 for null and for texts that are not among them."""
@@ -224,13 +225,9 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     # near in the index is near in the table, which the planner does not know: it would read all datasets.
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    first, last = _stretches(snapshot, own)
     query = f"""SELECT piece.*
-        FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {2**63 - 1}) OVER by_id AS last
-              FROM (SELECT trajectory_id, pg_column_size(path) AS weight,
-                        sum(pg_column_size(path)) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done
-                    {own}) weighed
-              WHERE done = weight OR done / {_PIECE} > (done - weight) / {_PIECE}
-              WINDOW by_id AS (ORDER BY trajectory_id)) cut
+        FROM unnest({as_array(first)}, {as_array(last)}) AS cut (first, last)
         CROSS JOIN LATERAL (
             SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
                 string_agg(subject, ''), string_agg(int4send(length(wkb)), ''),
@@ -258,6 +255,24 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
         y=y,
         t=t,
     )
+
+
+def _stretches(snapshot: Snapshot, own: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut the ids of trajectories into stretches, ascending, whose paths the server can put together."""
+    weights = f"SELECT trajectory_id >> {_BLOCK} AS no, sum(pg_column_size(path)) AS weight {own} GROUP BY 1"
+    found = table(snapshot, weights)
+    no, heavy = numbers(found["no"]), numbers(found["weight"]) > _MOST_IN_BLOCK
+    alone = f"SELECT trajectory_id AS id {own} AND trajectory_id >> {_BLOCK} = ANY({as_array(no[heavy])})"
+    single = numbers(table(snapshot, alone)["id"]) if heavy.any() else no[:0]
+    blocks = no[~heavy] << _BLOCK
+    first, last = np.append(blocks, single), np.append(blocks + (1 << _BLOCK) - 1, single)
+    order = np.argsort(first)
+    return first[order], last[order]
+
+
+def as_array(values: NDArray[np.int64]) -> str:
+    """Write whole numbers as an array of SQL's."""
+    return f"'{{{','.join(map(str, values.tolist()))}}}'::bigint[]"
 
 
 def rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.uint8]]]:

@@ -21,7 +21,7 @@ def read(snapshot: arrow.Snapshot, dataset_id: int) -> pa.Table:
     # A table just loaded has no statistics: of its indexes, none but that of the ids may serve for a block.
     snapshot.connection.execute("SET LOCAL enable_seqscan = off")
     query = f"""SELECT piece.*
-        FROM unnest('{{{",".join(map(str, blocks.tolist()))}}}'::bigint[]) AS block (no)
+        FROM unnest({arrow.as_array(blocks)}) AS block (no)
         CROSS JOIN LATERAL (
             SELECT string_agg(timestamptz_send(sent_at), ''), string_agg(int4send(octet_length(subject)), ''),
                 string_agg(subject, ''), string_agg(content::text || E'\\n', '')
