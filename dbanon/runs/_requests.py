@@ -17,7 +17,7 @@ _COLUMNS = pa.schema(
 def read(snapshot: arrow.Snapshot, dataset_id: int) -> pa.Table:
     """Read all requests of a dataset: `t` in unix seconds, `subject`, `content` as normalised JSON; in any order."""
     own = f"FROM ONLY dbanon.request WHERE dataset_id = {int(dataset_id)}"
-    blocks = arrow.numbers(arrow.table(snapshot, f"SELECT DISTINCT request_id >> {_BLOCK} AS no {own}")["no"])
+    blocks = np.sort(arrow.numbers(arrow.table(snapshot, f"SELECT DISTINCT request_id >> {_BLOCK} AS no {own}")["no"]))
     # A table just loaded has no statistics: of its indexes, none but that of the ids may serve for a block.
     snapshot.connection.execute("SET LOCAL enable_seqscan = off")
     query = f"""SELECT piece.*
