@@ -25,6 +25,7 @@ _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
 _BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
 _LONG = 64  # bytes: from here on values are better copied one by one
 _PIECE = 1 << 20  # bytes of trajectories that the server puts together
+_IDS = 14  # bits of an id below those that say which piece it is in, where fixes are left out
 _MANY = 20_000  # trajectories, from which on two sessions read them: each costs a connection
 _ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
@@ -234,6 +235,28 @@ class Paths:
         whole = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
         return cls(subject=subject, offset=np.cumsum(np.concatenate([[0], *counts])), **whole)
 
+    def some(self, kept: NDArray[np.bool_]) -> "Paths":
+        """Keep some."""
+        fixes = np.repeat(kept, np.diff(self.offset))
+        return Paths(
+            trajectory_id=self.trajectory_id[kept],
+            subject=self.subject.filter(pa.array(kept)),
+            offset=np.append(0, np.cumsum(np.diff(self.offset)[kept])),
+            x=self.x[fixes],
+            y=self.y[fixes],
+            t=self.t[fixes],
+        )
+
+
+def days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
+    """Read the day of each trajectory of a dataset, by id, in days since 1970; None where it has none."""
+    query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
+        WHERE dataset_id = {int(dataset_id)}
+        AND (SELECT d.day_zone IS NOT NULL FROM ONLY dbanon.dataset d WHERE d.dataset_id = {int(dataset_id)})
+        ORDER BY trajectory_id"""
+    found = table(snapshot, query)["day"]
+    return numbers(found).astype(np.int64) if len(found) else None
+
 
 def middle(snapshot: Snapshot, dataset_id: int) -> int | None:
     """Find an id in the middle of those of a dataset's trajectories; None if they are few."""
@@ -276,9 +299,7 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**6
         fixes.append(wkb.view("<f8").reshape(-1, 3))
         counts.append(size // _FIX)
         ids.append(trajectory_id.view(">i8").astype(np.int64))
-        ends = np.append(0, np.cumsum(letters.view(">i4"))).astype(np.int32)
-        own_names = pa.py_buffer(names.tobytes())
-        subjects.append(pa.Array.from_buffers(pa.string(), len(size), [None, pa.py_buffer(ends), own_names]))
+        subjects.append(_names(letters, names))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
     x, y, t = fixes.whole()
     return Paths(
@@ -289,6 +310,53 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**6
         y=y,
         t=t,
     )
+
+
+@dataclass(frozen=True)
+class People:
+    """Whose trajectories there are, by ascending id, and their bytes; `ends`: the first and last time of any fix."""
+
+    trajectory_id: NDArray[np.int64]
+    subject: pa.ChunkedArray
+    weight: NDArray[np.int64]
+    ends: tuple[float, float]
+
+
+def people(snapshot: Snapshot, dataset_id: int) -> People:
+    """Read the trajectories of a dataset without their fixes, thousands at a time."""
+    snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
+    own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    query = f"""SELECT piece.*
+        FROM (SELECT min(trajectory_id) >> {_IDS} AS low, max(trajectory_id) >> {_IDS} AS high {own}) ends
+        CROSS JOIN LATERAL generate_series(low, high) no
+        CROSS JOIN LATERAL (
+            SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
+                string_agg(subject, ''), string_agg(int4send(weight), ''), float8send(min(first_s)),
+                float8send(max(last_s))
+            FROM (SELECT trajectory_id, subject, pg_column_size(path) AS weight, first_s, last_s {own}
+                  AND trajectory_id BETWEEN no << {_IDS} AND (no << {_IDS}) + {(1 << _IDS) - 1}
+                  ORDER BY trajectory_id OFFSET 0) s
+            HAVING count(*) > 0) piece"""
+    ids, weights, subjects, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [], [np.empty((0, 2))]
+    for own_ids, letters, names, weight, first, last in rows_of_bytes(snapshot, query):
+        ids.append(own_ids.view(">i8").astype(np.int64))
+        weights.append(weight.view(">i4").astype(np.int64))
+        subjects.append(_names(letters, names))
+        ends.append(np.stack([first.view(">f8"), last.view(">f8")], axis=1))
+    snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
+    first_s, last_s = np.concatenate(ends).T
+    return People(
+        np.concatenate(ids),
+        pa.chunked_array(subjects, pa.string()),
+        np.concatenate(weights),
+        (float(first_s.min(initial=np.inf)), float(last_s.max(initial=-np.inf))),
+    )
+
+
+def _names(letters: NDArray[np.uint8], names: NDArray[np.uint8]) -> pa.StringArray:
+    """Make texts of their sizes in bytes and of all of them, one behind the other."""
+    ends = np.append(0, np.cumsum(letters.view(">i4"))).astype(np.int32)
+    return pa.Array.from_buffers(pa.string(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(names.tobytes())])
 
 
 def rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.uint8]]]:

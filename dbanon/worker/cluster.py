@@ -66,6 +66,12 @@ class Cluster:
         del threads  # a task has one core on a cluster, which has many
         return share(lambda several: self._spread(function, several), function, arguments)
 
+    def readers(self, threads: int = 1) -> int:
+        """Count the threads of the cluster; see `dbanon.base.tasks.Tasks`."""
+        del threads
+        with self._connected() as client:
+            return sum(client.nthreads().values())
+
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
