@@ -9,6 +9,7 @@ show them.
 
 import asyncio
 import importlib.metadata
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ from typing import Any, TypeVar, cast
 from dbanon.base import cores, parts
 from dbanon.base.errors import DataError, StoreError, counted
 from dbanon.base.tasks import share
+from dbanon.postgres.server import SERVER_VARIABLES
 
 T = TypeVar("T")
 
@@ -53,8 +55,10 @@ class Cluster:
             If the scheduler does not answer.
         """
         with self._connected() as client:
-            number = len(client.nthreads())
+            number, readers = len(client.nthreads()), _readers(client)
         say(f"the tasks of runs go to {self._address}, with {counted(number, 'process', 'processes')} now")
+        if number and not readers:
+            say("attacks are done here alone: not every process of the cluster has a DBANON_DSN")
         if not self._address.startswith("tls://"):
             say("tasks carry true positions, and this address does not encrypt them; use tls:// beyond this machine")
 
@@ -70,10 +74,10 @@ class Cluster:
         return share(lambda several: self._spread(function, several), function, arguments)
 
     def readers(self, threads: int = 1) -> int:
-        """Count the threads of the cluster; see `dbanon.base.tasks.Tasks`."""
+        """Count the threads of the cluster if all of its processes know a database; see `dbanon.base.tasks.Tasks`."""
         del threads
         with self._connected() as client:
-            return sum(client.nthreads().values())
+            return _readers(client)
 
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
         from distributed import KilledWorker
@@ -135,6 +139,15 @@ class Cluster:
             "check that it is up, and the certificates in Dask's configuration.",
             "08006",  # worth another try
         )
+
+
+def _readers(client: Any) -> int:
+    known = client.run(_knows_a_database)
+    return sum(client.nthreads().values()) if known and all(known.values()) else 0
+
+
+def _knows_a_database() -> bool:
+    return any(os.environ.get(name) for name in ("DBANON_DSN", *SERVER_VARIABLES))
 
 
 async def _ask(address: str) -> None:
