@@ -6,7 +6,7 @@ are pinned, and it waits in Python, where Ctrl-C interrupts it.
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ _BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
 _LONG = 64  # bytes: from here on values are better copied one by one
 _BLOCK = 8  # bits of an id that do not tell which block of trajectories it is in, which the server puts together
 _MOST_IN_BLOCK = 1 << 24  # bytes of their paths; of a heavier block each trajectory comes alone
+_IDS = 14  # bits of an id below those that say which piece it is in, where fixes are left out
 _ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
@@ -214,9 +215,44 @@ class Paths:
     y: NDArray[np.float64]
     t: NDArray[np.float64]
 
+    @classmethod
+    def joined(cls, parts: list["Paths"]) -> "Paths":
+        """Join parts whose ids ascend from one to the next; they are emptied one column after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        counts = [np.diff(part.offset) for part in parts]
+        columns = {item.name: [getattr(part, item.name) for part in parts] for item in fields(cls)}
+        parts.clear()
+        subject = pa.chunked_array([chunk for column in columns.pop("subject") for chunk in column.chunks], pa.string())
+        del columns["offset"]
+        whole = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
+        return cls(subject=subject, offset=np.cumsum(np.concatenate([[0], *counts])), **whole)
 
-def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
-    """Read all trajectories of a dataset, sorted by id.
+    def some(self, kept: NDArray[np.bool_]) -> "Paths":
+        """Keep some."""
+        fixes = np.repeat(kept, np.diff(self.offset))
+        return Paths(
+            trajectory_id=self.trajectory_id[kept],
+            subject=self.subject.filter(pa.array(kept)),
+            offset=np.append(0, np.cumsum(np.diff(self.offset)[kept])),
+            x=self.x[fixes],
+            y=self.y[fixes],
+            t=self.t[fixes],
+        )
+
+
+def days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
+    """Read the day of each trajectory of a dataset, by id, in days since 1970; None where it has none."""
+    query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
+        WHERE dataset_id = {int(dataset_id)}
+        AND (SELECT d.day_zone IS NOT NULL FROM ONLY dbanon.dataset d WHERE d.dataset_id = {int(dataset_id)})
+        ORDER BY trajectory_id"""
+    found = table(snapshot, query)["day"]
+    return numbers(found).astype(np.int64) if len(found) else None
+
+
+def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**63 - 1) -> Paths:
+    """Read the trajectories of a dataset whose ids are above one and not above another, sorted by id.
 
     The server puts the bytes of hundreds of trajectories together, so that neither side does anything for each alone.
     WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix: without headers, all are one array.
@@ -225,6 +261,7 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     # near in the index is near in the table, which the planner does not know: it would read all datasets.
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    own += f" AND trajectory_id > {int(after)} AND trajectory_id <= {int(until)}"
     first, last = _stretches(snapshot, own)
     query = f"""SELECT piece.*
         FROM unnest({as_array(first)}, {as_array(last)}) AS cut (first, last)
@@ -273,6 +310,47 @@ def _stretches(snapshot: Snapshot, own: str) -> tuple[NDArray[np.int64], NDArray
 def as_array(values: NDArray[np.int64]) -> str:
     """Write whole numbers as an array of SQL's."""
     return f"'{{{','.join(map(str, values.tolist()))}}}'::bigint[]"
+
+
+@dataclass(frozen=True)
+class People:
+    """Whose trajectories there are, by ascending id, and their bytes; `ends`: the first and last time of any fix."""
+
+    trajectory_id: NDArray[np.int64]
+    subject: pa.ChunkedArray
+    weight: NDArray[np.int64]
+    ends: tuple[float, float]
+
+
+def people(snapshot: Snapshot, dataset_id: int) -> People:
+    """Read the trajectories of a dataset without their fixes, thousands at a time."""
+    snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
+    own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    query = f"""SELECT piece.*
+        FROM (SELECT min(trajectory_id) >> {_IDS} AS low, max(trajectory_id) >> {_IDS} AS high {own}) ends
+        CROSS JOIN LATERAL generate_series(low, high) no
+        CROSS JOIN LATERAL (
+            SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
+                string_agg(subject, ''), string_agg(int4send(weight), ''), float8send(min(first_s)),
+                float8send(max(last_s))
+            FROM (SELECT trajectory_id, subject, pg_column_size(path) AS weight, first_s, last_s {own}
+                  AND trajectory_id BETWEEN no << {_IDS} AND (no << {_IDS}) + {(1 << _IDS) - 1}
+                  ORDER BY trajectory_id OFFSET 0) s
+            HAVING count(*) > 0) piece"""
+    ids, weights, subjects, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [], [np.empty((0, 2))]
+    for own_ids, letters, names, weight, first, last in rows_of_bytes(snapshot, query):
+        ids.append(own_ids.view(">i8").astype(np.int64))
+        weights.append(weight.view(">i4").astype(np.int64))
+        subjects.append(texts(letters.view(">i4"), names))
+        ends.append(np.stack([first.view(">f8"), last.view(">f8")], axis=1))
+    snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
+    first_s, last_s = np.concatenate(ends).T
+    return People(
+        np.concatenate(ids),
+        pa.chunked_array(subjects, pa.string()),
+        np.concatenate(weights),
+        (float(first_s.min(initial=np.inf)), float(last_s.max(initial=-np.inf))),
+    )
 
 
 def rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.uint8]]]:

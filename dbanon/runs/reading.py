@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,12 @@ from dbanon import methods
 from dbanon.attacks import Attacker, Evidence, attacker
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError, StoreError
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, errors_translated
-from dbanon.runs import _blocks, _requests, _rows, queue, stored
+from dbanon.runs import _blocks, _requests, _rows, parts, queue, stored
 from dbanon.runs._beside import Beside
 
 T = TypeVar("T")
@@ -46,11 +47,6 @@ def trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectorie
     row = dataset(snapshot, dataset_id)
     paths = arrow.paths(snapshot, dataset_id)
     codes, subject = arrow.TextCodes.encoding(paths.subject)
-    query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
-        WHERE dataset_id = {int(dataset_id)}
-        AND (SELECT d.day_zone IS NOT NULL FROM ONLY dbanon.dataset d WHERE d.dataset_id = {int(dataset_id)})
-        ORDER BY trajectory_id"""
-    days = arrow.table(snapshot, query)["day"]
     data = Trajectories(
         trajectory_id=paths.trajectory_id,
         subject=subject,
@@ -62,7 +58,7 @@ def trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectorie
         grid_m=row["grid_m"],
         grid_s=row["grid_s"],
         subject_names=codes.texts,
-        day=arrow.numbers(days).astype(np.int64) if len(days) else None,
+        day=arrow.days(snapshot, dataset_id),
     )
     return data, codes
 
@@ -270,7 +266,7 @@ class Early:
 
 
 def _evidence(
-    snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside, early: Early | None
+    snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside, *, early: Early | None, tasks: Tasks
 ) -> tuple[Evidence, bytes]:
     found = arrow.table(
         snapshot,
@@ -288,12 +284,20 @@ def _evidence(
         )
     package = attacker(methods.method(run["method"]).attack)
     reading = beside(partial(_rows.read, run_id=int(run_id)))
+    shared = None
     if early is not None and early.row == row:
         (paths, codes), ahead = early.data.result(), early.ahead
     else:
         ahead = _ahead(beside, run["dataset_id"], attack_reads(package)) if data is snapshot else {}
-        paths, codes = trajectories(data, run["dataset_id"])
+        if data is snapshot and shares(package):
+            shared = parts.apart(snapshot, row, int(run_id), tasks)
+        if shared is None:
+            paths, codes = trajectories(data, run["dataset_id"])
+        else:
+            paths, codes = cast("Trajectories", shared.data), shared.subjects
     written = reading.result()
+    if shared is not None:
+        shared.parts.rows = written.digests
     rows = Evidence(
         method=run["method"],
         algorithm=run["algorithm"],
@@ -315,6 +319,11 @@ def _evidence(
         raise DataError("An attack must be given the rows as they are stored; this is a defect of its reading.")
     names = _blocks.digest_names(rows.member_trajectory, paths.trajectory_id, paths.subject, codes.texts)
     return read, stored.run_digest(snapshot.connection, run_id, written.digests + names)
+
+
+def shares(package: Attacker) -> bool:
+    """Whether an attack can have other processes look at fixes."""
+    return bool(getattr(package, "APART", False))
 
 
 def attack_reads(package: Attacker) -> Collection[str]:
@@ -393,13 +402,15 @@ class Reader:
         ahead = self._ahead.get(dataset_id, {})
         return _Dataset(self._data, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
 
-    def evidence(self, run_id: int, early: Early | None = None) -> tuple[Evidence, bytes]:
+    def evidence(self, run_id: int, early: Early | None = None, tasks: Tasks = HERE) -> tuple[Evidence, bytes]:
         """Read what an attack is given, the stored rows of a run and its dataset, and make the digest of the run.
 
         Parameters
         ----------
         early : Early, optional
             The dataset; taken if it has not changed since.
+        tasks : Tasks
+            Has fixes looked at elsewhere, where it can; then the attack must be over before this reader is closed.
 
         Raises
         ------
@@ -408,7 +419,8 @@ class Reader:
         StoreError
             If the replica that data are read from has another state of the dataset.
         """
-        return _evidence(self._snapshot, self._data, run_id, self._beside, early)
+        self._snapshot.connection.execute(_TABLES)
+        return _evidence(self._snapshot, self._data, run_id, self._beside, early=early, tasks=tasks)
 
     def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
         """Call with a connection that sees what this reader does and with a run, while this reader goes on.
