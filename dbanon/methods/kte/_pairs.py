@@ -12,7 +12,7 @@ from dbanon.methods.kte._samples import Part
 
 ALL = 1_500  # subjects up to which all pairs are tabulated,
 ALL_SAMPLES = 10**9  # where merging them all reads no more samples than this
-_SLOTS = 128  # of the table of remembered costs, for each subject
+_SLOTS = 256  # of the table of remembered costs, for each subject
 
 
 class Pairs(NamedTuple):
