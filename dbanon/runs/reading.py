@@ -21,7 +21,7 @@ from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests
 from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, errors_translated
-from dbanon.runs import _blocks, _rows, parts, queue, stored
+from dbanon.runs import _blocks, _requests, _rows, parts, queue, stored
 from dbanon.runs._beside import Beside
 from dbanon.runs._cells import fix_cells
 
@@ -42,17 +42,10 @@ def dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
     return found[0]
 
 
-def trajectories(
-    snapshot: arrow.Snapshot, dataset_id: int, beside: Beside | None = None
-) -> tuple[Trajectories, arrow.TextCodes]:
-    """Read all trajectories of a dataset, many in two sessions, and the texts of their subjects."""
+def trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, arrow.TextCodes]:
+    """Read all trajectories of a dataset, and the texts of their subjects."""
     row = dataset(snapshot, dataset_id)
-    middle = arrow.middle(snapshot, dataset_id) if beside is not None else None
-    if beside is None or middle is None:
-        paths = arrow.paths(snapshot, dataset_id)
-    else:
-        rest = beside(partial(arrow.paths, dataset_id=dataset_id, after=middle))
-        paths = arrow.Paths.joined([arrow.paths(snapshot, dataset_id, until=middle), rest.result()])
+    paths = arrow.paths(snapshot, dataset_id)
     codes, subject = arrow.TextCodes.encoding(paths.subject)
     data = Trajectories(
         trajectory_id=paths.trajectory_id,
@@ -70,21 +63,11 @@ def trajectories(
     return data, codes
 
 
-def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
-    """Read all requests of a dataset, sorted by time, subject and content."""
+def _asked(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
+    """Read all requests of a dataset, in any order."""
     ahead = source.ahead.pop("requests", None)
-    table = _rows_of(source.snapshot, source.dataset_id, *_REQUESTS) if ahead is None else ahead.result()
-    contents = arrow.TextCodes.of(table["content"])
-    subject, t = source.subjects.encode(table["subject"]), arrow.numbers(table["t"])
-    content = contents.encode(table["content"])
-    order = np.lexsort((content, subject, t))
-    return Requests(
-        subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
-    )
-
-
-_REPEATED = ("content",)  # of millions of requests, few are distinct
-_REQUESTS = ("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
+    table = _requests.read(source.snapshot, source.dataset_id) if ahead is None else ahead.result()
+    return _requests.encoded(table, source.subjects)
 
 
 def _rows_of(
@@ -92,7 +75,7 @@ def _rows_of(
 ) -> pa.Table:
     """Read columns of a dataset's rows in a table."""
     where = f"dataset_id = {int(dataset_id)} AND {condition}"
-    return arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}", _REPEATED)
+    return arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
 
 
 def _sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
@@ -163,7 +146,7 @@ def _promise(params: Mapping[str, Any]) -> tuple[float, float]:
 
 
 _INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
-    "requests": _requests,
+    "requests": _asked,
     "sites": _sites,
     "quasi_identifiers": _quasi_identifiers,
     "cells": _cells,
@@ -290,7 +273,7 @@ def _evidence(
         if data is snapshot and shares(package):
             shared = parts.apart(snapshot, row, int(run_id), tasks)
         if shared is None:
-            paths, codes = trajectories(data, run["dataset_id"], beside if data is snapshot else None)
+            paths, codes = trajectories(data, run["dataset_id"])
         else:
             paths, codes = cast("Trajectories", shared.data), shared.subjects
     written = reading.result()
@@ -331,7 +314,7 @@ def attack_reads(package: Attacker) -> Collection[str]:
 
 def _ahead(beside: Beside, dataset_id: int, names: Iterable[str]) -> dict[str, "Future[pa.Table]"]:
     """Begin to read inputs with many rows."""
-    return {"requests": beside(lambda s: _rows_of(s, dataset_id, *_REQUESTS))} if "requests" in names else {}
+    return {"requests": beside(partial(_requests.read, dataset_id=dataset_id))} if "requests" in names else {}
 
 
 class Reader:
@@ -373,8 +356,7 @@ class Reader:
         Raises `ParameterError` if there is no such dataset.
         """
         if dataset_id not in self._read:
-            beside = self._beside if self._data is self._snapshot else None
-            self._read[dataset_id] = trajectories(self._data, dataset_id, beside)
+            self._read[dataset_id] = trajectories(self._data, dataset_id)
         return self._read[dataset_id][0]
 
     def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
