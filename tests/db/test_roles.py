@@ -159,7 +159,6 @@ def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
         "SELECT * FROM dbanon_internal.region_blocks(2)",
         "SELECT * FROM dbanon_internal.membership_blocks(2)",
         "SELECT * FROM dbanon_internal.name_blocks(2)",
-        "SELECT * FROM dbanon_internal.site_evidence(2)",
         "SELECT * FROM dbanon.trajectory",
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " SELECT 2, 'tp-aware', true, dbanon_internal.run_digest(2)",
