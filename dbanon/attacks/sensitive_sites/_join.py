@@ -44,8 +44,9 @@ def join(evidence: Evidence, hidden: Bool, sites: Sites) -> dict[str, NDArray[An
 
 def _guard_m(given: object) -> float:
     """Read the run's guard as far as it is a length: `read_rules` refuses others."""
-    number = isinstance(given, int | float) and not isinstance(given, bool)
-    return float(min(max(given, 0), _FARTHEST_M)) if number else 0.0  # type: ignore[type-var, arg-type]
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return 0.0
+    return float(min(max(given, 0), _FARTHEST_M))
 
 
 def _near(sides: Float, reach: Float, cells: Float) -> tuple[Int, Int]:
