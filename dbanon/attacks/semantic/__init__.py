@@ -24,8 +24,11 @@ APART = True
 
 
 def prepare() -> None:
-    """Import what counts, with Numba, while the evidence is read."""
-    from dbanon.attacks.semantic import _counting  # noqa: F401
+    """Compile what looks at outlines and counts: on no cell and no region."""
+    from dbanon.attacks.semantic import _atoms, _outlines
+
+    _outlines.prepare()
+    _atoms.prepare()
 
 
 def _count(evidence: RegionEvidence) -> Counts:
