@@ -28,6 +28,7 @@ from dbanon.base.trajectory import Int, Trajectories
 from dbanon.postgres import arrow, server, sqlstate
 from dbanon.postgres.connection import Session, as_is, connect, errors_translated
 from dbanon.runs import _rows, queue, replica
+from dbanon.runs._cells import fix_cells
 
 T = TypeVar("T")
 
@@ -79,6 +80,7 @@ class _Question:
     arguments: tuple[Any, ...]
     bounds: Bounds
     prepare: Callable[..., Any] | None
+    given: str | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,11 +108,16 @@ class Parts:
     rows: bytes = b""  # the digests of the stored rows, once they are read
 
     def __call__(
-        self, look: Callable[..., T], arguments: tuple[Any, ...], bounds: Bounds, prepare: Callable[..., Any] | None
+        self,
+        look: Callable[..., T],
+        arguments: tuple[Any, ...],
+        bounds: Bounds,
+        prepare: Callable[..., Any] | None,
+        given: str | None,
     ) -> list[T]:
         """Have all parts looked at; raises `StoreError` unless each was, in the state that is to be judged."""
         rows = self.rows if prepare is not None else b""
-        question = _Question(look=look, arguments=arguments, bounds=bounds, prepare=prepare)
+        question = _Question(look=look, arguments=arguments, bounds=bounds, prepare=prepare, given=given)
         parts = _cut(self.subject, self.weight, self.number)
         tasks = ((self.place, self._part(at), question) for at in parts)
         try:
@@ -226,15 +233,18 @@ def _answer(place: Place, part: _Part, question: _Question) -> _Answer:
     with errors_translated(), _snapshot(place) as snapshot:
         data = _read(snapshot, place, part)
         ready = None if question.prepare is None else _get_ready(snapshot, place, question)
-    ids = _digest(data.trajectory_id)
+        given = () if question.given is None else (_GIVEN[question.given](snapshot, place.dataset_id, data),)
+    ids, rows, made = _digest(data.trajectory_id), _NO_ROWS, tuple[Any, ...]()
+    if ready is not None:
+        rows, made = ready.rows | _members(ready, part), (ready.made,)
     data = within(data, *question.bounds) if question.bounds != (None, None) else data
-    if not len(data.trajectory_id):
-        found: tuple[Any, ...] = ()
-    elif ready is None:
-        found = (question.look(_evidence(data, _NO_ROWS), *question.arguments),)
-    else:
-        found = (question.look(_evidence(data, ready.rows | _members(ready, part)), *question.arguments, ready.made),)
+    found = tuple[Any, ...]()
+    if len(data.trajectory_id):
+        found = (question.look(_evidence(data, rows), *question.arguments, *made, *given),)
     return _Answer(ids=ids, rows=ready.digests if ready else b"", found=found)
+
+
+_GIVEN = {"fix_cell": fix_cells}
 
 
 @contextmanager

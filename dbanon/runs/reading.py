@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
-import shapely
 from psycopg import sql
 
 from dbanon import methods
@@ -24,6 +23,7 @@ from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, errors_translated
 from dbanon.runs import _blocks, _requests, _rows, parts, queue, stored
 from dbanon.runs._beside import Beside
+from dbanon.runs._cells import fix_cells
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ def _cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
         categories=tuple(categories.texts.to_pylist()),
         pois=pois,
         neighbours=np.unique(neighbours, axis=0),
-        fix_cell=_fix_cells(source),
+        fix_cell=fix_cells(source.snapshot, source.dataset_id, source.trajectories),
         overlap_m2=float(source.call("cell_faults")["overlap_m2"][0].as_py() or 0),
         atom=atom if len(atoms) else None,
     )
@@ -143,25 +143,6 @@ def _promise(params: Mapping[str, Any]) -> tuple[float, float]:
         for own, name in (("atom_l", "l"), ("atom_t", "t"))
     )
     return float(least or 0), float("inf" if most is None else most)
-
-
-def _fix_cells(source: "_Dataset") -> Int:
-    """Find the index of the cell of each fix of the trajectories, the first of several; -1 outside all."""
-    own = source.snapshot.postgis
-    shapes = source.rows(f"{own}.ST_AsBinary(geom, 'NDR') AS shape", "cell", "true ORDER BY cell_id")["shape"]
-    polygons = shapely.from_wkb(shapes.to_numpy())
-    shapely.prepare(polygons)
-    order = np.argsort(source.trajectories.x)
-    x, y = source.trajectories.x[order], source.trajectories.y[order]
-    found = np.full(len(order), -1, np.int64)
-    # An index that is asked once for each fix takes ten times as long: here each cell asks for the fixes around it.
-    for cell, (polygon, (west, south, east, north)) in enumerate(zip(polygons, shapely.bounds(polygons), strict=True)):
-        low, high = np.searchsorted(x, west, "left"), np.searchsorted(x, east, "right")
-        near = low + np.flatnonzero((y[low:high] >= south) & (y[low:high] <= north) & (found[low:high] < 0))
-        found[near[shapely.intersects_xy(polygon, x[near], y[near])]] = cell
-    cells = np.empty_like(found)
-    cells[order] = found
-    return cells
 
 
 _INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {

@@ -37,15 +37,22 @@ class InParts:
     def __init__(self, evidence: Evidence, number: int):
         self.evidence, self.number, self.asked = evidence, number, 0
 
-    def __call__(self, look, arguments, bounds, prepare):
+    def __call__(self, look, arguments, bounds, prepare, given):
         self.asked += 1
         data, found = self.evidence.trajectories, []
         for at in reversed(parts._cut(data.subject, np.diff(data.offset), self.number)):
             question = pickle.loads(pickle.dumps((look, arguments, bounds, prepare)))
-            found += self.look(some(data, at), *question)
+            found += self.look(some(data, at), *question, *self.values(at, given))
         return pickle.loads(pickle.dumps(found))
 
-    def look(self, data, look, arguments, bounds, prepare):
+    def values(self, at, given):
+        if given is None:
+            return ()
+        values, data = getattr(self.evidence.cells, given), self.evidence.trajectories
+        owner = np.repeat(np.arange(len(data.subject)), np.diff(data.offset))[: len(values)]
+        return (values[np.isin(owner, at)],)
+
+    def look(self, data, look, arguments, bounds, prepare, *given):
         rows = {item.name: getattr(self.evidence, item.name) for item in fields(Evidence)}
         rows |= {"trajectories": parts._nobody(), "params": {}, "suppressed": {}, "method": "", "algorithm": ""}
         members = np.isin(rows["member_trajectory"], data.trajectory_id)
@@ -55,15 +62,17 @@ class InParts:
         data = within(data, *bounds)
         if not len(data.trajectory_id):
             return []
-        return [look(Evidence(**rows | (own if made else {}) | {"trajectories": data}), *arguments, *made)]
+        return [look(Evidence(**rows | (own if made else {}) | {"trajectories": data}), *arguments, *made, *given)]
 
 
 def apart(evidence: Evidence, number: int) -> Evidence:
     """Have the fixes of some evidence in so many parts."""
     data = evidence.trajectories
     names = ("trajectory_id", "subject", "srid", "grid_m", "grid_s", "day")
+    cells = getattr(evidence, "cells", None)
     return replace(
         evidence,
+        **({} if cells is None else {"cells": replace(cells, fix_cell=np.empty(0, np.int64))}),
         trajectories=Apart(
             **{name: getattr(data, name) for name in names}, ends=ends(data), ask=InParts(evidence, number)
         ),

@@ -17,12 +17,20 @@ from dbanon.base.trajectory import Int, Trajectories
 T = TypeVar("T")
 Bounds = tuple[int | None, int | None]
 
+GIVEN = ("fix_cell",)
+"""What of a dataset each part can be given: of `dbanon.base.trajectory.Cells`."""
+
 
 class Ask(Protocol):
     """Has a function called with the evidence on some people at a time, of all of them, each once."""
 
     def __call__(
-        self, look: Callable[..., T], arguments: tuple[Any, ...], bounds: Bounds, prepare: Callable[..., Any] | None
+        self,
+        look: Callable[..., T],
+        arguments: tuple[Any, ...],
+        bounds: Bounds,
+        prepare: Callable[..., Any] | None,
+        given: str | None,
     ) -> list[T]:
         """Give what the function returns about each part that has a fix within the bounds; parts are in no order.
 
@@ -36,6 +44,8 @@ class Ask(Protocol):
             The slots from which, and before which, fixes count: see `dbanon.attacks.shared.replay.within`.
         prepare : callable, optional
             Of a module. Called with the evidence on the rows alone, and the arguments; at times once for several parts.
+        given : str, optional
+            Among `GIVEN`: an array with a value for each fix, which the function is given last.
         """
 
 
@@ -55,7 +65,7 @@ class Apart:
 
     def within(self, bounds: Bounds) -> "Apart":
         """Keep what `dbanon.attacks.shared.replay.within` would keep."""
-        found = self.ask(_survey, (), bounds, None)
+        found = self.ask(_survey, (), bounds, None, None)
         ids = np.sort(np.concatenate([np.empty(0, np.int64), *(ids for ids, _, _ in found)]))
         kept = np.isin(self.trajectory_id, ids, assume_unique=True)
         return replace(
@@ -85,6 +95,7 @@ def looked(
     look: Callable[..., T],
     *arguments: Any,
     prepare: Callable[..., Any] | None = None,
+    given: str | None = None,
     here: tuple[Any, ...] = (),
 ) -> list[T]:
     """Call a function with the evidence where it is: as a whole here, or on some people at a time: see `Ask`.
@@ -92,11 +103,12 @@ def looked(
     Parameters
     ----------
     here : tuple
-        What the function is given after the arguments where all fixes are here, instead of what `prepare` makes.
+        What the function is given after the arguments where all fixes are here, instead of what `prepare` makes and of
+        what is `given`.
     """
     data: object = evidence.trajectories
     if isinstance(data, Apart):
-        return data.ask(look, arguments, data.bounds, prepare)
+        return data.ask(look, arguments, data.bounds, prepare, given)
     return [look(evidence, *arguments, *here)]
 
 
