@@ -81,7 +81,7 @@ class Cluster:
 
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
         from distributed import KilledWorker
-        from distributed.client import FutureCancelledError
+        from distributed.client import FutureCancelledError, FuturesCancelledError
 
         version = importlib.metadata.version("dbanon")
         results: list[T] = []
@@ -103,7 +103,7 @@ class Cluster:
                         collect()
                 while waiting:
                     collect()
-            except FutureCancelledError:  # by the client, which has lost its connection
+            except (FutureCancelledError, FuturesCancelledError):  # by the client, which has lost its connection
                 raise self._gone() from None
             except KilledWorker:
                 raise StoreError(
