@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 from dbanon import worker
+from dbanon.attacks import attacker
 from dbanon.runs import compiling
 
 KERNEL = "import numba\n\n@numba.njit(cache=True)\ndef kernel(x):\n    return x + 1\n"
@@ -41,3 +42,8 @@ def test_a_worker_notes_in_its_log_that_it_compiles_and_no_other_progress(capsys
     process._tell(compiling.STAGE, 0, None)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(compiling.STAGE)
+
+
+@pytest.mark.parametrize("name", ["tp-aware", "kte", "mob", "semantic"])
+def test_what_an_attack_compiles_beforehand_is_compiled_without_data(name: str) -> None:
+    attacker(name).prepare()
