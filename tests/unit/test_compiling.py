@@ -8,6 +8,7 @@ import pytest
 
 from dbanon import worker
 from dbanon.attacks import attacker
+from dbanon.methods import method
 from dbanon.runs import compiling
 
 KERNEL = "import numba\n\n@numba.njit(cache=True)\ndef kernel(x):\n    return x + 1\n"
@@ -46,4 +47,4 @@ def test_a_worker_notes_in_its_log_that_it_compiles_and_no_other_progress(capsys
 
 @pytest.mark.parametrize("name", ["tp-aware", "kte", "mob", "semantic"])
 def test_what_an_attack_compiles_beforehand_is_compiled_without_data(name: str) -> None:
-    attacker(name).prepare()
+    attacker(method(name).attack).prepare()
