@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dbanon.methods import METHODS
+from dbanon.methods.mob import _gen_ag
 from dbanon.methods.semantic import _groups
 from tests.contract.evidence import inputs, people
 from tests.contract.test_methods import same
@@ -39,6 +40,7 @@ def test_cloaks_are_the_same_whoever_does_the_tasks(family, algorithm, seed, mon
     monkeypatch.setattr(_groups, "ALL_PAIRS", 3)
     monkeypatch.setattr(_groups, "_MIN_UNITS", 7)
     monkeypatch.setattr(_groups, "_MIN_PAIRS", 11)
+    monkeypatch.setattr(_gen_ag, "_ADDITIONS_PER_TASK", 500)
     data, params = people(60, seed=seed, instants=16), family.parse(family.example, algorithm)
     given = inputs(family.reads, data)
     here = family.anonymise(data, algorithm, params, np.random.default_rng(seed), **given)
