@@ -321,7 +321,8 @@ def _recut(  # noqa: PLR0917 - one step of the search
     atoms.size[b], atoms.area[b], atoms.usuals[b] = work.size[best], work.area[best], work.usual[best]
     atoms.size[a], atoms.area[a] = length - work.size[best], work.area[0] - work.area[best]
     atoms.usuals[a] = work.usual[0] - work.usual[best]
-    atoms.kinds[b] = work.kinds[best]
+    for kind in range(atoms.kinds.shape[1]):
+        atoms.kinds[b, kind] = work.kinds[best, kind]
     atoms.kinds[a] = work.kinds[0] - work.kinds[best]
     _sum_up(graph, atoms, a)
     _sum_up(graph, atoms, b)
