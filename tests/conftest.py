@@ -13,12 +13,14 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon.testing import logins
+from dbanon.postgres.server import Target
+from dbanon.testing import close_to_sessions, logins, shared_database
 
 # Left in the environment for the processes of pytest-xdist: all have the same.
 SEED = int(os.environ.get("DBANON_TEST_SEED") or secrets.randbelow(2**31))
 os.environ["DBANON_TEST_SEED"] = str(SEED)
 PAPERS = Path(__file__).parent / "papers"
+REFERENCE_SYSTEMS = "srid IN (2227, 3857, 4326, 25832) OR srid BETWEEN 32601 AND 32760"
 DATABASE = [Path(__file__).parent / name for name in ("db", "upgrade")]
 
 
@@ -113,6 +115,20 @@ def seed() -> int:
 def rng(seed: int) -> np.random.Generator:
     """A fresh generator from the session's seed."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture(scope="session")
+def dbanon_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
+    """Name of a migrated database of half the size: of the reference systems it has those that tests name."""
+
+    def cut(url: str) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"DELETE FROM spatial_ref_sys WHERE NOT ({REFERENCE_SYSTEMS})")
+            connection.execute("VACUUM FULL ANALYZE")
+        close_to_sessions(url)
+
+    with shared_database(dbanon_server, "small", cut, template=dbanon_template) as name:
+        yield name
 
 
 @pytest.fixture

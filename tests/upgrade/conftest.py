@@ -9,6 +9,7 @@ import pytest
 from psycopg import sql
 
 from dbanon.testing import database_url
+from tests import here
 from tests.db.conftest import database, run, ten_template, verify
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def empty(dbanon_server: "Target") -> Iterator[Callable[..., str]]:
 @pytest.fixture
 def prefixes(dbanon_server: "Target", empty: Callable[..., str]) -> Iterator[list[str]]:
     """Three prefixes that no other test uses; their roles are dropped."""
-    names = [f"t{secrets.token_hex(4)}" for _ in range(3)]
+    names = [here.ROLES + secrets.token_hex(4) for _ in range(3)]
     yield names
     with psycopg.connect(dbanon_server.url, autocommit=True) as server:
         drop_all(server)
