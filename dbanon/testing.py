@@ -415,7 +415,7 @@ def template_database(server: "Target") -> Iterator[str]:
 
     def fill(url: str) -> None:
         schema.upgrade(url, share_roles=True, restrict_public=True)
-        close_to_sessions(url)
+        _close_to_sessions(url)
 
     with shared_database(server, "template", fill) as name:
         yield name
@@ -447,26 +447,29 @@ def shared_database(
     """
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(4)
     whole = f"dbanon_{run[:8]}_{name}"
-    key = [crc32(whole.encode())]
+    made = "SELECT datname FROM pg_database WHERE datname = %s AND shobj_description(oid, 'pg_database') = 'filled'"
+    key = crc32(whole.encode()) - 2**31
+    making, using = [1, key], [2, key]
     with _on_server(server) as connection:  # its locks go with this process, however it ends
-        connection.execute("SELECT pg_advisory_lock(%s)", key)
-        made = "SELECT FROM pg_database WHERE datname = %s AND shobj_description(oid, 'pg_database') = 'filled'"
+        connection.execute("SELECT pg_advisory_lock(%s, %s)", making)
         if not connection.execute(made, [whole]).fetchone():
             connection.execute(f"DROP DATABASE IF EXISTS {whole} WITH (FORCE)")  # of a process that was killed
             _clone(connection, whole, template)
             fill(database_url(server.url, dbname=whole))
             connection.execute(f"COMMENT ON DATABASE {whole} IS 'filled'")
-        connection.execute("SELECT pg_advisory_lock_shared(%s), pg_advisory_unlock(%s)", key * 2)
+        connection.execute("SELECT pg_advisory_lock_shared(%s, %s)", using)
+        connection.execute("SELECT pg_advisory_unlock(%s, %s)", making)
         try:
             yield whole
         finally:
-            connection.execute("SELECT pg_advisory_unlock_shared(%s)", key)
-            last = connection.execute("SELECT pg_try_advisory_lock(%s)", key).fetchone()
+            connection.execute("SELECT pg_advisory_lock(%s, %s)", making)
+            connection.execute("SELECT pg_advisory_unlock_shared(%s, %s)", using)
+            last = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", using).fetchone()
             if last and last[0]:
                 connection.execute(f"DROP DATABASE {whole} WITH (FORCE)")
 
 
-def close_to_sessions(url: str) -> None:
+def _close_to_sessions(url: str) -> None:
     """Let no session connect to a database any more: one of autovacuum's would be in the way of a clone."""
     from dbanon.postgres.server import Target, parse
 

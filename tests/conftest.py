@@ -13,8 +13,9 @@ import numpy as np
 import psycopg
 import pytest
 
+from dbanon import testing
 from dbanon.postgres.server import Target
-from dbanon.testing import close_to_sessions, logins, shared_database
+from dbanon.testing import logins, shared_database
 
 # Left in the environment for the processes of pytest-xdist: all have the same.
 SEED = int(os.environ.get("DBANON_TEST_SEED") or secrets.randbelow(2**31))
@@ -100,9 +101,16 @@ def _others_of_many(items: list[pytest.Item]) -> set[pytest.Item]:
 
 @pytest.fixture
 def cases(pytestconfig: pytest.Config) -> Callable[[int], range]:
-    """``cases(60)`` numbers the random cases that a test tries: 60 with --all, else a quarter of them."""
-    share = 1 if pytestconfig.getoption("--all") else 4
-    return lambda count: range(-(-count // share))
+    """``cases(60)`` numbers the random cases to try: 60 with --all, else the quarter that the seed chooses."""
+
+    def chosen(count: int) -> range:
+        if pytestconfig.getoption("--all"):
+            return range(count)
+        quarter = -(-count // 4)
+        first = min(SEED % 4 * quarter, count - quarter)
+        return range(first, first + quarter)
+
+    return chosen
 
 
 @pytest.fixture
@@ -125,7 +133,7 @@ def dbanon_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(f"DELETE FROM spatial_ref_sys WHERE NOT ({REFERENCE_SYSTEMS})")
             connection.execute("VACUUM FULL ANALYZE")
-        close_to_sessions(url)
+        testing._close_to_sessions(url)
 
     with shared_database(dbanon_server, "small", cut, template=dbanon_template) as name:
         yield name
