@@ -4,12 +4,17 @@ Run with ``./dev bench benchmarks/shared_windows.py [--rounds N] [--kills N]``. 
 of its own, one after the other. CPU seconds are of that process and of all that it has started. Where other programs
 use the machine, only these can be compared. With `--kills` it kills helpers while they send results, and counts the
 calls that hang.
+
+With ``--people N`` it attacks a run of so many people on a server of its own: in one process of one thread, of two, and
+in two processes of one thread each, which read for themselves. Then it measures each task of the computation and of the
+attack alone (CPU seconds of client and server, bytes), and replays the schedule for 1, 2, 4 and 8 machines.
 """
 
 import argparse
 import hashlib
 import multiprocessing
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -21,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,11 +34,17 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon.base import cores, tasks
+from benchmarks._data import CITY, fill
+from benchmarks._measure import private_server
+from dbanon.attacks import attacker
+from dbanon.base import cores, memory, tasks
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import HERE, Processes, Tasks
 from dbanon.base.trajectory import Trajectories
+from dbanon.database import open_database
 from dbanon.methods import METHODS
+from dbanon.runs import reading
+from dbanon.worker.cluster import Cluster
 
 PEOPLE, WINDOWS, INSTANTS, SEED = 50_000, 8, 30, 20120905
 BUSY = 24  # tasks that keep one core busy for half a second or more
@@ -119,6 +131,11 @@ def engine(name: str) -> Iterator[Tasks]:
     else:
         import distributed
         from distributed.security import Security
+
+        if name == "dask cluster":
+            with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+                yield Cluster(cluster.scheduler_address)
+            return
 
         security = Security.temporary() if name.endswith("tls") else None
         options: dict[str, Any] = {"dashboard_address": None, "security": security}
@@ -233,6 +250,132 @@ def send_much(name: str, going: threading.Event, killed: threading.Event, ended:
     ended.set()
 
 
+# ---- the attack in parts ---------------------------------------------------------------------------------------------
+
+NETWORK_BYTES_S, DELAY_S = 125e6, 0.002  # of a machine's line: 1 Gbit/s; there and back
+SERVER_CORES = 8
+PARAMS = {"k": 50, "instants": 5}
+
+
+@dataclass
+class Measured:
+    """`Tasks` that another machine would do, done here one after the other: what each costs."""
+
+    readers_: int = 4
+    tasks: list[tuple[float, float, int]] = field(default_factory=list)  # client CPU s, server CPU s, bytes
+
+    def readers(self, threads: int = 1) -> int:
+        """Count readers: that many parts, twice, are cut."""
+        del threads
+        return self.readers_
+
+    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[Any]:
+        """Do tasks, on one core each."""
+        del threads
+        results = []
+        for each in arguments:
+            sent = pickle.dumps((function, each), pickle.HIGHEST_PROTOCOL)
+            task, given = pickle.loads(sent)
+            before, server = time.process_time(), server_cpu_s()
+            result = on_one_core(task, given)
+            cpu = time.process_time() - before
+            self.tasks.append((cpu, server_cpu_s() - server, len(sent) + len(pickle.dumps(result))))
+            results.append(result)
+        return results
+
+
+def server_cpu_s() -> float:
+    """CPU seconds of the embedded server's sessions that have ended: of the postmaster's children."""
+    pid = int((Path(os.environ["DBANON_HOME"]) / "data" / "postmaster.pid").read_text().split()[0])
+    fields_ = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields_[13:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def judged(url: str, run_id: int, shared: Tasks) -> str:
+    """Attack a run; a digest of the verdict."""
+    attack = attacker("dbanon.attacks.tp_aware")
+    with reading.open_reader(url) as reader:
+        evidence, digest = reader.evidence(run_id, None, shared)
+        verdict = attack.attack(evidence)
+    return hashlib.sha256(repr(verdict).encode() + digest).hexdigest()[:12]
+
+
+def verify(name: str, run_id: int) -> None:
+    """Print seconds of an attack, CPU seconds of its processes and the server, peak memory here, and a digest."""
+    url = os.environ["DBANON_DSN"]
+    attacker("dbanon.attacks.tp_aware").prepare()  # type: ignore[attr-defined]
+    with engine("dask cluster" if name == "two processes" else name) as shared:
+        judged(url, run_id, shared)  # processes have started, and kernels are loaded
+        memory.forget_peak()
+        began, before, server = time.perf_counter(), cpu_s(), server_cpu_s()
+        digest = judged(url, run_id, shared)
+        seconds = time.perf_counter() - began
+    print(seconds, cpu_s() - before, server_cpu_s() - server, memory.peak_mb(), digest)
+
+
+def attack_in_parts(people: int, rounds: int) -> None:
+    with private_server() as (url, directory):
+        os.environ["DBANON_HOME"] = str(directory / "home")
+        with open_database() as database:
+            dataset = fill(database, people)
+            run_id = database.run("tp-aware", dataset=dataset, params=PARAMS).run_id
+        os.environ["DBANON_DSN"] = url
+        print(f"{people:,} people in {CITY}, 30 instants in 6 windows, k = 50; medians of {rounds} rounds")
+        print(f"{'attack':24}{'s':>8}{'CPU s':>8}{'server':>8}{'MB':>7}  verdict")
+        ways = {"one thread": ("here", 1), "two threads": ("here", 2), "two processes": ("two processes", 1)}
+        lines: dict[str, list[list[str]]] = {way: [] for way in ways}
+        for way in [*ways] * rounds:
+            name, threads = ways[way]
+            command = [sys.executable, __file__, "--verify", name, str(run_id)]
+            environment = {**os.environ, "NUMBA_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+            told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+            lines[way].append(told.stdout.split()[-5:])
+        for way, told in lines.items():
+            seconds, cpu, server, mb = (median(float(one[column]) for one in told) for column in range(4))
+            print(f"{way:24}{seconds:8.1f}{cpu:8.1f}{server:8.1f}{mb:7.0f}  {', '.join({one[4] for one in told})}")
+        replay(url, run_id)
+
+
+def replay(url: str, run_id: int) -> None:
+    """Measure each task, and say how long so many machines would take if each did its share as measured."""
+    attacker("dbanon.attacks.tp_aware").prepare()  # type: ignore[attr-defined]
+    attack, windows = Measured(), Measured()
+    with cores.at_most(1):
+        before = time.process_time()
+        judged(url, run_id, attack)
+        own = time.process_time() - before - sum(cpu for cpu, _, _ in attack.tasks)
+        family = METHODS["tp-aware"]
+        with open_database() as database, reading.open_reader(url) as reader:
+            dataset = database.connection.execute("SELECT dataset_id FROM dbanon.run WHERE run_id = %s", [run_id])
+            data = reader.trajectories(dataset.fetchone()[0])  # type: ignore[index]
+        params = family.parse(PARAMS)
+        family.prepare("traj-anon", params)
+        before = time.process_time()
+        family.anonymise(data, "traj-anon", params, np.random.default_rng(0), tasks=windows)
+        drawn = time.process_time() - before - sum(cpu for cpu, _, _ in windows.tasks)
+    for what, measured, alone in (("attack", attack, own), ("windows", windows, drawn)):
+        tasks_ = measured.tasks
+        total, sent = sum(cpu for cpu, _, _ in tasks_), sum(size for _, _, size in tasks_)
+        print(f"\n{what}: {len(tasks_)} tasks of {total:.1f} CPU s, {sent / 1e6:.1f} MB; besides, {alone:.1f} s here")
+        print("replayed from measured CPU seconds and bytes; not measured on so many machines:")
+        once = alone + makespan(tasks_, 1)
+        for machines in (1, 2, 4, 8):
+            seconds = alone + makespan(tasks_, machines)
+            print(f"{machines:3} machines {seconds:8.2f} s, {once / seconds:5.2f} times as fast")
+
+
+def makespan(tasks_: list[tuple[float, float, int]], machines: int) -> float:
+    """Hand each task to the machine that is free first; bytes leave the leader one task after the other."""
+    free, line = [0.0] * machines, 0.0
+    for cpu, server, size in tasks_:
+        line += size / NETWORK_BYTES_S
+        # A task waits for whichever is slower, the server's session or itself; sessions share the server's cores.
+        took = max(cpu, server * max(1, machines / SERVER_CORES))
+        at = min(range(machines), key=free.__getitem__)
+        free[at] = max(free[at], line) + DELAY_S + took
+    return max(free)
+
+
 # ---- all of them -----------------------------------------------------------------------------------------------------
 
 
@@ -240,10 +383,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--people", type=int, default=0)
     parser.add_argument("--engine")
+    parser.add_argument("--verify", nargs=2)
     options = parser.parse_args()
     if options.engine:
         measure(options.engine)
+    elif options.verify:
+        verify(options.verify[0], int(options.verify[1]))
+    elif options.people:
+        attack_in_parts(options.people, options.rounds)
     elif options.kills:
         found = ", ".join(f"{number} with {name}" for name, number in hangs(options.kills).items())
         print(f"of {options.kills} calls each, these hung after a helper was killed: {found}")

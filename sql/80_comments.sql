@@ -383,6 +383,7 @@ COMMENT ON COLUMN dbanon.release.cells_sum IS 'Sum of keyed hashes of its rows i
 COMMENT ON COLUMN dbanon.release.holds IS 'What its rows say of each of their people: instant or some time, as published.releases has it.';
 COMMENT ON COLUMN dbanon.release.step_s IS 'Seconds between two instants; null where it speaks of one moment, or holds at some time.';
 COMMENT ON COLUMN dbanon.release.window_s IS 'After how many seconds a record ends; null where records do not end with windows.';
+COMMENT ON COLUMN dbanon.release.longest_s IS 'How many seconds its longest row holds; null where it has no rows, or was published before that was kept.';
 COMMENT ON COLUMN dbanon.release.day_zone IS 'The time zone at whose midnights records end, as its dataset''s; null where they end at none.';
 COMMENT ON COLUMN dbanon.release.extent IS 'The box around all its regions: least x and y, greatest x and y.';
 COMMENT ON COLUMN dbanon.release.readers IS 'The roles that may read it; null: all analysts.';
@@ -456,6 +457,7 @@ COMMENT ON COLUMN published.releases.extent IS 'The box around all its regions: 
 COMMENT ON COLUMN published.releases.parts IS 'How many parts it has (published.parts); more than 1 where it grows.';
 COMMENT ON COLUMN published.releases.starts IS 'The start of the first row of each part, in ascending order. Records of two parts may be of the same people.';
 COMMENT ON COLUMN published.releases.ends IS 'The end of the last row of each part, itself outside. Of the time between two parts the release says nothing.';
+COMMENT ON COLUMN published.releases.longest_s IS 'How many seconds its longest row holds: none that holds at a time begins longer before; null where that was not kept.';
 
 COMMENT ON VIEW published.parts IS 'The parts of the releases that you may read: each was computed for itself, and its promise holds in it. A release that does not grow has one.';
 COMMENT ON COLUMN published.parts.name IS 'The release.';

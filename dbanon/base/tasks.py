@@ -56,6 +56,12 @@ class Tasks(Protocol):
             What the first task, in their order, that failed has raised.
         """
 
+    def readers(self, threads: int = 1) -> int:
+        """Count the tasks done at a time elsewhere, where they can read the run's database; 0 where none is.
+
+        `threads` is as `map` has it. What reads finds the database, and its login, by the environment of its process.
+        """
+
 
 class _Here:
     """`Tasks` done in this process, one after the other."""
@@ -63,6 +69,10 @@ class _Here:
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         del threads  # it has all
         return list(starmap(function, arguments))
+
+    def readers(self, threads: int = 1) -> int:
+        del threads
+        return 0
 
 
 HERE: Tasks = _Here()
@@ -90,17 +100,27 @@ class Processes:
     runs : int
         Runs that go at once on this machine. Each is done by as many processes as there are cores for it, fewer if a
         task keeps several cores busy. The threads of these processes are as many as the machine has cores.
+    reads : bool
+        Whether the environment of this process names the database of the runs: helpers have it from here.
     """
 
-    def __init__(self, runs: int = 1) -> None:
-        self._runs = runs
+    def __init__(self, runs: int = 1, *, reads: bool = False) -> None:
+        self._runs, self._reads = runs, reads
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks here, and in helpers if they take long; see `Tasks`."""
-        processes = cores.count() // self._runs // threads
+        processes = self._processes(threads)
         if processes < 2:
             return HERE.map(function, arguments)
         return share(lambda several: _Work(function, several, processes).results(), function, arguments)
+
+    def readers(self, threads: int = 1) -> int:
+        """Count the processes that there would be, if they can read; see `Tasks`."""
+        processes = self._processes(threads)
+        return processes if self._reads and processes > 1 else 0
+
+    def _processes(self, threads: int) -> int:
+        return cores.count() // self._runs // threads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

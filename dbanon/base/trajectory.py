@@ -108,7 +108,7 @@ class Trajectories:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requests:
-    """LBS requests of one dataset.
+    """LBS requests of one dataset, in any order.
 
     Attributes
     ----------

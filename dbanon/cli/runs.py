@@ -169,10 +169,10 @@ def worker(
 @app.command("_compile", hidden=True)
 def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="METHOD...")] = None) -> None:
     """Compile for this machine what runs need, at low priority."""
+    parts.demand("compute")
     from dbanon.methods import METHODS
     from dbanon.runs import compiling
 
-    parts.demand("compute")
     compiling.compile_ahead(families or METHODS)
 
 

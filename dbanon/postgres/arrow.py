@@ -4,7 +4,7 @@ All queries of one snapshot see one state of the database. They use psycopg, as 
 are pinned, and it waits in Python, where Ctrl-C interrupts it.
 """
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
@@ -24,8 +24,9 @@ _FIX = 24  # bytes of one point of WKB with M: x, y, m
 _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
 _BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
 _LONG = 64  # bytes: from here on values are better copied one by one
-_PIECE = 1 << 20  # bytes of trajectories that the server puts together
-_MANY = 20_000  # trajectories, from which on two sessions read them: each costs a connection
+_BLOCK = 8  # bits of an id that do not tell which block of trajectories it is in, which the server puts together
+_MOST_IN_BLOCK = 1 << 24  # bytes of their paths; of a heavier block each trajectory comes alone
+_IDS = 14  # bits of an id below those that say which piece it is in, where fixes are left out
 _ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
@@ -63,16 +64,9 @@ def exported(snapshot: Snapshot) -> str:
     return str(found[0]) if found else ""
 
 
-def table(snapshot: Snapshot, query: str, repeated: Collection[str] = ()) -> pa.Table:
-    """Run a query without parameters and fetch all of it; columns of `repeated` texts hold each of them once."""
-    return pa.Table.from_batches([_shared(batch, repeated) for batch in batches(snapshot, query)]).unify_dictionaries()
-
-
-def _shared(batch: pa.RecordBatch, repeated: Collection[str]) -> pa.RecordBatch:
-    columns = zip(batch.schema.names, batch.columns, strict=True)
-    return pa.record_batch(
-        [column.dictionary_encode() if name in repeated else column for name, column in columns], batch.schema.names
-    )
+def table(snapshot: Snapshot, query: str) -> pa.Table:
+    """Run a query without parameters and fetch all of it."""
+    return pa.Table.from_batches(batches(snapshot, query))
 
 
 def batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
@@ -195,11 +189,11 @@ class TextCodes:
     def encoding(cls, column: pa.ChunkedArray) -> tuple["TextCodes", NDArray[np.int64]]:
         """Number the distinct texts of a column without nulls, and encode it, in one go."""
         if pc.all(pc.less(column[:-1], column[1:])).as_py():  # as they are often loaded
-            return cls(pa.array(column, column.type)), np.arange(len(column))
+            return cls(column.combine_chunks()), np.arange(len(column))
         code = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64) - 1
         first = np.empty(code.max(initial=-1) + 1, np.int64)
         first[code] = np.arange(len(code))
-        return cls(pa.array(column.take(pa.array(first)), column.type)), code
+        return cls(column.take(pa.array(first)).combine_chunks()), code
 
     def encode(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
         """Codes of a column's texts; -1 for null and for texts that are not among them."""
@@ -234,12 +228,27 @@ class Paths:
         whole = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
         return cls(subject=subject, offset=np.cumsum(np.concatenate([[0], *counts])), **whole)
 
+    def some(self, kept: NDArray[np.bool_]) -> "Paths":
+        """Keep some."""
+        fixes = np.repeat(kept, np.diff(self.offset))
+        return Paths(
+            trajectory_id=self.trajectory_id[kept],
+            subject=self.subject.filter(pa.array(kept)),
+            offset=np.append(0, np.cumsum(np.diff(self.offset)[kept])),
+            x=self.x[fixes],
+            y=self.y[fixes],
+            t=self.t[fixes],
+        )
 
-def middle(snapshot: Snapshot, dataset_id: int) -> int | None:
-    """Find an id in the middle of those of a dataset's trajectories; None if they are few."""
-    ids = f"SELECT trajectory_id AS id FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    low, high = snapshot.connection.execute(as_is(f"SELECT min(id), max(id) FROM ({ids}) t")).fetchone() or (None, None)
-    return None if low is None or high - low < _MANY else (low + high) // 2
+
+def days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
+    """Read the day of each trajectory of a dataset, by id, in days since 1970; None where it has none."""
+    query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
+        WHERE dataset_id = {int(dataset_id)}
+        AND (SELECT d.day_zone IS NOT NULL FROM ONLY dbanon.dataset d WHERE d.dataset_id = {int(dataset_id)})
+        ORDER BY trajectory_id"""
+    found = table(snapshot, query)["day"]
+    return numbers(found).astype(np.int64) if len(found) else None
 
 
 def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**63 - 1) -> Paths:
@@ -253,13 +262,9 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**6
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
     own += f" AND trajectory_id > {int(after)} AND trajectory_id <= {int(until)}"
+    first, last = _stretches(snapshot, own)
     query = f"""SELECT piece.*
-        FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {int(until)}) OVER by_id AS last
-              FROM (SELECT trajectory_id, pg_column_size(path) AS weight,
-                        sum(pg_column_size(path)) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done
-                    {own}) weighed
-              WHERE done = weight OR done / {_PIECE} > (done - weight) / {_PIECE}
-              WINDOW by_id AS (ORDER BY trajectory_id)) cut
+        FROM unnest({as_array(first)}, {as_array(last)}) AS cut (first, last)
         CROSS JOIN LATERAL (
             SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
                 string_agg(subject, ''), string_agg(int4send(length(wkb)), ''),
@@ -276,9 +281,7 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**6
         fixes.append(wkb.view("<f8").reshape(-1, 3))
         counts.append(size // _FIX)
         ids.append(trajectory_id.view(">i8").astype(np.int64))
-        ends = np.append(0, np.cumsum(letters.view(">i4"))).astype(np.int32)
-        own_names = pa.py_buffer(names.tobytes())
-        subjects.append(pa.Array.from_buffers(pa.string(), len(size), [None, pa.py_buffer(ends), own_names]))
+        subjects.append(texts(letters.view(">i4"), names))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
     x, y, t = fixes.whole()
     return Paths(
@@ -288,6 +291,65 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**6
         x=x,
         y=y,
         t=t,
+    )
+
+
+def _stretches(snapshot: Snapshot, own: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut the ids of trajectories into stretches, ascending, whose paths the server can put together."""
+    weights = f"SELECT trajectory_id >> {_BLOCK} AS no, sum(pg_column_size(path)) AS weight {own} GROUP BY 1"
+    found = table(snapshot, weights)
+    no, heavy = numbers(found["no"]), numbers(found["weight"]) > _MOST_IN_BLOCK
+    alone = f"SELECT trajectory_id AS id {own} AND trajectory_id >> {_BLOCK} = ANY({as_array(no[heavy])})"
+    single = numbers(table(snapshot, alone)["id"]) if heavy.any() else no[:0]
+    blocks = no[~heavy] << _BLOCK
+    first, last = np.append(blocks, single), np.append(blocks + (1 << _BLOCK) - 1, single)
+    order = np.argsort(first)
+    return first[order], last[order]
+
+
+def as_array(values: NDArray[np.int64]) -> str:
+    """Write whole numbers as an array of SQL's."""
+    return f"'{{{','.join(map(str, values.tolist()))}}}'::bigint[]"
+
+
+@dataclass(frozen=True)
+class People:
+    """Whose trajectories there are, by ascending id, and their bytes; `ends`: the first and last time of any fix."""
+
+    trajectory_id: NDArray[np.int64]
+    subject: pa.ChunkedArray
+    weight: NDArray[np.int64]
+    ends: tuple[float, float]
+
+
+def people(snapshot: Snapshot, dataset_id: int) -> People:
+    """Read the trajectories of a dataset without their fixes, thousands at a time."""
+    snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
+    own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    query = f"""SELECT piece.*
+        FROM (SELECT min(trajectory_id) >> {_IDS} AS low, max(trajectory_id) >> {_IDS} AS high {own}) ends
+        CROSS JOIN LATERAL generate_series(low, high) no
+        CROSS JOIN LATERAL (
+            SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
+                string_agg(subject, ''), string_agg(int4send(weight), ''), float8send(min(first_s)),
+                float8send(max(last_s))
+            FROM (SELECT trajectory_id, subject, pg_column_size(path) AS weight, first_s, last_s {own}
+                  AND trajectory_id BETWEEN no << {_IDS} AND (no << {_IDS}) + {(1 << _IDS) - 1}
+                  ORDER BY trajectory_id OFFSET 0) s
+            HAVING count(*) > 0) piece"""
+    ids, weights, subjects, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [], [np.empty((0, 2))]
+    for own_ids, letters, names, weight, first, last in rows_of_bytes(snapshot, query):
+        ids.append(own_ids.view(">i8").astype(np.int64))
+        weights.append(weight.view(">i4").astype(np.int64))
+        subjects.append(texts(letters.view(">i4"), names))
+        ends.append(np.stack([first.view(">f8"), last.view(">f8")], axis=1))
+    snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
+    first_s, last_s = np.concatenate(ends).T
+    return People(
+        np.concatenate(ids),
+        pa.chunked_array(subjects, pa.string()),
+        np.concatenate(weights),
+        (float(first_s.min(initial=np.inf)), float(last_s.max(initial=-np.inf))),
     )
 
 
@@ -303,6 +365,14 @@ def rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.ui
                 at += 4 + size
             if values:
                 yield values
+
+
+def texts(size: NDArray[np.signedinteger[Any]], data: NDArray[np.uint8]) -> pa.StringArray:
+    """Make texts of their sizes, -1 for null, and their bytes, one behind the other."""
+    null = size < 0
+    offset = np.append(0, np.cumsum(np.where(null, 0, size))).astype(np.int32)
+    valid = pa.array(~null).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), len(size), [valid, pa.py_buffer(offset), pa.py_buffer(data.tobytes())])
 
 
 class _Columns:

@@ -35,7 +35,7 @@ _BUILDING_PORT = 1  # of a server under construction, which no URL names
 DATABASE = ROLE = "dbanon"
 SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103  # bytes in sockaddr_un.sun_path, less the final NUL
 _TEMPORARY = Path("/tmp")  # noqa: S108 - not tempfile.gettempdir(): all processes must find the same directory
-_SERVER_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE")
+SERVER_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE")
 _SOCKET_DIRECTORIES = ("/var/run/postgresql", "/tmp")  # noqa: S108 - the two defaults libpq is built with
 # The private schema has the role's name: "$user", the first of the default path, would put all tables there.
 _CONTENT = f"""
@@ -119,7 +119,7 @@ def resolve(dsn: str | None) -> Target:
     given = dsn or os.environ.get("DBANON_DSN")
     if given:
         return external(given)
-    if any(os.environ.get(name) for name in _SERVER_VARIABLES):
+    if any(os.environ.get(name) for name in SERVER_VARIABLES):
         return external("postgresql://")
     return EmbeddedServer().start()
 

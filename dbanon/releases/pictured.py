@@ -181,14 +181,16 @@ class _Reader:
             """
             SELECT {path}
             FROM {relation} c
-            WHERE c.period @> %(at)s AND c.valid_from >= %(since)s AND c.valid_from < %(until)s AND c.crowd >= %(k)s
+            WHERE c.valid_from BETWEEN %(since)s AND %(at)s AND c.valid_to > %(at)s AND c.valid_from < %(until)s
+                AND c.crowd >= %(k)s
                 AND {p}.ST_Intersects(c.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
             ORDER BY {p}.ST_Area(c.region) DESC, c.record_id, c.seq
             """,
             at=at,
             **placed(window),
         )
-        [(rows,)] = self.ask("SELECT count(*) FROM {relation} c WHERE c.period @> %(at)s AND c.crowd >= %(k)s", at=at)
+        holding = "c.valid_from <= %(at)s AND c.valid_to > %(at)s"
+        [(rows,)] = self.ask(f"SELECT count(*) FROM {{relation}} c WHERE {holding} AND c.crowd >= %(k)s", at=at)
         # One row stands for one person in some families, and k rows have one region.
         paths = list(dict.fromkeys(path for (path,) in found if path))
         drawn = shown.sampled(paths, MOST_REGIONS, _MOST_BYTES)

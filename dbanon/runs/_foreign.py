@@ -111,7 +111,7 @@ class Foreign:
         said = one(
             self.session,
             "SELECT (ROW('the file', NULL, NULL, NULL, t.since, t.until, %s, %s, 'some time', NULL, NULL, NULL, "
-            "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until])::published.releases)::text "
+            "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until], NULL)::published.releases)::text "
             "FROM (SELECT to_timestamp(%s) AS since, to_timestamp(%s) AS until) t",
             [self.dataset.srid, len(until), box, float(output.since.min()), float(until.max())],
         )

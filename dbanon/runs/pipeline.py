@@ -17,6 +17,7 @@ import psycopg
 
 from dbanon import methods
 from dbanon.attacks import Evidence, Verdict, attacker, once
+from dbanon.attacks.shared.apart import is_apart
 from dbanon.attacks.shared.frame import undecided
 from dbanon.base import (
     kernels,  # noqa: F401 - Numba, before there are threads: docs/decisions.md says why
@@ -31,7 +32,7 @@ from dbanon.base.trajectory import Trajectories
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, errors_translated, translate
-from dbanon.runs import compiling, queue, reading, replica, stored, writing
+from dbanon.runs import compiling, parts, queue, reading, replica, stored, writing
 from dbanon.runs.watch import Watch
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ def work(
     asked : Reading
         Which server datasets are read from.
     tasks : Tasks
-        Does what the method shares.
+        Does what method and attack share.
 
     Returns
     -------
@@ -81,8 +82,10 @@ def work(
     """
     try:
         with _ending(connection, claim, watch), watch:
-            run = _Run(connection, url, claim, stored.run_row(connection, claim.run_id), watch, asked=asked)
-            return run.compute(tasks) if claim.todo == "compute" else run.verify()
+            run = _Run(
+                connection, url, claim, stored.run_row(connection, claim.run_id), watch, asked=asked, tasks=tasks
+            )
+            return run.compute() if claim.todo == "compute" else run.verify()
     finally:
         queue.unlock(holder, claim)
 
@@ -99,16 +102,17 @@ class _Run:
         watch: Watch,
         *,
         asked: Reading,
+        tasks: Tasks,
     ) -> None:
         self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
         self.progress = watch.progress
-        self.asked = asked
+        self.asked, self.tasks = asked, tasks
         self.data = partial(replica.snapshot, connection, asked, claim, self.progress)
         self.family = methods.method(row.method)
         self.stopwatch = _Stopwatch()
         self.compiled = False
 
-    def compute(self, tasks: Tasks) -> stored.RunResult:
+    def compute(self) -> stored.RunResult:
         began = time.perf_counter()
         memory.forget_peak()
         params = self.family.parse(self.row.params, self.row.algorithm)
@@ -120,7 +124,7 @@ class _Run:
         with self.stopwatch("compute_s"), compiling.notify(self._compiling):
             rng = np.random.default_rng(self.row.seed)
             cloaks = self.family.anonymise(
-                read.trajectories, self.row.algorithm, params, rng, tasks=tasks, **read.inputs
+                read.trajectories, self.row.algorithm, params, rng, tasks=self.tasks, **read.inputs
             )
             if read.joined:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
@@ -207,8 +211,9 @@ class _Run:
 
     @contextmanager
     def _reading_early(self, dataset: DatasetRow) -> Iterator[reading.Early | None]:
-        """Have the dataset read anew, for the attack, while cloaks are written; not where a replica has it."""
-        if replica.is_asked(self.connection, self.asked, self.claim):
+        """Have the dataset read anew, for the attack, while cloaks are written; not where another machine has it."""
+        elsewhere = reading.shares(attacker(self.family.attack)) and self.tasks.readers(parts.THREADS)
+        if elsewhere or replica.is_asked(self.connection, self.asked, self.claim):
             yield None
             return
         with reading.open_reader(self.url) as reader:
@@ -226,10 +231,12 @@ class _Run:
         """Run the attack; the digest is of what it has read."""
         run_id = self.claim.run_id
         with reading.open_reader(self.url, self.data) as reader:
-            read = _tried(self.family, lambda: reader.evidence(run_id, early))
+            read = _tried(self.family, lambda: reader.evidence(run_id, early, self.tasks))
             if isinstance(read, Verdict):
                 return read, reader.beside(stored.run_digest, run_id).result()
-        evidence, digest = read
+            evidence, digest = read
+            if is_apart(evidence):  # others look at fixes in this reader's snapshot
+                return _tried(self.family, lambda: self._decide(evidence)), digest
         del read
         memory.release()
         return _tried(self.family, lambda: self._decide(evidence)), digest

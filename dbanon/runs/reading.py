@@ -6,23 +6,24 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
-import shapely
 from psycopg import sql
 
 from dbanon import methods
 from dbanon.attacks import Attacker, Evidence, attacker
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError, StoreError
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, errors_translated
-from dbanon.runs import _blocks, _rows, queue, stored
+from dbanon.runs import _blocks, _requests, _rows, parts, queue, stored
 from dbanon.runs._beside import Beside
+from dbanon.runs._cells import fix_cells
 
 T = TypeVar("T")
 
@@ -41,23 +42,11 @@ def dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
     return found[0]
 
 
-def trajectories(
-    snapshot: arrow.Snapshot, dataset_id: int, beside: Beside | None = None
-) -> tuple[Trajectories, arrow.TextCodes]:
-    """Read all trajectories of a dataset, many in two sessions, and the texts of their subjects."""
+def trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, arrow.TextCodes]:
+    """Read all trajectories of a dataset, and the texts of their subjects."""
     row = dataset(snapshot, dataset_id)
-    middle = arrow.middle(snapshot, dataset_id) if beside is not None else None
-    if beside is None or middle is None:
-        paths = arrow.paths(snapshot, dataset_id)
-    else:
-        rest = beside(partial(arrow.paths, dataset_id=dataset_id, after=middle))
-        paths = arrow.Paths.joined([arrow.paths(snapshot, dataset_id, until=middle), rest.result()])
+    paths = arrow.paths(snapshot, dataset_id)
     codes, subject = arrow.TextCodes.encoding(paths.subject)
-    query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
-        WHERE dataset_id = {int(dataset_id)}
-        AND (SELECT d.day_zone IS NOT NULL FROM ONLY dbanon.dataset d WHERE d.dataset_id = {int(dataset_id)})
-        ORDER BY trajectory_id"""
-    days = arrow.table(snapshot, query)["day"]
     data = Trajectories(
         trajectory_id=paths.trajectory_id,
         subject=subject,
@@ -69,26 +58,16 @@ def trajectories(
         grid_m=row["grid_m"],
         grid_s=row["grid_s"],
         subject_names=codes.texts,
-        day=arrow.numbers(days).astype(np.int64) if len(days) else None,
+        day=arrow.days(snapshot, dataset_id),
     )
     return data, codes
 
 
-def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
-    """Read all requests of a dataset, sorted by time, subject and content."""
+def _asked(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
+    """Read all requests of a dataset, in any order."""
     ahead = source.ahead.pop("requests", None)
-    table = _rows_of(source.snapshot, source.dataset_id, *_REQUESTS) if ahead is None else ahead.result()
-    contents = arrow.TextCodes.of(table["content"])
-    subject, t = source.subjects.encode(table["subject"]), arrow.numbers(table["t"])
-    content = contents.encode(table["content"])
-    order = np.lexsort((content, subject, t))
-    return Requests(
-        subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
-    )
-
-
-_REPEATED = ("content",)  # of millions of requests, few are distinct
-_REQUESTS = ("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
+    table = _requests.read(source.snapshot, source.dataset_id) if ahead is None else ahead.result()
+    return _requests.encoded(table, source.subjects)
 
 
 def _rows_of(
@@ -96,7 +75,7 @@ def _rows_of(
 ) -> pa.Table:
     """Read columns of a dataset's rows in a table."""
     where = f"dataset_id = {int(dataset_id)} AND {condition}"
-    return arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}", _REPEATED)
+    return arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
 
 
 def _sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
@@ -151,7 +130,7 @@ def _cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
         categories=tuple(categories.texts.to_pylist()),
         pois=pois,
         neighbours=np.unique(neighbours, axis=0),
-        fix_cell=_fix_cells(source),
+        fix_cell=fix_cells(source.snapshot, source.dataset_id, source.trajectories),
         overlap_m2=float(source.call("cell_faults")["overlap_m2"][0].as_py() or 0),
         atom=atom if len(atoms) else None,
     )
@@ -166,27 +145,8 @@ def _promise(params: Mapping[str, Any]) -> tuple[float, float]:
     return float(least or 0), float("inf" if most is None else most)
 
 
-def _fix_cells(source: "_Dataset") -> Int:
-    """Find the index of the cell of each fix of the trajectories, the first of several; -1 outside all."""
-    own = source.snapshot.postgis
-    shapes = source.rows(f"{own}.ST_AsBinary(geom, 'NDR') AS shape", "cell", "true ORDER BY cell_id")["shape"]
-    polygons = shapely.from_wkb(shapes.to_numpy())
-    shapely.prepare(polygons)
-    order = np.argsort(source.trajectories.x)
-    x, y = source.trajectories.x[order], source.trajectories.y[order]
-    found = np.full(len(order), -1, np.int64)
-    # An index that is asked once for each fix takes ten times as long: here each cell asks for the fixes around it.
-    for cell, (polygon, (west, south, east, north)) in enumerate(zip(polygons, shapely.bounds(polygons), strict=True)):
-        low, high = np.searchsorted(x, west, "left"), np.searchsorted(x, east, "right")
-        near = low + np.flatnonzero((y[low:high] >= south) & (y[low:high] <= north) & (found[low:high] < 0))
-        found[near[shapely.intersects_xy(polygon, x[near], y[near])]] = cell
-    cells = np.empty_like(found)
-    cells[order] = found
-    return cells
-
-
 _INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
-    "requests": _requests,
+    "requests": _asked,
     "sites": _sites,
     "quasi_identifiers": _quasi_identifiers,
     "cells": _cells,
@@ -287,7 +247,7 @@ class Early:
 
 
 def _evidence(
-    snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside, early: Early | None
+    snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside, *, early: Early | None, tasks: Tasks
 ) -> tuple[Evidence, bytes]:
     found = arrow.table(
         snapshot,
@@ -305,12 +265,20 @@ def _evidence(
         )
     package = attacker(methods.method(run["method"]).attack)
     reading = beside(partial(_rows.read, run_id=int(run_id)))
+    shared = None
     if early is not None and early.row == row:
         (paths, codes), ahead = early.data.result(), early.ahead
     else:
         ahead = _ahead(beside, run["dataset_id"], attack_reads(package)) if data is snapshot else {}
-        paths, codes = trajectories(data, run["dataset_id"], beside if data is snapshot else None)
+        if data is snapshot and shares(package):
+            shared = parts.apart(snapshot, row, int(run_id), tasks)
+        if shared is None:
+            paths, codes = trajectories(data, run["dataset_id"])
+        else:
+            paths, codes = cast("Trajectories", shared.data), shared.subjects
     written = reading.result()
+    if shared is not None:
+        shared.parts.rows = written.digests
     rows = Evidence(
         method=run["method"],
         algorithm=run["algorithm"],
@@ -334,6 +302,11 @@ def _evidence(
     return read, stored.run_digest(snapshot.connection, run_id, written.digests + names)
 
 
+def shares(package: Attacker) -> bool:
+    """Whether an attack can have other processes look at fixes."""
+    return bool(getattr(package, "APART", False))
+
+
 def attack_reads(package: Attacker) -> Collection[str]:
     """Name the inputs with many rows that an attack reads."""
     return getattr(package, "READS", ())
@@ -341,7 +314,7 @@ def attack_reads(package: Attacker) -> Collection[str]:
 
 def _ahead(beside: Beside, dataset_id: int, names: Iterable[str]) -> dict[str, "Future[pa.Table]"]:
     """Begin to read inputs with many rows."""
-    return {"requests": beside(lambda s: _rows_of(s, dataset_id, *_REQUESTS))} if "requests" in names else {}
+    return {"requests": beside(partial(_requests.read, dataset_id=dataset_id))} if "requests" in names else {}
 
 
 class Reader:
@@ -383,8 +356,7 @@ class Reader:
         Raises `ParameterError` if there is no such dataset.
         """
         if dataset_id not in self._read:
-            beside = self._beside if self._data is self._snapshot else None
-            self._read[dataset_id] = trajectories(self._data, dataset_id, beside)
+            self._read[dataset_id] = trajectories(self._data, dataset_id)
         return self._read[dataset_id][0]
 
     def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -411,13 +383,15 @@ class Reader:
         ahead = self._ahead.get(dataset_id, {})
         return _Dataset(self._data, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
 
-    def evidence(self, run_id: int, early: Early | None = None) -> tuple[Evidence, bytes]:
+    def evidence(self, run_id: int, early: Early | None = None, tasks: Tasks = HERE) -> tuple[Evidence, bytes]:
         """Read what an attack is given, the stored rows of a run and its dataset, and make the digest of the run.
 
         Parameters
         ----------
         early : Early, optional
             The dataset; taken if it has not changed since.
+        tasks : Tasks
+            Has fixes looked at elsewhere, where it can; then the attack must be over before this reader is closed.
 
         Raises
         ------
@@ -426,7 +400,8 @@ class Reader:
         StoreError
             If the replica that data are read from has another state of the dataset.
         """
-        return _evidence(self._snapshot, self._data, run_id, self._beside, early)
+        self._snapshot.connection.execute(_TABLES)
+        return _evidence(self._snapshot, self._data, run_id, self._beside, early=early, tasks=tasks)
 
     def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
         """Call with a connection that sees what this reader does and with a run, while this reader goes on.

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 STAGE = "waiting for the replica"
 _LOOK_S = 0.1
-_PLACE = (
+PLACE = (
     "SELECT s.system_identifier, d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()"
 )
+"""Which database of which server this is: a replica's are those of its primary."""
 # A number that the server has not come to yet is an error to pg_xact_status.
 _REPLAYED = (
     "SELECT CASE WHEN n < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status(n) = 'committed' END "
@@ -110,7 +111,7 @@ def _demand_replica(connection: Session, primary: Connection) -> None:
         raise _stranger("a pooler")
     if not one(connection, "SELECT pg_is_in_recovery()"):
         raise _stranger("a server that accepts writing")
-    if connection.execute(_PLACE).fetchone() != primary.execute(_PLACE).fetchone():
+    if connection.execute(PLACE).fetchone() != primary.execute(PLACE).fetchone():
         raise _stranger("another database, or that of another server")
 
 

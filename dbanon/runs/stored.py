@@ -176,7 +176,8 @@ def run_digest(connection: Connection, run_id: int, large: bytes | None = None) 
 
     `large`: the digests of its regions, members and names, of who has read them.
     """
-    return bytes(one(connection, "SELECT dbanon_internal.run_digest(%s, %s)", [run_id, large]))
+    query = "SELECT dbanon_internal.run_digest(r, dbanon_internal.run_content(r, %s)) FROM (VALUES (%s::bigint)) v (r)"
+    return bytes(one(connection, query, [large, run_id]))
 
 
 def add_verification(connection: Connection, run_id: int, verdict: "Verdict", digest: bytes) -> None:

@@ -1,25 +1,30 @@
 """Does the tasks of a run on a Dask cluster.
 
-Tasks carry true positions, so every machine of the cluster must be trusted, and what they send one another be
-encrypted. Dask does a task again whose process was lost, up to its own limit
-(``distributed.scheduler.allowed-failures``). Nothing of a task is logged: Dask has written the arguments of one that
-fails into its log, so they travel in an object that does not show them.
+Tasks carry true positions, or have a process read them with a login of its own, so every machine of the cluster must be
+trusted, and what they send one another be encrypted. Dask does a task again whose process was lost, up to its own limit
+(``distributed.scheduler.allowed-failures``). A task whose machine is slow is begun on another one as well. Nothing of a
+task is logged: Dask has written the arguments of one that fails into its log, so they travel in an object that does not
+show them.
 """
 
 import asyncio
 import importlib.metadata
+import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from dbanon.base import cores, parts
 from dbanon.base.errors import DataError, StoreError, counted
 from dbanon.base.tasks import share
+from dbanon.postgres.server import SERVER_VARIABLES
 
 T = TypeVar("T")
 
 _ANSWER_S = 10  # for the scheduler to answer
+_PATIENCE_S, _PATIENCE = 30.0, 4  # for the task that is waited for: so long, or so many times the longest so far
 _AHEAD = 2  # tasks handed to the cluster for each of its threads: none of them waits for the next one to come
 
 
@@ -50,8 +55,10 @@ class Cluster:
             If the scheduler does not answer.
         """
         with self._connected() as client:
-            number = len(client.nthreads())
+            number, readers = len(client.nthreads()), _readers(client)
         say(f"the tasks of runs go to {self._address}, with {counted(number, 'process', 'processes')} now")
+        if number and not readers:
+            say("attacks are done here alone: not every process of the cluster has a DBANON_DSN")
         if not self._address.startswith("tls://"):
             say("tasks carry true positions, and this address does not encrypt them; use tls:// beyond this machine")
 
@@ -66,21 +73,36 @@ class Cluster:
         del threads  # a task has one core on a cluster, which has many
         return share(lambda several: self._spread(function, several), function, arguments)
 
+    def readers(self, threads: int = 1) -> int:
+        """Count the threads of the cluster if all of its processes know a database; see `dbanon.base.tasks.Tasks`."""
+        del threads
+        with self._connected() as client:
+            return _readers(client)
+
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
         version = importlib.metadata.version("dbanon")
         results: list[T] = []
-        waiting: deque[Any] = deque()
+        waiting: deque[_Sent] = deque()
+        longest_s = 0.0
+
+        def collect() -> None:
+            nonlocal longest_s
+            result, took_s = waiting[0].result(client, max(_PATIENCE_S, _PATIENCE * longest_s))
+            longest_s = max(longest_s, took_s)
+            results.append(result)
+            waiting.popleft()
+
         with self._connected() as client:
             try:
                 for each in arguments:
-                    waiting.append(client.submit(_do, _Task(version, function, each), pure=False))
+                    waiting.append(_Sent(client, _Task(version, function, each)))
                     if len(waiting) > _AHEAD * max(1, sum(client.nthreads().values())):
-                        results.append(waiting.popleft().result())
+                        collect()
                 while waiting:
-                    results.append(waiting.popleft().result())
+                    collect()
             except FutureCancelledError:  # by the client, which has lost its connection
                 raise self._gone() from None
             except KilledWorker:
@@ -90,7 +112,7 @@ class Cluster:
                 ) from None
             finally:
                 with suppress(Exception):
-                    client.cancel(list(waiting), force=True)
+                    client.cancel([copy for sent in waiting for copy in sent.copies], force=True)
         return results
 
     @contextmanager
@@ -119,6 +141,15 @@ class Cluster:
         )
 
 
+def _readers(client: Any) -> int:
+    known = client.run(_knows_a_database)
+    return sum(client.nthreads().values()) if known and all(known.values()) else 0
+
+
+def _knows_a_database() -> bool:
+    return any(os.environ.get(name) for name in ("DBANON_DSN", *SERVER_VARIABLES))
+
+
 async def _ask(address: str) -> None:
     """Connect to a scheduler, and let go again."""
     from distributed.comm import connect
@@ -138,12 +169,41 @@ class _Task:
         return "a task of dbanon"
 
 
-def _do(task: _Task) -> Any:
-    """Do a task, in a process of the cluster, which uses a core for each of its threads."""
+class _Sent:
+    """A task that was sent, and the copies of it that are being done: one, unless its machine is slow."""
+
+    def __init__(self, client: Any, task: _Task) -> None:
+        self.task, self.copies = task, [client.submit(_do, task, pure=False)]
+
+    def result(self, client: Any, patience_s: float) -> tuple[Any, float]:
+        """Wait for the first copy, and how long it took; after some time, begin another on another machine."""
+        from distributed import wait
+
+        while True:
+            try:
+                with client.as_current():
+                    done = wait(self.copies, timeout=patience_s, return_when="FIRST_COMPLETED").done
+            except TimeoutError:
+                self._send_again(client)
+            else:
+                client.cancel([copy for copy in self.copies if copy not in done], force=True)
+                return cast("tuple[Any, float]", next(copy for copy in self.copies if copy in done).result())
+
+    def _send_again(self, client: Any) -> None:
+        keys = {copy.key for copy in self.copies}
+        busy = {process for process, doing in client.processing().items() if keys & {*doing}}
+        others = [process for process in client.nthreads() if process not in busy]
+        if busy and others:  # nobody has begun it where `busy` is empty
+            self.copies.append(client.submit(_do, self.task, pure=False, workers=others))
+
+
+def _do(task: _Task) -> tuple[Any, float]:
+    """Do a task, in a process of the cluster, which uses a core for each of its threads; returns the seconds, too."""
     here = importlib.metadata.version("dbanon")
     if here != task.version:
         raise DataError(
             f"Every process of the cluster must have dbanon {task.version}. Got {here}; install the same everywhere."
         )
+    began = time.perf_counter()
     with cores.at_most(1):
-        return task.function(*task.arguments)
+        return task.function(*task.arguments), time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Functions that took or gave something else before."""
+"""Functions that took or gave something else before, and the longest row of a release."""
 
 revision = "0006"
 down_revision = "0005"
@@ -8,5 +8,10 @@ depends_on = None
 SCRIPT = """
 DROP FUNCTION IF EXISTS dbanon_internal.run_digest(bigint), dbanon_internal.run_content(bigint),
     dbanon_internal.region_evidence(bigint), dbanon_internal.request_evidence(bigint),
-    dbanon_internal.membership_evidence(bigint);
+    dbanon_internal.membership_evidence(bigint), dbanon_internal.check_publishable(bigint),
+    dbanon_internal.judge(bigint, bigint), dbanon_internal.measure(bigint, bigint),
+    dbanon_internal.check_overlap(bigint, bigint, boolean), dbanon_internal.run_says(bigint),
+    dbanon_internal.site_evidence(bigint), dbanon_internal.shown_regions(bigint);
+-- Of a release that was published before it is not known.
+ALTER TABLE dbanon.release ADD COLUMN longest_s double precision;
 """

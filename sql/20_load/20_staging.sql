@@ -280,7 +280,7 @@ BEGIN
     geographic := meant.geographic;
     SELECT coalesce(sum(l.rows_read), 0) + 1 INTO first_number FROM dbanon.load l WHERE l.dataset_id = old.dataset_id;
     -- "C" compares bytes: the fastest order there is, and any will do.
-    PERFORM dbanon_internal.make_staging('subject text COLLATE "C", trip text COLLATE "C", x float8, y float8, '
+    PERFORM dbanon_internal.make_staging('x float8, y float8, subject text COLLATE "C", trip text COLLATE "C", '
                                 'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb');
     -- Two loads may be of one transaction.
     IF to_regclass('pg_temp.dbanon_suspect') IS NOT NULL THEN

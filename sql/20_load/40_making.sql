@@ -4,21 +4,31 @@ CREATE OR REPLACE FUNCTION dbanon_internal.order_staged(known dbanon.dataset, sh
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    day CONSTANT text := CASE WHEN known.day_zone IS NULL THEN 'NULL::date' ELSE format('(to_timestamp(s.t) AT TIME ZONE %L)::date', known.day_zone) END;
+    firsts bigint;
 BEGIN
     -- Two loads may be of one transaction.
     IF to_regclass('pg_temp.dbanon_ordered') IS NOT NULL THEN
         DROP TABLE pg_temp.dbanon_ordered;
     END IF;
-    -- The first row of a subject and time is kept; later ones repeat it or contradict it, which is reported apart.
+    -- The first row of a subject and time is kept; later ones repeat it or contradict it, which is reported apart. Columns of one width
+    -- come first: the others are in each row's own place.
     EXECUTE format(
         'CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS '
-        'SELECT file, line, subject, trip, %s AS day, t, x, y, shape, place, nth = 1 AS kept, 0 AS part, '
-        'CASE WHEN nth = 1 THEN NULL WHEN %s THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END AS reason '
-        'FROM (SELECT *, row_number() OVER (PARTITION BY subject, t ORDER BY file, line) AS nth FROM pg_temp.dbanon_staged) numbered '
-        'WINDOW twins AS (PARTITION BY subject, t ORDER BY file, line)',
-        CASE WHEN known.day_zone IS NULL THEN 'NULL::date' ELSE format('(to_timestamp(t) AT TIME ZONE %L)::date', known.day_zone) END,
-        CASE WHEN shaped THEN 'place OPERATOR(@postgis@.=) first_value(place) OVER twins'
-             ELSE 'x = first_value(x) OVER twins AND y = first_value(y) OVER twins' END);
+        'SELECT DISTINCT ON (s.subject, s.t) s.file, s.line, s.t, s.x, s.y, s.ctid AS staged, true AS kept, 0 AS part, s.subject, s.trip, '
+        '    %s AS day, s.shape, s.place, NULL::text AS reason '
+        'FROM pg_temp.dbanon_staged s ORDER BY s.subject, s.t, s.file, s.line', day);
+    GET DIAGNOSTICS firsts = ROW_COUNT;
+    -- Most loads have no others, and need not look for them: window functions over all rows take half as long again as the sort.
+    IF firsts < (SELECT count(*) FROM pg_temp.dbanon_staged) THEN
+        EXECUTE format(
+            'INSERT INTO pg_temp.dbanon_ordered '
+            'SELECT s.file, s.line, s.t, s.x, s.y, s.ctid, false, 0, s.subject, s.trip, %s, s.shape, s.place, '
+            '    CASE WHEN %s THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
+            'FROM pg_temp.dbanon_ordered o JOIN pg_temp.dbanon_staged s ON s.subject = o.subject AND s.t = o.t AND s.ctid <> o.staged',
+            day, CASE WHEN shaped THEN 's.place OPERATOR(@postgis@.=) o.place' ELSE 's.x = o.x AND s.y = o.y' END);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.order_staged(dbanon.dataset, boolean) IS

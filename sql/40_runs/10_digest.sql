@@ -42,7 +42,7 @@ COMMENT ON FUNCTION dbanon_internal.run_content(bigint, bytea) IS
 equal for the very same sets and regions of the same people; large: the digests of its regions, members and names, of a client that has read
 their blocks, else they are read here.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_digest(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.run_digest(run_id bigint, content bytea DEFAULT NULL) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -58,7 +58,7 @@ AS $$
             convert_to((SELECT jsonb_agg(k.value - 'comment' ORDER BY k.ord)
                         FROM jsonb_array_elements(m.columns) WITH ORDINALITY k (value, ord))::text, 'UTF8'),
             convert_to((m.traits - ARRAY['notices', 'totals', 'reasons'])::text, 'UTF8'), dbanon_internal.stands_alone(r.method, r.algorithm)))
-        || dbanon_internal.run_content(r.run_id, run_digest.large))
+        || coalesce(run_digest.content, dbanon_internal.run_content(r.run_id)))
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
     JOIN ONLY dbanon.method m ON m.name = r.method
@@ -68,4 +68,4 @@ COMMENT ON FUNCTION dbanon_internal.run_digest(bigint, bytea) IS
 'SHA-256 over a run''s method and how rows of it are read, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
 revision now, every region, period, record, member, hiding set and atom, and the name of the subject that each member is in
 that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor the people the rows are
-about; large is as run_content takes it.';
+about; content: as run_content gives it, of who has it, else it is made here.';

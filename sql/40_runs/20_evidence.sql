@@ -68,30 +68,3 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION dbanon_internal.cloaked_evidence(bigint) IS
 'Which regions of a run say that they are no exact places.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.shown_regions(run_id bigint) RETURNS TABLE (
-    region_no integer, region @postgis@.geometry, crowd integer, subjects integer, extra jsonb, period tstzrange, rows bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
--- Rows are read right after they were written, before any statistics know of them: the planner takes a run for one row.
-SET enable_nestloop = off
-SET join_collapse_limit = 1
--- Its callers have switched off what suits them.
-SET enable_hashjoin = on
-SET enable_mergejoin = on
-SET enable_seqscan = on
-SET enable_bitmapscan = on
-SET enable_sort = on
-SET jit = off
-SET work_mem = '128MB'
-AS $$
-    SELECT g.region_no, g.region, g.crowd, g.subjects, g.extra, p.period, u.rows
-    FROM (SELECT e.region_no, e.period_no, count(*) AS rows
-          FROM ONLY dbanon.record d CROSS JOIN LATERAL unnest(d.regions, d.periods) e (region_no, period_no)
-          WHERE d.run_id = shown_regions.run_id
-          GROUP BY e.region_no, e.period_no) u
-    JOIN ONLY dbanon.region g ON g.run_id = shown_regions.run_id AND g.region_no = u.region_no
-    JOIN ONLY dbanon.period p ON p.run_id = shown_regions.run_id AND p.period_no = u.period_no
-$$;
-COMMENT ON FUNCTION dbanon_internal.shown_regions(bigint) IS
-'What the rows of a run show, each region and period once.';

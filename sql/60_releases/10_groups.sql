@@ -25,12 +25,13 @@ COMMENT ON FUNCTION dbanon_internal.run_extent(bigint) IS
 'The box around all regions of a run: least x and y, greatest x and y.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_says(
-    run_id bigint, OUT holds text, OUT step_s integer, OUT window_s integer, OUT day_zone text)
+    run_id bigint, OUT holds text, OUT step_s integer, OUT window_s integer, OUT day_zone text, OUT longest_s double precision)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT m.traits ->> 'holds', e.step_s, e.step_s * (r.params ->> (m.traits ->> 'window'))::integer,
-        CASE WHEN (m.traits -> 'days')::boolean THEN d.day_zone END
+        CASE WHEN (m.traits -> 'days')::boolean THEN d.day_zone END,
+        (SELECT max(extract(epoch FROM upper(p.period) - lower(p.period)))::double precision FROM ONLY dbanon.period p WHERE p.run_id = r.run_id)
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.method m ON m.name = r.method
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
@@ -38,7 +39,8 @@ AS $$
     WHERE r.run_id = run_says.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_says(bigint) IS
-'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
+'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, where records end, and how long the
+longest of them is.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_traits(run_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT

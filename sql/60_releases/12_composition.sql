@@ -402,7 +402,7 @@ COMMENT ON FUNCTION dbanon_internal.plan_conflicts(bigint, text, text, jsonb, ts
 'Counts the people of a dataset with positions in the time of a planned run of whom a release already speaks within reach of that time, although
 the run or the release stands alone, and names these releases; no row where there is nobody.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.judge(run_id bigint, new_release bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.judge(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[], promised_by bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -412,7 +412,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    repeated bytea := (SELECT dbanon_internal.run_content(r.run_id) FROM ONLY dbanon.run r
+    repeated bytea := (SELECT coalesce(judge.content, dbanon_internal.run_content(r.run_id)) FROM ONLY dbanon.run r
                        WHERE r.run_id = judge.run_id AND dbanon_internal.stands_alone(r.method, r.algorithm));
     found record;
     intruded record;
@@ -465,7 +465,7 @@ BEGIN
         CASE WHEN intruded.people > 0 THEN NULL ELSE found.promised_by END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.judge(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.judge(bigint, bigint, bytea) IS
 'Measures a run whose groups are stored under a number against the releases it is compared with: the fewest candidates that a person is left with,
 how many promises break, of how many people, beside which releases, and whose promise the worst one is (null: that of a release that stands alone).';
 
@@ -510,7 +510,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.release_titles(bigint[], bigint, text) IS
 'The names of releases for a sentence, each once, with what is not plain: that it was withdrawn or lost, that it is of another dataset.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.measure(run_id bigint, release_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.measure(run_id bigint, release_id bigint, content bytea DEFAULT NULL) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[], broken text[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -529,11 +529,12 @@ BEGIN
     SELECT j.relation, j.smallest_crowd, j.k, j.below, j.people,
         CASE WHEN j.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.release_titles(j.met, dataset_id, ''), '{}') END,
         coalesce(dbanon_internal.release_titles(j.promised_by, dataset_id, format('run %s', measure.run_id)), '{}')
-    FROM dbanon_internal.judge(measure.run_id, measure.release_id) j;
+    FROM dbanon_internal.judge(measure.run_id, measure.release_id, measure.content) j;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure(bigint, bigint) IS
-'Measures a run whose groups are stored under a number, as dbanon.measure_overlap says it.';
+COMMENT ON FUNCTION dbanon_internal.measure(bigint, bigint, bytea) IS
+'Measures a run whose groups are stored under a number, as dbanon.measure_overlap says it; content: as run_content gives it, where the
+caller has it.';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[], broken text[])
@@ -712,7 +713,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_settle(bigint, boolean) IS
 'Refuses a run whose rows reach as far as people stay, where that is said to be less than a minute; returns what is said, or null.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_overlap(run_id bigint, release_id bigint, allow_overlap boolean) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.check_overlap(run_id bigint, release_id bigint, content bytea, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -721,7 +722,7 @@ DECLARE
     others text;
     within_a_day jsonb;
 BEGIN
-    SELECT m.* INTO STRICT found FROM dbanon_internal.measure(check_overlap.run_id, check_overlap.release_id) m;
+    SELECT m.* INTO STRICT found FROM dbanon_internal.measure(check_overlap.run_id, check_overlap.release_id, check_overlap.content) m;
     others := dbanon_internal.name_some(found.releases);
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
         PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, check_overlap.release_id, to_jsonb(found), others);
@@ -744,6 +745,6 @@ BEGIN
     RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, bigint, bytea, boolean) IS
 'Refuses a run whose groups are stored under a number if, beside earlier releases, it leaves a person fewer candidates than promised; returns
 what was measured.';

@@ -20,7 +20,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_name(text) IS
 'Refuses a name that would need quotes as a view''s name, and those of the views that list the releases.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_publishable(run_id bigint) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.check_publishable(run_id bigint, OUT digest bytea, OUT content bytea)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -28,7 +28,6 @@ DECLARE
     run dbanon.run;
     method dbanon.method;
     verdict dbanon.verification;
-    digest bytea;
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = check_publishable.run_id;
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
@@ -61,7 +60,8 @@ BEGIN
                   HINT = format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
     -- The verdict is on rows with a certain digest; any change of them since, by any login, shows here.
-    digest := dbanon_internal.run_digest(run.run_id);
+    content := dbanon_internal.run_content(run.run_id);
+    digest := dbanon_internal.run_digest(run.run_id, content);
     IF digest IS DISTINCT FROM verdict.digest THEN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
                 run.run_id
@@ -70,12 +70,11 @@ BEGIN
                              THEN format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id)
                              ELSE 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).' END;
     END IF;
-    RETURN digest;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_publishable(bigint) IS
 'Refuses a run unless its algorithm gives the guarantee, its status is verified, and the latest verification of its
-method''s attack passed on exactly the rows stored now.';
+method''s attack passed on exactly the rows stored now; gives its digest, and the content that this is made of.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_transaction() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -171,11 +170,12 @@ BEGIN
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
     -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own.
     -- The rows of dbanon.cloak, from its tables: numbered before they meet their regions, records need no further join.
-    EXECUTE format('INSERT INTO %s SELECT $2 + row_number() OVER (ORDER BY s.record_id, e.seq), s.record_id, e.seq, p.period, %s, '
+    EXECUTE format('INSERT INTO %s SELECT s.rows_before + e.seq, s.record_id, e.seq, p.period, %s, '
         'c.crowd, c.subjects, lower(p.period), upper(p.period)%s '
-        'FROM (SELECT d.periods, d.regions, $2 + row_number() OVER (ORDER BY d.draw) AS record_id '
+        'FROM (SELECT d.periods, d.regions, $2 + row_number() OVER drawn AS record_id, '
+                  '$2 + sum(cardinality(d.periods)) OVER drawn - cardinality(d.periods) AS rows_before '
               'FROM (SELECT g.periods, g.regions, gen_random_uuid() AS draw '
-                    'FROM ONLY dbanon.record g WHERE g.run_id = $1) d) s '
+                    'FROM ONLY dbanon.record g WHERE g.run_id = $1) d WINDOW drawn AS (ORDER BY d.draw ROWS UNBOUNDED PRECEDING)) s '
         'CROSS JOIN LATERAL unnest(s.periods, s.regions) WITH ORDINALITY e (period_no, region_no, seq) '
         'JOIN ONLY dbanon.period p ON p.run_id = $1 AND p.period_no = e.period_no '
         'JOIN ONLY dbanon.region c ON c.run_id = $1 AND c.region_no = e.region_no '
@@ -304,7 +304,7 @@ AS $$
 DECLARE
     run dbanon.run;
     says record;
-    digest bytea;
+    checked record;
     new_release bigint;
     old_release bigint;
     before text;
@@ -344,7 +344,7 @@ BEGIN
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
     -- From now on nothing changes under it.
-    digest := dbanon_internal.check_publishable(publish.run_id);
+    checked := dbanon_internal.check_publishable(publish.run_id);
     says := dbanon_internal.run_says(publish.run_id);
 
     -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
@@ -360,7 +360,7 @@ BEGIN
         PERFORM dbanon_internal.store_requests(publish.run_id, new_release);
     END IF;
     known := dbanon_internal.groups_sum(new_release, run.dataset_id);
-    overlap := dbanon_internal.check_overlap(publish.run_id, new_release, publish.allow_overlap)
+    overlap := dbanon_internal.check_overlap(publish.run_id, new_release, checked.content, publish.allow_overlap)
         || dbanon_internal.check_classes(publish.run_id, new_release, publish.allow_overlap);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
@@ -389,18 +389,19 @@ BEGIN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content,
-                                    groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at, percent_left_out, series_id, bounds, prefix, places)
+                                    groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at, percent_left_out, series_id, bounds, prefix, places,
+                                    longest_s)
             OVERRIDING SYSTEM VALUE
-            VALUES (new_release, publish.name, publish.run_id, digest, copied, nullif(overlap, '{}'),
+            VALUES (new_release, publish.name, publish.run_id, checked.digest, copied, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
                     dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer),
                     dbanon_internal.run_span(publish.run_id), dbanon_internal.run_reach(publish.run_id),
-                    CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN dbanon_internal.run_content(publish.run_id) END,
+                    CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN checked.content END,
                     known, dbanon_internal.cells_sum(new_release, run.dataset_id), says.holds, says.step_s, says.window_s, says.day_zone,
                     dbanon_internal.run_extent(publish.run_id), dbanon_internal.pois_at(new_release, run.dataset_id),
                     dbanon_internal.share_of_people(publish.run_id),
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
-                    part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.places_digest(publish.run_id) END);
+                    part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.places_digest(publish.run_id) END, says.longest_s);
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile

@@ -56,7 +56,7 @@ least k were left out and k published in it.';
 
 CREATE OR REPLACE VIEW published.releases WITH (security_barrier) AS
 SELECT w.name, r.method, p.k, m.guarantee AS promise, p.since, p.until, d.srid, p.rows, l.holds, l.step_s, l.window_s, l.day_zone,
-    p.extent, p.parts, p.starts, p.ends
+    p.extent, p.parts, p.starts, p.ends, p.longest_s
 FROM (
     -- A release of one run, or the last part of one that grows, whose other parts have the same columns here.
     SELECT l.name, l.release_id, NULL::bigint AS series_id FROM ONLY dbanon.release l WHERE l.withdrawn_at IS NULL AND l.series_id IS NULL
@@ -78,7 +78,8 @@ CROSS JOIN LATERAL (
              THEN ARRAY[min(e.extent[1]), min(e.extent[2]), max(e.extent[3]), max(e.extent[4])] END AS extent,
         count(*)::integer AS parts,
         array_agg(lower(e.span) ORDER BY lower(e.span)) FILTER (WHERE e.span IS NOT NULL) AS starts,
-        array_agg(upper(e.span) ORDER BY lower(e.span)) FILTER (WHERE e.span IS NOT NULL) AS ends
+        array_agg(upper(e.span) ORDER BY lower(e.span)) FILTER (WHERE e.span IS NOT NULL) AS ends,
+        CASE WHEN bool_and(e.longest_s IS NOT NULL OR e.span IS NULL) THEN max(e.longest_s) END AS longest_s
     FROM ONLY dbanon.release e JOIN ONLY dbanon.run u ON u.run_id = e.run_id
     WHERE e.withdrawn_at IS NULL AND CASE WHEN w.series_id IS NULL THEN e.release_id = w.release_id ELSE e.series_id = w.series_id END) p
 WHERE has_table_privilege(c.oid, 'SELECT');

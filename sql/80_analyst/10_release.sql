@@ -194,8 +194,10 @@ CREATE OR REPLACE FUNCTION published.first_from(about published.releases, span t
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- Rows lie within their part: none of a span begins before the part that the span begins in.
-    SELECT coalesce(about.starts[width_bucket(lower(span), about.starts)], lower(span))
+    -- Rows lie within their part: none of a span begins before the part that the span begins in. Nor does one begin earlier than the longest
+    -- row is long; in seconds, since a day may have 23 or 25 hours.
+    SELECT greatest(coalesce(about.starts[width_bucket(lower(span), about.starts)], lower(span)),
+                    lower(span) - make_interval(secs => about.longest_s))
 $$;
 COMMENT ON FUNCTION published.first_from(published.releases, tstzrange) IS
 'The least valid_from that rows of a span can have.';

@@ -105,7 +105,7 @@ def test_upgrading_a_server_without_postgis_says_what_to_install(
 def test_an_embedded_server_without_postgis_says_what_to_install(
     only_bare_programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in ("DBANON_DSN", *server._SERVER_VARIABLES):
+    for name in ("DBANON_DSN", *server.SERVER_VARIABLES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DBANON_HOME", str(tmp_path / "home"))
     done = call("", "runs")

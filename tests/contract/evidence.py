@@ -7,9 +7,7 @@ import random
 import numpy as np
 
 from dbanon.attacks import Evidence, attacker, once
-from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.base.trajectory import Cells, QuasiIdentifiers, Requests, Sites, Trajectories
-from tests.unit.site_evidence import joined
 
 CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
 GRID_M = 5.0
@@ -205,16 +203,3 @@ class Stored:
         lists = [[json.dumps(one) for one in value] for value in held if value is not None]
         has = np.array([value is not None for value in held], bool)
         return np.where(has, np.cumsum(has) - 1, -1), lists
-
-    def site_evidence(self):
-        none, said = np.empty(0), self.cloaked_evidence()
-        cloaked = np.zeros(len(self.rows.region_no), np.int8)
-        cloaked[said["region_no"] - 1] = said["cloaked"]
-        pairs = joined(self.rows.extended(
-            SiteEvidence, sites=self.given["sites"], region_cloaked=cloaked,
-            pair_site=none.astype(int), pair_cloaked=none.astype(bool), pair_rows=none.astype(int), pair_squared=none,
-        ))  # fmt: skip
-        return {
-            "site_id": pairs.pair_site, "cloaked": pairs.pair_cloaked,
-            "rows": pairs.pair_rows, "squared_cells": pairs.pair_squared,
-        }  # fmt: skip

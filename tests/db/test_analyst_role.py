@@ -86,7 +86,6 @@ FORBIDDEN = (
     "SELECT * FROM dbanon_internal.region_blocks(1)",
     "SELECT * FROM dbanon_internal.membership_blocks(1)",
     "SELECT * FROM dbanon_internal.name_blocks(1)",
-    "SELECT * FROM dbanon_internal.site_evidence(1)",
     "SELECT dbanon_internal.reap_runs()",
     "CREATE TABLE published.mine (a integer)",
     "CREATE TABLE dbanon.mine (a integer)",

@@ -9,6 +9,7 @@ import pytest
 
 from dbanon.base.errors import StoreError
 from dbanon.base.progress import silent
+from dbanon.base.tasks import HERE
 from dbanon.options.reading import Reading
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect
@@ -100,7 +101,8 @@ def test_a_lost_session_of_the_stored_rows_is_no_verdict(
         claim = queue.Claim(run_id=run, lock_key=0, attempt=0, todo="verify")
         watch = SimpleNamespace(progress=silent)
         with refusal(StoreError):
-            pipeline._Run(other, database, claim, stored.run_row(other, run), watch, asked=Reading())._judge()  # type: ignore[arg-type]
+            row = stored.run_row(other, run)
+            pipeline._Run(other, database, claim, row, watch, asked=Reading(), tasks=HERE)._judge()  # type: ignore[arg-type]
         ending.join()
 
 

@@ -334,7 +334,6 @@ READ = (
     "SELECT * FROM dbanon_internal.region_blocks(2)",
     "SELECT * FROM dbanon_internal.membership_blocks(2)",
     "SELECT * FROM dbanon_internal.name_blocks(2)",
-    "SELECT * FROM dbanon_internal.site_evidence(2) ORDER BY 1, 2",
     "SELECT * FROM dbanon_internal.run_groups(2) ORDER BY people",
     "SELECT * FROM dbanon.measure_overlap(2)",
     "SELECT * FROM dbanon.fix ORDER BY trajectory_id, seq",

@@ -110,7 +110,7 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         "SELECT dbanon_internal.copy_release(1, 9, NULL, NULL)",
         "SELECT dbanon_internal.execute_exclusively('DROP TABLE dbanon.release', 1, true)",
         "SELECT dbanon_internal.store_groups(1, 1)",
-        "SELECT * FROM dbanon_internal.judge(1, 1)",
+        "SELECT * FROM dbanon_internal.judge(1, 1, NULL)",
         "SELECT * FROM dbanon.grouping",
         "SELECT * FROM dbanon.exposure",
         "SELECT key FROM dbanon.population",
@@ -159,7 +159,6 @@ def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
         "SELECT * FROM dbanon_internal.region_blocks(2)",
         "SELECT * FROM dbanon_internal.membership_blocks(2)",
         "SELECT * FROM dbanon_internal.name_blocks(2)",
-        "SELECT * FROM dbanon_internal.site_evidence(2)",
         "SELECT * FROM dbanon.trajectory",
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " SELECT 2, 'tp-aware', true, dbanon_internal.run_digest(2)",

@@ -1,6 +1,7 @@
 """Reading and writing: what went in comes out, and what the server refuses becomes one sentence."""
 
 import dataclasses
+import json
 import signal
 import threading
 import time
@@ -17,7 +18,7 @@ from dbanon.base.errors import DataError, ParameterError, SchemaMismatch, StoreE
 from dbanon.options.publishing import Publishing, Submitting
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect, errors_translated
-from dbanon.runs import queue, reading, stored, writing
+from dbanon.runs import _requests, queue, reading, stored, writing
 from tests.facts import names, refusal
 
 
@@ -114,11 +115,11 @@ def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, 
     assert (data.x.sum(), data.y.sum(), data.t.sum()) == expected
 
 
-@pytest.mark.parametrize("piece", [1, 1000, 1 << 30])
+@pytest.mark.parametrize("most", [0, 16_000, 1 << 24])  # a whole block has some more than 16,000 bytes
 def test_trajectories_stored_in_any_order_are_read_by_id_however_many_come_together(
-    database, connection, dataset, monkeypatch, piece
+    database, connection, dataset, monkeypatch, most
 ):
-    monkeypatch.setattr(arrow, "_PIECE", piece)
+    monkeypatch.setattr(arrow, "_MOST_IN_BLOCK", most)
     query = (
         "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) "
         "SELECT i, %s, 's' || i %% 7, ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1), ST_MakePointM(-i, 1, 2)), 32610) "
@@ -143,8 +144,8 @@ def test_short_trajectories_come_together_beside_a_long_one(database, connection
         )
     fetched, pieces = arrow._pieces, []
 
-    def counted(copy, least):
-        for piece in fetched(copy, least):
+    def counted(*arguments):
+        for piece in fetched(*arguments):
             pieces.append(piece)
             yield piece
 
@@ -153,7 +154,7 @@ def test_short_trajectories_come_together_beside_a_long_one(database, connection
         paths = arrow.paths(snapshot, dataset.dataset_id)
     assert np.diff(paths.offset).tolist() == [3] * 2000 + [100_000]
     assert paths.t.tolist() == [1, 2, 3] * 2000 + list(range(1, 100_001))
-    assert len(pieces) < 10
+    assert len(pieces) < 20
 
 
 def test_paths_that_the_server_holds_compressed_are_read_whole(database, connection, dataset):
@@ -242,9 +243,8 @@ def test_requests_carry_the_codes_of_the_trajectories_and_sorted_contents(databa
         reader.trajectories(dataset.dataset_id)
         requests = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
     assert requests.contents == ('{"b": "2"}', '{"z": "1"}')
-    assert requests.t.tolist() == [1, 5.5, 6]
-    assert requests.subject.tolist() == [0, 2, -1]
-    assert requests.content.tolist() == [1, 1, 0]
+    rows = sorted(zip(requests.t.tolist(), requests.subject.tolist(), requests.content.tolist(), strict=True))
+    assert rows == [(1, 0, 1), (5.5, 2, 1), (6, -1, 0)]
     with reading.open_reader(database) as reader:
         alone = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
     assert (alone.subject.tolist(), alone.content.tolist()) == (requests.subject.tolist(), requests.content.tolist())
@@ -485,3 +485,28 @@ def test_a_server_that_does_not_answer_and_a_database_that_is_not_there(tmp_path
         _read(f"postgresql://nobody@/none?host={tmp_path}", 1)
     with psycopg.connect(database) as known, pytest.raises(StoreError):
         connect(psycopg.conninfo.make_conninfo(database, dbname=known.info.dbname + "_not_there"))
+
+
+def test_requests_far_apart_and_among_those_of_another_dataset_are_all_read(database, connection, dataset):
+    query = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('e', 32610, 1, 1) RETURNING dataset_id"
+    other = _value(connection, query)
+    contents = [{"a": "line\nand\\n"}, {"a": 'é "😀"'}, {}, {"a": [1, {"b": None}]}]
+    rows = [
+        (n << 11, dataset.dataset_id if n % 3 else other, f"s\n{n % 7}", n / 1000 - 1e9, json.dumps(contents[n % 4]))
+        for n in range(-40, 400)
+    ]
+    rows.append((2**60, dataset.dataset_id, "far", 253402300799.999999, "{}"))
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO dbanon.request (request_id, dataset_id, subject, sent_at, content) "
+            "VALUES (%s, %s, %s, to_timestamp(%s), %s)",
+            rows,
+        )
+    with arrow.snapshot(connection) as snapshot:
+        found = _requests.read(snapshot, dataset.dataset_id)
+    expected = connection.execute(
+        "SELECT date_part('epoch', sent_at), subject, content::text FROM dbanon.request WHERE dataset_id = %s",
+        [dataset.dataset_id],
+    ).fetchall()
+    assert sorted(zip(*found.to_pydict().values(), strict=True)) == sorted(expected)
+    assert len(expected) > 200

@@ -17,7 +17,7 @@ import pytest
 
 from dbanon.base.errors import StoreError
 from dbanon.postgres.programs import find_binaries, installations
-from dbanon.postgres.server import _SERVER_VARIABLES, EmbeddedServer, psql
+from dbanon.postgres.server import SERVER_VARIABLES, EmbeddedServer, psql
 from dbanon.testing import logins
 from tests.acceptance.commands import call
 from tests.facts import refusal
@@ -309,7 +309,7 @@ def test_its_url_is_that_of_a_database_with_the_schema_and_the_roles(
 ) -> None:
     new = EmbeddedServer(place / "new", settings=FORGETFUL)
     monkeypatch.setenv("DBANON_HOME", str(new.home))
-    for name in ("DBANON_DSN", *_SERVER_VARIABLES):
+    for name in ("DBANON_DSN", *SERVER_VARIABLES):
         monkeypatch.delenv(name, raising=False)
     new.start()
     try:

@@ -1,21 +1,18 @@
-"""The spatial join of published rows and sensitive sites, held against loops, and what an attack is given of it."""
+"""What the attack at sensitive sites is given of the stored rows, and of rows that were tampered with."""
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable
 
 import numpy as np
 import psycopg
 import pytest
-from psycopg import errors
 
 from dbanon.attacks.sensitive_sites import attack
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.postgres import arrow
 from dbanon.runs import _rows, reading
 from tests.unit.attack_evidence import ROW
-from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
+from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined
 
 _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
@@ -35,10 +32,6 @@ VALUES (%s, %s, 1, tstzrange(to_timestamp(%s), to_timestamp(%s)),
     ST_Reverse(ST_MakeEnvelope(%s, %s, %s, %s, 32610)), %s, 1, %s)
 """
 _HIDDEN = '{"cloaked": true}'
-_PAIRS = """
-SELECT site_id, xmin, ymin, xmax, ymax, lower_s, upper_s, cloaked, rows, squared_cells
-FROM dbanon_internal.site_evidence(%s)
-"""
 
 
 def value(connection: psycopg.Connection, query: str, *params: object) -> int:
@@ -67,78 +60,7 @@ def add_sites(connection: psycopg.Connection, dataset: int, texts: list[str]) ->
         cursor.executemany(insert, [(dataset, text) for text in texts])
 
 
-def scattered(rng: np.random.Generator, grid_m: float) -> tuple[list[str], list[np.ndarray]]:
-    """Make sites of all kinds, some at one place and some on borders of cells: their texts and corners."""
-    corners = []
-    for _ in range(40):
-        cell = rng.integers(-8, 8, 2)
-        at = (cell + rng.integers(0, 2) * rng.random(2)) * grid_m
-        shape = np.array([[0, 0], [rng.uniform(0, 4), 0], [0, rng.uniform(0, 4)]]) * grid_m
-        corners.append(at + shape[: rng.choice([1, 2, 3])])
-    corners += [corners[0], corners[1], corners[0] * [-1, 1]]
-    texts = []
-    for points in corners:
-        listed = ", ".join(f"{x!r} {y!r}" for x, y in points.tolist())
-        kind = {1: "POINT", 2: "LINESTRING", 3: "POLYGON"}[len(points)]
-        texts.append(f"{kind}(({listed}, {points[0, 0]} {points[0, 1]}))" if len(points) == 3 else f"{kind}({listed})")
-    return texts, corners
-
-
-def regions(rng: np.random.Generator, grid_m: float, run: int) -> list[tuple]:
-    """Make rows: cells and larger rectangles, exact and cloaked, several with the same one, at two periods."""
-    rows = []
-    for _ in range(60):
-        low = rng.integers(-9, 9, 2)
-        high = low + (rng.integers(1, 6, 2) if rng.random() < 0.4 else 1)
-        bounds = [float(side) * grid_m for side in (*low.tolist(), *high.tolist())]
-        start, extra = float(rng.choice([0, 60])), str(rng.choice([_HIDDEN, '{"cloaked": false}', ""])) or None
-        rows += [(start, start + 60, *bounds, 1, extra)] * int(rng.integers(1, 4))
-    return [(run, record, *row) for record, row in enumerate(rows, 1)]
-
-
-def plain_pairs(rows: list[tuple], corners: list[np.ndarray], ids: list[int], grid_m: float, guard_m: float) -> set:
-    distinct: dict[tuple, int] = {}
-    for _, _, start, end, *bounds, _, extra in rows:
-        key = (tuple(bounds), start, end, extra == _HIDDEN)
-        distinct[key] = distinct.get(key, 0) + 1
-    found: set[tuple] = set()
-    first: dict[tuple, int] = {}  # of the sites in the same cells
-    for site, points in zip(ids, corners, strict=True):
-        sides = (*points.min(axis=0).tolist(), *points.max(axis=0).tolist())
-        first.setdefault(tuple(math.floor(side / grid_m) for side in sides), site)
-    assert len(first) < len(ids)
-    for cells, site in first.items():
-        for (bounds, start, end, hidden), count in distinct.items():
-            box = tuple(round(side / grid_m) - (i >= 2) for i, side in enumerate(bounds))
-            far = squared(box, cells)
-            if far == 0 or (not hidden and math.sqrt(far) * grid_m < guard_m):
-                found.add((site, *bounds, start, end, hidden, count, float(far)))
-    return found
-
-
-@pytest.mark.many
-@pytest.mark.parametrize("guard_m", [None, 0, 2.5, 3])
-@pytest.mark.parametrize("grid_m", [0.1, 1.0, 7.5])
-def test_the_join_is_that_of_loops(
-    connection: psycopg.Connection, rng: np.random.Generator, grid_m: float, guard_m: float | None
-) -> None:
-    new = new_dataset(connection, grid_m)
-    add_sites(connection, new, scattered(rng, grid_m)[0])  # of another dataset, in the same places
-    dataset = new_dataset(connection, grid_m)
-    texts, corners = scattered(rng, grid_m)
-    add_sites(connection, dataset, texts)
-    listed = connection.execute("SELECT site_id FROM dbanon.site WHERE dataset_id = %s ORDER BY 1", [dataset])
-    ids = [site for (site,) in listed.fetchall()]
-    reach_m = None if guard_m is None else guard_m * grid_m
-    run = new_run(connection, dataset, {"guard_m": reach_m})
-    rows = regions(rng, grid_m, run)
-    add_rows(connection, rows)
-    found = connection.execute(_PAIRS, [run]).fetchall()
-    assert len(found) == len(set(found)) > 0
-    assert set(found) == plain_pairs(rows, corners, ids, grid_m, reach_m or 0)
-
-
-def test_regions_an_analyst_can_tell_apart_are_not_one(connection: psycopg.Connection) -> None:
+def test_regions_an_analyst_can_tell_apart_are_not_one(database: str, connection: psycopg.Connection) -> None:
     dataset = new_dataset(connection)
     add_sites(connection, dataset, ["POINT(1.5 1.5)"])
     run = new_run(connection, dataset, {})
@@ -147,25 +69,7 @@ def test_regions_an_analyst_can_tell_apart_are_not_one(connection: psycopg.Conne
     connection.execute(
         "UPDATE dbanon.cloak SET region = ST_Reverse(ST_MakeEnvelope(0, 0, 3, 3 + 1e-9, 32610)) WHERE record_id = 2"
     )
-    assert sorted(row[8] for row in connection.execute(_PAIRS, [run]).fetchall()) == [1, 1, 2]
-
-
-@pytest.mark.many
-@pytest.mark.parametrize("guard", ["9", -1, True, [9], {"m": 9}])
-def test_a_guard_that_is_no_length_reaches_nowhere(connection: psycopg.Connection, guard: object) -> None:
-    dataset = new_dataset(connection)
-    add_sites(connection, dataset, ["POINT(1.5 1.5)"])
-    run = new_run(connection, dataset, {"guard_m": guard})
-    add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, None), (run, 2, 0, 60, 1, 1, 2, 2, 1, None)])
-    assert [row[1] for row in connection.execute(_PAIRS, [run]).fetchall()] == [1.0]
-
-
-def test_a_run_without_rows_or_sites_and_no_run_have_no_pairs(connection: psycopg.Connection) -> None:
-    dataset = new_dataset(connection)
-    run = new_run(connection, dataset, {})
-    add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, None)])
-    for number in (run, run + 1, None):
-        assert connection.execute(_PAIRS, [number]).fetchall() == []
+    assert sorted(read(database, run).pair_rows.tolist()) == [1, 1, 2]
 
 
 @pytest.mark.many
@@ -183,46 +87,6 @@ def test_cloaked_is_a_json_boolean_or_nothing(connection: psycopg.Connection, ex
         assert _rows.read(snapshot, run).fields["region_other_keys"].tolist() == [0]
     said = "SELECT cloaked FROM dbanon_internal.cloaked_evidence(%s)"
     assert (connection.execute(said, [run]).fetchall() or [(0,)]) == [(cloaked,)]
-
-
-def test_each_region_asks_the_index_of_the_sites_once(connection: psycopg.Connection) -> None:
-    """Even of a table that no statistics tell the planner anything about."""
-    dataset = new_dataset(connection)
-    add_sites(connection, dataset, [f"POINT({i} {i})" for i in range(300)])
-    run = new_run(connection, dataset, {"guard_m": None})
-    add_rows(connection, [(run, i, 0, 60, i, i, i + 1, i + 1, 1, None) for i in range(1, 200)])
-    query = "SELECT prosrc, proconfig FROM pg_proc WHERE oid = 'dbanon_internal.site_evidence'::regproc"
-    body, settings = connection.execute(query).fetchone()
-    with connection.transaction():
-        for name, setting in (each.split("=", 1) for each in settings):
-            connection.execute("SELECT set_config(%s, %s, true)", [name, setting.strip('"')])
-        explained = connection.execute("EXPLAIN " + body.replace("site_evidence.run_id", str(run))).fetchall()
-    plan = "\n".join(line for (line,) in explained)
-    assert "Index Scan using site_geom_idx on site" in plan
-    assert plan.count("Function Scan on shown_regions") == 1
-    assert plan.count("on site s") == 2  # once more for the places, of the dataset's sites alone
-    assert plan.count("Index Scan using site_dataset_idx on site s_1") == 1
-    # From version 16 on the places are put in order before they become arrays.
-    assert not any(node in plan for node in ("Seq Scan", "Bitmap", "Merge Join", "Hash Join")), plan
-
-
-def test_sites_in_the_same_cells_are_joined_once(connection: psycopg.Connection) -> None:
-    dataset = new_dataset(connection)
-    add_sites(connection, dataset, ["POINT(9.2 9.7)"] * 50 + ["POINT(9.9 9.1)"] * 50 + ["POINT(10 9.7)"])
-    run = new_run(connection, dataset, {})
-    add_rows(connection, [(run, 3 * i + j, 0, 60, i, i, 11, 11, 3, _HIDDEN) for i in range(9) for j in (1, 2, 3)])
-    found = connection.execute(_PAIRS, [run]).fetchall()
-    (least, most) = connection.execute("SELECT min(site_id), max(site_id) FROM dbanon.site").fetchone()
-    assert sorted(row[:2] for row in found) == [(site, i) for site in (least, most) for i in range(9)]
-
-
-def test_only_workers_may_join(connection: psycopg.Connection, login: Callable[[str], str]) -> None:
-    run = new_run(connection, new_dataset(connection), {})
-    for role in ("dbanon_operator", "dbanon_analyst"):
-        with psycopg.connect(login(role)) as user, pytest.raises(errors.InsufficientPrivilege):
-            user.execute(_PAIRS, [run])
-    with psycopg.connect(login("dbanon_worker")) as worker:
-        assert worker.execute(_PAIRS, [run]).fetchall() == []
 
 
 # What the attack is given: a small world, written and read back.

@@ -83,6 +83,15 @@ def end_once(directory: str, number: int) -> int:
     return number
 
 
+def hang_once(directory: str, number: int) -> int:
+    """Do not end the first time, until all is over."""
+    mark = Path(directory) / "hangs"
+    if number == 0 and not mark.exists():
+        mark.touch()
+        wait_until((Path(directory) / "over").exists)
+    return number
+
+
 def end(_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

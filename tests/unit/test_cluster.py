@@ -72,6 +72,14 @@ def test_cloaks_are_the_same_with_four_processes_of_which_one_is_killed(tmp_path
         assert (again / "ended").exists()
 
 
+def test_a_task_of_a_slow_machine_is_done_by_another(two, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cluster, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(cluster, "_PATIENCE", 1)
+    numbers = [(str(tmp_path), number) for number in range(3)]
+    assert Cluster(two.scheduler_address).map(shared_tasks.hang_once, numbers) == [0, 1, 2]
+    (tmp_path / "over").touch()
+
+
 @pytest.mark.stress
 def test_a_task_that_ends_every_process_ends_the_run_and_is_not_done_for_ever(two) -> None:
     with pytest.raises(StoreError) as caught:
@@ -150,7 +158,7 @@ def test_a_task_uses_one_core() -> None:
     import importlib.metadata
 
     version = importlib.metadata.version("dbanon")
-    assert cluster._do(cluster._Task(version, cores.count, ())) == 1
+    assert cluster._do(cluster._Task(version, cores.count, ()))[0] == 1
 
 
 # ---- tls -------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from dbanon.postgres import programs, server
 from dbanon.postgres.server import SOCKET_PATH_LIMIT, EmbeddedServer, default_home, external, parse, resolve, uri
 from tests.facts import refusal
 
-VARIABLES = ("DBANON_DSN", "DBANON_HOME", *server._SERVER_VARIABLES, "PGUSER", "PGPASSWORD")
+VARIABLES = ("DBANON_DSN", "DBANON_HOME", *server.SERVER_VARIABLES, "PGUSER", "PGPASSWORD")
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_the_option_beats_the_variable_and_the_variable_beats_libpq(monkeypatch:
     assert "first" in resolve("host=first").label
 
 
-@pytest.mark.parametrize("name", server._SERVER_VARIABLES)
+@pytest.mark.parametrize("name", server.SERVER_VARIABLES)
 def test_any_variable_that_names_a_server_keeps_the_embedded_one_down(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,9 +17,9 @@ SEED = 20120905
 FAMILY = METHODS["tp-aware"]
 
 
-def instance(rng, *, most=60, instants=7):
+def instance(rng, *, most=60, instants=7, sides=(1, 2, 5, 40, 3000)):
     """Clusters, lines and strays; many share cells where the city is small."""
-    k, side = rng.randint(2, 6), rng.choice([1, 2, 5, 40, 3000])
+    k, side = rng.randint(2, 6), rng.choice(sides)
     centres = [(rng.randrange(side), rng.randrange(side)) for _ in range(rng.randint(1, 4))]
     trajectories = []
     for _ in range(rng.randint(k, most)):
@@ -58,6 +58,14 @@ def run(trajectories, k, **params):
     return FAMILY.anonymise(data(trajectories), "traj-anon", chosen, np.random.default_rng(0))
 
 
+def coarse(trajectories):
+    """Count from a corner in squares of 2^s cells, of which fewer than 2^13 - 1 are side by side."""
+    xs, ys = ([fix[axis] for trajectory in trajectories for fix in trajectory] for axis in (0, 1))
+    (x, y), width = (min(xs), min(ys)), max(max(xs) - min(xs), max(ys) - min(ys))
+    size = next(2**s for s in range(32) if width // 2**s + 1 < 2**13)
+    return [[((a - x) // size, (b - y) // size) for a, b in trajectory] for trajectory in trajectories]
+
+
 def bundles(cloaks):
     return [cloaks.member_trajectory[cloaks.member_record == r].tolist() for r in np.unique(cloaks.member_record)]
 
@@ -68,6 +76,15 @@ def test_groups_are_those_of_the_plain_rule_in_one_block_and_in_many():
         trajectories, k = instance(rng, instants=rng.choice([1, 2, 5, 7, 17]))
         blocks, groups = grouped(trajectories, k, rng.choice([k, 2 * k, 100]))
         expected = [[b[i] for i in g] for b in blocks for g in plain.groups([trajectories[i] for i in b], k)]
+        assert groups == expected
+
+
+def test_groups_of_wide_blocks_are_those_of_the_plain_rule_in_larger_squares():
+    rng = random.Random(SEED + 5)
+    for _ in range(60):
+        trajectories, k = instance(rng, instants=rng.choice([1, 7, 17]), sides=(8190, 8191, 8192, 70_000, 2**30 - 1))
+        blocks, groups = grouped(trajectories, k, rng.choice([2 * k, 100]))
+        expected = [[b[i] for i in g] for b in blocks for g in plain.groups(coarse([trajectories[i] for i in b]), k)]
         assert groups == expected
 
 

@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from benchmarks.papers.semantic import greedy
 from benchmarks.papers.semantic.greedy import Group
 from dbanon.base.errors import DataError, counted
+from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Cells, Int, Trajectories
 from dbanon.methods.semantic import Parameters, _graph, _losses, _rows
 from dbanon.methods.semantic._rows import Made, Rows
@@ -19,7 +20,7 @@ from dbanon.methods.semantic._rows import Made, Rows
 _MOST = 15_000  # tables of all pairs of cells take 16 bytes a pair: 3.6 GB
 
 
-def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells) -> Made:
+def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells, tasks: Tasks) -> Made:  # noqa: PLR0917
     """Merge the pair of trajectories that loses least, again and again: Algorithm 2.
 
     Raises
@@ -27,6 +28,7 @@ def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: C
     DataError
         If there are too many cells, or they make several parts that do not touch.
     """
+    del tasks  # one process does all
     count, ends = len(cells.cell_id), cells.neighbours.T
     if count > _MOST:
         raise DataError(f"The paper's algorithm must have at most {_MOST} cells. Got {count}; load fewer.")

@@ -17,7 +17,9 @@ from dbanon.attacks.kte._claims import HIDE, MERGE
 from dbanon.attacks.kte._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.shared.frame import Attack, Counts
 
-__all__ = ["attack", "prepare", "read"]
+__all__ = ["APART", "attack", "prepare", "read"]
+
+APART = True
 
 
 def read(evidence: Evidence, source: Source) -> Evidence:

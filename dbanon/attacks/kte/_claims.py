@@ -59,13 +59,11 @@ class Stated:
 def read_rules(evidence: Evidence) -> Rules:
     """Make sense of the parameters and the data they go with.
 
-    Raises `UndecidableError` if a parameter is missing or absurd, or the data lie too far away to be counted in slots
-    and cells.
+    Raises `UndecidableError` if a parameter is missing or absurd.
     """
     params, data = evidence.params, evidence.trajectories
     grid_s, grid_m = integer(params, "grid_s", 1), _grid_m(params, data.grid_m)
     must(grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's; it is not.")
-    _demand_near(data, grid_s, grid_m)
     k, leak, window, reuse = integer(params, "k", 2), 0, 0, "never"
     if evidence.algorithm == HIDE:
         leak_s, tau_s = integer(params, "leak_s", 1), integer(params, "tau_s", 1)
@@ -85,7 +83,7 @@ def _grid_m(params: Mapping[str, Any], grid_m: float) -> float:
     return float(value or 0)
 
 
-def _demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
+def demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
     """Demand that the slots and cells of all fixes can be numbered."""
     for values, side, far in ((data.t, grid_s, _LATEST), (data.x, grid_m, _FURTHEST), (data.y, grid_m, _FURTHEST)):
         near = max(-float(values.min()), float(values.max())) / side < far

@@ -34,7 +34,7 @@ def count(evidence: Evidence) -> Counts:
     """
     evidence = considered(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
-    known, stored = samples(evidence.trajectories, rules), rows(evidence, rules)
+    known, stored = samples(evidence, rules), rows(evidence, rules)
     stored, who = members(evidence, stored, known, rules)
     seen = _Seen(known=known, stored=stored, who=who, covered=cover(known, stored, who))
     own, figures = _hidden(evidence, seen, rules) if rules.hides else groups(evidence, who, rules)

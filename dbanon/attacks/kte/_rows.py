@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from dbanon.attacks import Evidence
-from dbanon.attacks.kte._claims import Rules
+from dbanon.attacks.kte._claims import Rules, demand_near
+from dbanon.attacks.shared.apart import looked
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
+from dbanon.attacks.shared.replay import runs
 from dbanon.base.kernels import kernel
-from dbanon.base.trajectory import Bool, Int, Trajectories
+from dbanon.base.trajectory import Bool, Int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,8 +86,30 @@ class Cover:
     fictitious: Bool
 
 
-def samples(data: Trajectories, rules: Rules) -> Samples:
-    """Snap every fix to its slot and cell."""
+def samples(evidence: Evidence, rules: Rules) -> Samples:
+    """Snap every fix to its slot and cell.
+
+    Raises `UndecidableError` if some are too far away to be numbered.
+    """
+    some = looked(evidence, _samples, rules)
+    if len(some) == 1:
+        return some[0]
+    # Subjects in the order of their codes, whichever part each was in.
+    subject = np.concatenate([one.subject for one in some])
+    number = np.concatenate([np.diff(one.offset) for one in some])
+    order = np.argsort(subject)
+    at = runs((np.cumsum(number) - number)[order], number[order])
+    slot, x, y, fixes = (
+        np.concatenate([getattr(one, name) for one in some])[at] for name in ("slot", "x", "y", "fixes")
+    )
+    offset = np.append(0, np.cumsum(number[order]))
+    return Samples(subject=subject[order], offset=offset, slot=slot, x=x, y=y, fixes=fixes)
+
+
+def _samples(evidence: Evidence, rules: Rules) -> Samples:
+    """Snap the fixes of some subjects."""
+    data = evidence.trajectories
+    demand_near(data, rules.grid_s, rules.grid_m)
     subject = np.repeat(data.subject, np.diff(data.offset))
     columns = ((data.t, rules.grid_s), (data.x, rules.grid_m), (data.y, rules.grid_m))
     slot, x, y = (np.floor(values / side).astype(np.int64) for values, side in columns)

@@ -14,7 +14,9 @@ from dbanon.attacks.mob._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.mob.evidence import ObjectEvidence, read
 from dbanon.attacks.shared.frame import Attack, Counts
 
-__all__ = ["attack", "prepare", "read"]
+__all__ = ["APART", "attack", "prepare", "read"]
+
+APART = True
 
 
 def prepare() -> None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.claims import (
     LATEST,
@@ -21,8 +23,9 @@ from dbanon.attacks.shared.claims import (
     whatever_the_reason,
 )
 from dbanon.attacks.shared.instants import timetable
+from dbanon.attacks.shared.keys import distinct
 from dbanon.attacks.shared.replay import Timetable, within
-from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
+from dbanon.base.trajectory import Float, QuasiIdentifiers, Trajectories
 
 FEW, UNSEEN, EXACT = "few_partners", "never_seen", "never_generalised"
 _MOST_POSITIONS = 400_000_000
@@ -79,7 +82,7 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     params, data = evidence.params, evidence.trajectories
     times = timetable(params, data, _WINDOW)
     times = replace(times, length=-(-times.count // times.windows))  # of windows about as long as one another
-    _demand_bounded(data, times)
+    _demand_few(data, times)
     speed = get(params, "speed_m_s")
     number = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LATEST
     must(number, "The run's parameter 'speed_m_s' must be a speed; it is not.")
@@ -94,14 +97,15 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     )
 
 
-def _demand_bounded(data: Trajectories, times: Timetable) -> None:
-    few = data.subjects * times.count <= _MOST_POSITIONS
+def _demand_few(data: Trajectories, times: Timetable) -> None:
+    few = len(distinct(data.subject)) * times.count <= _MOST_POSITIONS
     must(few, f"Subjects times instants must be at most {_MOST_POSITIONS:,} to attack with; they are more.")
-    near = all(
-        max(-float(v.min()), float(v.max())) / data.grid_m < 1 << 52
-        and (float(v.max()) - float(v.min())) / data.grid_m < _FURTHEST
-        for v in (data.x, data.y)
-    )
+
+
+def demand_near(corners: Float, grid_m: float) -> None:
+    """Demand that all positions have small numbers of cells; `corners`: least and greatest x and y of each part."""
+    least, most = corners[:, :2].min(axis=0) / grid_m, corners[:, 2:].max(axis=0) / grid_m
+    near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _FURTHEST).all())
     must(near, "Positions must lie within 2^30 cells of one another to attack with; they do not.")
 
 

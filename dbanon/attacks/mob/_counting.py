@@ -36,7 +36,7 @@ def count(evidence: ObjectEvidence) -> Counts:
     every = evidence.trajectories
     evidence = considered(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
-    at = positions(evidence.trajectories, rules)
+    at = positions(evidence, rules)
     # A record may list trajectories of its subject from outside the run's own time; these are known among all.
     found = shown(evidence, every, at, rules.timetable)
     own, unused = own_instants(evidence.quasi_identifiers, at, rules.timetable)

@@ -18,12 +18,17 @@ from dbanon.attacks.semantic._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.semantic.evidence import RegionEvidence, read
 from dbanon.attacks.shared.frame import Attack, Counts
 
-__all__ = ["attack", "prepare", "read"]
+__all__ = ["APART", "attack", "prepare", "read"]
+
+APART = True
 
 
 def prepare() -> None:
-    """Import what counts, with Numba, while the evidence is read."""
-    from dbanon.attacks.semantic import _counting  # noqa: F401
+    """Compile what looks at outlines and counts: on no cell and no region."""
+    from dbanon.attacks.semantic import _atoms, _outlines
+
+    _outlines.prepare()
+    _atoms.prepare()
 
 
 def _count(evidence: RegionEvidence) -> Counts:

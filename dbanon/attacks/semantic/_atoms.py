@@ -52,6 +52,11 @@ def classes(found: Regions) -> Int:
     return label
 
 
+def prepare() -> None:
+    """Compile for the types of `classes`."""
+    _tell_apart(np.zeros(1, np.int64), np.empty(0, np.int32), np.zeros(1, np.int64))
+
+
 @kernel
 def _tell_apart(low: Any, cell: Any, label: Any) -> None:
     """Give cells the same label if the same regions hold them; all have label 0 at first."""

@@ -74,9 +74,6 @@ def read_rules(evidence: RegionEvidence) -> Rules:
     params, data, cells = evidence.params, evidence.trajectories, evidence.cells
     must(len(cells.cell_id) > 0, "The dataset must hold cells to attack with; it holds none.")
     must(cells.overlap_m2 < 1, "Cells must not cover one another; they do.")
-    must(len(cells.fix_cell) == data.fixes, "Each fix must come with its cell; this is a defect of the read.")
-    sane = bool((cells.fix_cell >= -1).all() and (cells.fix_cell < len(cells.cell_id)).all())
-    must(sane, "The cell of each fix must be one of the dataset's; some are not.")
     since, until = considered_slots(params, data.grid_s)
     l, t = integer(params, "l", 0), _limit(params, "t", endless="inf")  # noqa: E741 - the paper's name
     rules = Rules(

@@ -36,7 +36,7 @@ def count(evidence: RegionEvidence) -> Counts:
     data = evidence.trajectories
     start, end, timely = _times(evidence, rules)
     cells, stored = evidence.cells, np.unique(evidence.atom, return_inverse=True)[1].reshape(-1)
-    of, places = units(data, cells, stored, rules), regions(evidence, rules)
+    of, places = units(evidence, stored, rules), regions(evidence, rules)
     grouped = groups(evidence, of, start, end, rules)
     region = evidence.region[grouped.row].astype(np.int64)
     fate = fixes(of, grouped, places, region, rules)
@@ -105,7 +105,7 @@ def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str,
         "published": len(distinct(of.subject[found.grouped.unit])),
         "records": len(evidence.record_id),
         "rows": evidence.rows,
-        "fixes": len(of.fix),
+        "fixes": len(of.fix_t),
         "groups": len(found.grouped.first),
         "regions": len(evidence.region_no),
         "smallest_crowd": int(found.grouped.crowd.min()),

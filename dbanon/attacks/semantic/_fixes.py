@@ -88,7 +88,7 @@ def _rows(grouped: Groups, group: Int, slot: Int) -> Int:
 
 def misstated(data: Trajectories, of: Units, state: NDArray[np.int8], stated: Stated) -> int:
     """Count what the run says it left out and is not what is missing."""
-    subject, t = of.subject[of.fix_unit], data.t[of.fix]
+    subject, t = of.subject[of.fix_unit], of.fix_t
     hour = of.fix_slot * data.grid_s // 3600
     hours = distinct(hour)
     people, width = int(subject.max()) + 1, PUBLISHED + 1

@@ -106,6 +106,12 @@ def _directed(outlines: NDArray[Any]) -> tuple[NDArray[np.complex128], NDArray[n
     return corner[edge], corner[edge + 1], of[polygon[ring[edge]]]
 
 
+def prepare() -> None:
+    """Compile for the types that outlines are read in."""
+    zero, none = np.zeros(1, np.int64), np.empty(0, np.int64)
+    _add_up(zero, none, zero, np.empty(0, np.int32), zero, none, zero, np.empty(0, bool))
+
+
 @kernel
 def _add_up(low: Any, edge: Any, ends: Any, cell: Any, cell_low: Any, cell_edge: Any, left: Any, same: Any) -> None:
     """Keep `same` where the cells' edges add up to the outline; `left` is what is left of each: 0 between regions."""

@@ -24,8 +24,9 @@ from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
 from dbanon.base.trajectory import Bool, Int
 
-__all__ = ["attack", "read"]
+__all__ = ["APART", "attack", "read"]
 
+APART = True
 _NEARER = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
 
 
@@ -68,8 +69,8 @@ def _count(evidence: SiteEvidence) -> Counts:
     O((fixes + rows) log) time, and that of the largest flow from places of sites to the rectangles that hold them.
     """
     rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
-    evidence = considered(evidence)
-    users = snapshot(evidence, rules)
+    every, evidence = evidence, considered(evidence)
+    users = snapshot(every, evidence.trajectories, rules)
     rows = _rows(evidence, users)
     regions = _regions(evidence, rows)
     sites = _sites(evidence, rules, regions)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dbanon.attacks import Evidence
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
+from dbanon.attacks.shared.apart import ends, looked
 from dbanon.attacks.shared.claims import (
     Hours,
-    considered,
     considered_slots,
     demand_sane,
     get,
@@ -23,10 +24,12 @@ from dbanon.attacks.shared.claims import (
 )
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import FURTHEST, of_bounds
-from dbanon.attacks.shared.replay import Timetable, replay, slots
+from dbanon.attacks.shared.replay import Timetable, replay, slots, within
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 _MALFORMED = "What the run left out must be whole counts of subjects by reason and hour, and nothing else; it is not."
+_FAR = "Every coordinate must be so small that its cell can be numbered exactly; some are not."
+_SHAPES = "Every shape must be that of a trajectory of one fix; it is not."
 ABSENT = "absent_at_instant"
 
 
@@ -36,6 +39,7 @@ class Rules:
 
     k: int
     at: int | None
+    bounds: tuple[int | None, int | None]  # the slots from which, and before which, data are considered
     max_gap_s: int
     guard_m: float
     guard_inside: bool
@@ -59,32 +63,23 @@ def read_rules(evidence: SiteEvidence) -> Rules:
     Raises `UndecidableError` if a parameter is missing or absurd, or data and pairs do not go together.
     """
     demand_sane(evidence)
-    _demand_places(evidence)
+    params, data, sites = evidence.params, evidence.trajectories, evidence.sites
+    must(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at; it holds none.")
+    must(bool((find(data.trajectory_id, sites.shape_trajectory) >= 0).all()), _SHAPES)
+    must(_near(sites.site_bounds, data.grid_m) and _near(sites.shape_bounds, data.grid_m), _FAR)
     _demand_pairs(evidence)
-    params, data = evidence.params, considered(evidence).trajectories
     at = None if get(params, "at") is None else in_slots(moment(params, "at"), "at", data.grid_s)
     since, until = considered_slots(params, data.grid_s)
     within = at is None or ((since is None or at >= since) and (until is None or at < until))
     must(within, "The instant 'at' must lie in the time from 'since' to 'until'; it does not.")
-    single = at is not None or bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
-    must(single, "Without 'at' every subject must have exactly one fix; some have more.")
     return Rules(
         k=integer(params, "k", 2),
         at=at,
+        bounds=(since, until),
         max_gap_s=integer(params, "max_gap_s", 0),
         guard_m=length_m(params, "guard_m") or 0.0,
         guard_inside=switch(params, "guard_inside"),
     )
-
-
-def _demand_places(evidence: SiteEvidence) -> None:
-    data, sites = evidence.trajectories, evidence.sites
-    must(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at; it holds none.")
-    known = find(data.trajectory_id, sites.shape_trajectory)
-    alone = bool((known >= 0).all() and (np.diff(data.offset)[known] == 1).all())
-    must(alone, "Every shape must be that of a trajectory of one fix; it is not.")
-    near = all(_near(values, data.grid_m) for values in (data.x, data.y, sites.site_bounds, sites.shape_bounds))
-    must(near, "Every coordinate must be so small that its cell can be numbered exactly; some are not.")
 
 
 def _near(metres: Float, grid_m: float) -> bool:
@@ -111,24 +106,24 @@ def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours
     return stated, read_hours(suppressed)
 
 
-def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:
-    """Find where every user is: in the slot `at`, or at the only fix."""
-    data = evidence.trajectories
-    # Without `at` every subject has one fix (`read_rules`), so fixes are numbered as trajectories are.
-    if rules.at is None:
-        supplier = np.argsort(data.subject, kind="stable")
-        first, last = slots(np.array([data.t.min(), data.t.max()]), data.grid_s).tolist()
-        subject, there = data.subject[supplier], np.ones(len(supplier), dtype=bool)
-        x, y = data.x[supplier], data.y[supplier]
-    else:
-        subject, there, supplier, x, y = _at(data, rules.at, rules.max_gap_s)
-        first = last = rules.at
+def snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules) -> Snapshot:
+    """Find where every user is: in the slot `at`, or at the only fix; `considered`: those of the run's time.
+
+    Raises `UndecidableError` if cells cannot be numbered, a shape is of several fixes, or users have several.
+    """
+    some = looked(evidence, _seen, rules, evidence.sites.shape_trajectory)
+    subject, there, supplier, x, y = (np.concatenate(column) for column in zip(*some, strict=True))
+    order = np.argsort(subject)
+    subject, there, supplier, x, y = subject[order], there[order], supplier[order], x[order], y[order]
+    supplier = find(considered.trajectory_id, supplier)
+    first, last = slots(np.array(ends(considered)), considered.grid_s).tolist() if rules.at is None else 2 * [rules.at]
+    data = considered
     cells = of_bounds(np.stack((x, y, x, y), axis=1), data.grid_m)
     # A user with a shape is represented by its rectangle (section 2.1), not by the cell of its fix.
     shape = np.full(len(data.trajectory_id), -1)
     known = find(data.trajectory_id, evidence.sites.shape_trajectory)  # -1: of a trajectory that is not considered
     shape[known[known >= 0]] = np.flatnonzero(known >= 0)
-    shaped = np.flatnonzero(shape[supplier] >= 0)
+    shaped = np.flatnonzero(there & (shape[supplier] >= 0))
     cells[shaped] = of_bounds(evidence.sites.shape_bounds[shape[supplier[shaped]]], data.grid_m)
     return Snapshot(
         subject=subject,
@@ -138,6 +133,26 @@ def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:
         start_s=first * data.grid_s,
         end_s=(last + 1) * data.grid_s,
     )
+
+
+def _seen(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int, Bool, Int, Float, Float]:
+    """Give of some people each subject, whether it has a position, whose trajectory's by id, and where."""
+    data = evidence.trajectories
+    must(_near(data.x, data.grid_m) and _near(data.y, data.grid_m), _FAR)
+    own = find(data.trajectory_id, shaped)
+    must(bool((np.diff(data.offset)[own[own >= 0]] == 1).all()), _SHAPES)
+    if rules.bounds != (None, None):
+        data = within(data, *rules.bounds)
+    if not len(data.trajectory_id):
+        return data.subject, data.subject > 0, data.trajectory_id, data.x, data.y
+    if rules.at is not None:
+        subject, there, supplier, x, y = _at(data, rules.at, rules.max_gap_s)
+        return subject, there, data.trajectory_id[supplier], x, y
+    single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
+    must(single, "Without 'at' every subject must have exactly one fix; some have more.")
+    supplier = np.argsort(data.subject, kind="stable")  # fixes are numbered as trajectories are
+    there = np.ones(len(supplier), dtype=bool)
+    return data.subject[supplier], there, data.trajectory_id[supplier], data.x[supplier], data.y[supplier]
 
 
 def _at(data: Trajectories, at: int, max_gap_s: int) -> tuple[Int, Bool, Int, Float, Float]:

@@ -54,14 +54,9 @@ class SiteEvidence(Evidence):
 
 
 def read(evidence: Evidence, source: Source) -> SiteEvidence:
-    """Read the sites, and the spatial join of them and the rows."""
-    pairs = source.table("site_evidence")
-    return evidence.extended(
-        SiteEvidence,
-        **source.inputs("sites"),
-        region_cloaked=read_cloaked(evidence, source),
-        pair_site=pairs["site_id"],
-        pair_cloaked=pairs["cloaked"].astype(bool),
-        pair_rows=pairs["rows"],
-        pair_squared=pairs["squared_cells"],
-    )
+    """Read the sites, and join the rows with them."""
+    from dbanon.attacks.sensitive_sites._join import join  # Shapely is slow to import
+
+    given, cloaked = source.inputs("sites"), read_cloaked(evidence, source)
+    pairs = join(evidence, cloaked == 1, given["sites"])
+    return evidence.extended(SiteEvidence, **given, region_cloaked=cloaked, **pairs)

@@ -7,10 +7,11 @@ positions.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
+from dbanon.attacks.shared.apart import Apart
 from dbanon.base import cores
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
@@ -87,6 +88,9 @@ class Sighting:
 
 def within(data: Trajectories, first: int | None, end: int | None) -> Trajectories:
     """Keep the fixes in the slots from `first` to before `end` (None: no bound), and trajectories that have any."""
+    apart: object = data
+    if isinstance(apart, Apart):
+        return cast("Trajectories", apart.within((first, end)))
     slot = slots(data.t, data.grid_s)
     kept = (slot >= (slot.min(initial=0) if first is None else first)) & (
         slot < (slot.max(initial=0) + 1 if end is None else end)

@@ -10,10 +10,12 @@ Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Locat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
+from dbanon.attacks import Evidence
+from dbanon.attacks.shared.apart import looked
 from dbanon.attacks.shared.claims import considered, hours_misstated
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct, find
@@ -25,9 +27,10 @@ from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
 from dbanon.base.trajectory import Float, Int, Trajectories
 
-__all__ = ["READS", "attack", "prepare", "read"]
+__all__ = ["APART", "READS", "attack", "prepare", "read"]
 
 READS = ("requests",)
+APART = True
 _TOLERANCE = 1e-6  # of a cell
 
 
@@ -82,7 +85,7 @@ def _count(evidence: RequestEvidence) -> Counts:
     stated = read_stated(evidence.suppressed, rules.timetable)
     records = _stored.records(evidence, rules)
     members = _stored.members(evidence, records, rules.timetable)
-    watch = _watch(evidence, rules, records, members)
+    watch = _added(looked(evidence, _watch, rules, prepare=_stored.records, here=(records, members)))
     published = _stored.published(members, records, rules.timetable)
     shown = _stored.shown(evidence, records)
     requests = _requests.requests(evidence, rules, records, members, shown)
@@ -145,9 +148,11 @@ def _misshapen(evidence: RequestEvidence, rules: Rules) -> int:
 # The replay: who is present, who is missed, which cloaks do not hold their members.
 
 
-def _watch(evidence: RequestEvidence, rules: Rules, records: Records, members: Members) -> _Watch:
+def _watch(evidence: Evidence, rules: Rules, records: Records, members: Members | None = None) -> _Watch:
+    """Follow some people, or all; their members are found where they are not given."""
     from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
 
+    members = _stored.members(evidence, records, rules.timetable) if members is None else members
     windows, data = rules.timetable.windows, evidence.trajectories
     held = _held(evidence.cloak_bounds[records.order], rules.cell_m)
     shared = np.bincount(data.subject) > 1
@@ -178,6 +183,11 @@ def _watch(evidence: RequestEvidence, rules: Rules, records: Records, members: M
         subjects=int(people.sum()), seen=seen, present=present, missed=missed, presences=presences, unmasked=unmasked,
         unlisted=unlisted,
     )  # fmt: skip
+
+
+def _added(parts: list[_Watch]) -> _Watch:
+    """Add up what was found of some people at a time: each is in one part, with all trajectories."""
+    return _Watch(**{item.name: sum(getattr(part, item.name) for part in parts) for item in fields(_Watch)})
 
 
 def _held(bounds: Float, cell_m: float) -> Float:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dbanon.attacks import Evidence
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable, runs
 from dbanon.attacks.tp_aware._claims import Rules
@@ -57,7 +58,7 @@ class Shown:
     row: Int  # [q]
 
 
-def records(evidence: RequestEvidence, rules: Rules) -> Records:
+def records(evidence: Evidence, rules: Rules) -> Records:
     record, seq, timetable = evidence.cloak_record, evidence.cloak_seq, rules.timetable
     order = np.lexsort((seq, record))
     key, first, rows = np.unique(record[order], return_index=True, return_counts=True)
@@ -91,7 +92,7 @@ def rows(records: Records) -> Int:
     return np.diff(np.append(records.first, len(records.order)))
 
 
-def members(evidence: RequestEvidence, records: Records, timetable: Timetable) -> Members:
+def members(evidence: Evidence, records: Records, timetable: Timetable) -> Members:
     data = evidence.trajectories
     record = find(records.key, evidence.member_record)
     trajectory = find(data.trajectory_id, evidence.member_trajectory)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.base.cloaks import Cloaks
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import (
     Algorithm,
@@ -72,6 +73,7 @@ class Parameters:
 METHOD = Method(
     name="mob",
     module=__name__,
+    shares=True,
     summary="moving objects hidden at the instants at which an adversary may know each: k share a rectangle",
     guarantee=(
         "An adversary who knows where people were at all instants of their quasi-identifiers, and nothing else, finds "
@@ -148,6 +150,7 @@ def anonymise(
     *,
     algorithm: str = "symmetric",
     quasi_identifiers: QuasiIdentifiers,
+    tasks: Tasks = HERE,
 ) -> Cloaks:
     """Hide objects at the instants of their quasi-identifiers.
 
@@ -157,6 +160,8 @@ def anonymise(
         Orders people where the choice between them is free.
     quasi_identifiers : QuasiIdentifiers
         At which times the adversary knows where each subject was.
+    tasks : Tasks
+        Looks for the nearest others of some subjects at a time.
 
     Returns
     -------
@@ -174,7 +179,7 @@ def anonymise(
     """
     from dbanon.methods.mob import _rows  # with Numba, which is slow to import
 
-    return _rows.publish(data, params, rng, algorithm, quasi_identifiers)
+    return _rows.publish(data, params, rng, algorithm, quasi_identifiers, tasks=tasks)
 
 
 def prepare(params: Parameters, *, algorithm: str = "symmetric") -> None:

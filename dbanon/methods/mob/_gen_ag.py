@@ -9,6 +9,8 @@ Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numba
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import kernel
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int
 from dbanon.methods.mob._positions import Positions, Words, flags
 
@@ -25,6 +28,9 @@ _LEAST_LEVELS, _MOST_LEVELS = 256, 4_096  # that places are quantised to
 _BLOCK_VALUES = 208_000  # quantised places of a block, of 2 bytes each: for a second-level cache of 512 KiB
 _LEAST_LANES, _MOST_LANES = 64, 1_024  # candidates of a block
 MIN_ADDITIONS_PER_THREAD = 1 << 22
+_ADDITIONS_PER_TASK = 1 << 35  # some seconds on a core
+_MOST_TASKS = 16  # each carries the places of all
+_THREADS = 4  # that a task keeps busy by itself
 NEVER = np.iinfo(np.int64).max  # the sum of an entry that nobody takes yet
 
 
@@ -36,6 +42,17 @@ class _Subjects(NamedTuple):
     when: NDArray[np.int32]
     line: NDArray[np.int32]
     here: NDArray[np.integer]  # what is read again for each block lies together, and not in rows of T
+
+    def some(self, low: int, high: int) -> "_Subjects":
+        """Keep those from one number to before another."""
+        begin, end = self.since[low], self.since[high]
+        return _Subjects(
+            self.row[low:high],
+            self.since[low : high + 1] - begin,
+            self.when[begin:end],
+            self.line[begin:end],
+            self.here[begin:end],
+        )
 
 
 class _Candidates(NamedTuple):
@@ -68,7 +85,33 @@ class Nearest(NamedTuple):
         return np.append(row, -1).astype(np.int32)[self.which]
 
 
-def nearest(positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_]) -> NDArray[np.int32]:
+class _Field:
+    """All that is known of those who ask and of candidates: where it is sent, only what is asked for, once."""
+
+    def __init__(
+        self, there: Words, own: Words, place: Int, *, order: Int, instants: Int, shift: int, levels: int
+    ) -> None:
+        self.there, self.own, self.place, self.instants = there, own, place, instants
+        self.candidates = _candidates(there, own, place, order=order, instants=instants, shift=shift, levels=levels)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        columns = self.place[:, self.instants]
+        if int(columns.max(initial=0)) < 1 << 31:
+            columns = columns.astype(np.int32)
+        given = self.candidates.row, self.instants, self.candidates.shift, self.candidates.levels
+        return _Field._received, (self.there, self.own, columns, self.place.shape, *given)
+
+    @classmethod
+    def _received(cls, there: Words, own: Words, columns: Int, shape: tuple[int, int], *given: Any) -> "_Field":
+        order, instants, shift, levels = given
+        place = np.zeros(shape, np.int64)
+        place[:, instants] = columns
+        return cls(there, own, place, order=order, instants=instants, shift=shift, levels=levels)
+
+
+def nearest(
+    positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_], *, tasks: Tasks = HERE
+) -> NDArray[np.int32]:
     """Find the others of the least summed deviation at each subject's own instants.
 
     Parameters
@@ -81,6 +124,8 @@ def nearest(positions: Positions, place: Int, who: Int, number: int, among: NDAr
         How many are wanted, at least 1.
     among : bool[n]
         Who may be taken.
+    tasks : Tasks
+        Looks at candidates of some of `who` at a time, where that takes long.
 
     Returns
     -------
@@ -97,15 +142,30 @@ def nearest(positions: Positions, place: Int, who: Int, number: int, among: NDAr
     order = order_candidates(positions, among)
     column, instants = number_columns(positions, who)
     shift, levels = _quantisation(positions, place, who)
-    candidates = _candidates(positions, place, order, instants, shift, levels)
+    field = _Field(positions.there, positions.own, place, order=order, instants=instants, shift=shift, levels=levels)
     subjects = gather_subjects(positions, place, who, column)
-    found = Nearest.none(len(who), number)
+    parts = ((field, subjects.some(low, high), number) for low, high in _cut(np.diff(subjects.since) * len(order)))
+    return np.concatenate([np.empty((0, number), np.int32), *tasks.map(_nearest_of, parts, threads=_THREADS)])
+
+
+def _cut(work: Int) -> Iterator[tuple[int, int]]:
+    """Cut those who ask where the additions for them make a task."""
+    done = np.cumsum(work)
+    number = min(int(done[-1]) // _ADDITIONS_PER_TASK + 1, _MOST_TASKS) if len(done) else 0
+    cuts = [0, *(np.searchsorted(done, done[-1] * np.arange(1, number) / number) if number > 1 else []), len(work)]
+    for low, high in pairwise(cuts):
+        if high > low:
+            yield int(low), int(high)
+
+
+def _nearest_of(field: _Field, subjects: _Subjects, number: int) -> NDArray[np.int32]:
+    found = Nearest.none(len(subjects.row), number)
 
     def task(low: int, high: int) -> None:
-        _sweep(positions.there, positions.own, place, *subjects, *candidates, *found, low, high)
+        _sweep(field.there, field.own, field.place, *subjects, *field.candidates, *found, low, high)
 
-    cores.share(np.diff(subjects.since) * len(order), task, MIN_ADDITIONS_PER_THREAD)
-    return found.rows(order)
+    cores.share(np.diff(subjects.since) * len(field.candidates.row), task, MIN_ADDITIONS_PER_THREAD)
+    return found.rows(field.candidates.row)
 
 
 # ---- what kernels read -----------------------------------------------------------------------------------------------
@@ -138,20 +198,21 @@ def gather_subjects(positions: Positions, place: Int, who: Int, column: NDArray[
     return _Subjects(np.asarray(who, np.int64), since, when, column[when], place[np.repeat(who, length), when])
 
 
-def _candidates(positions: Positions, place: Int, order: Int, instants: Int, shift: int, levels: int) -> _Candidates:
+def _candidates(
+    there: Words, own: Words, place: Int, *, order: Int, instants: Int, shift: int, levels: int
+) -> _Candidates:
     lanes = min(max(_BLOCK_VALUES // max(len(instants), 1), _LEAST_LANES), _MOST_LANES) // _LEAST_LANES * _LEAST_LANES
-    blocks, words = -(-len(order) // lanes), positions.own.shape[1]
+    blocks, words = -(-len(order) // lanes), own.shape[1]
     quantised = np.full((blocks, len(instants), lanes), _FAR, np.uint16)
 
     def task(low: int, high: int) -> None:
-        _quantise(positions.there, place, order, instants, shift, quantised, low, high)
+        _quantise(there, place, order, instants, shift, quantised, low, high)
 
     cores.share(np.full(blocks, lanes * len(instants)), task, MIN_ADDITIONS_PER_THREAD)
-    own = np.zeros((blocks * lanes, words), np.uint64)
-    own[: len(order)] = positions.own[order]
-    own = np.ascontiguousarray(own.reshape(blocks, lanes, words).swapaxes(1, 2))
-    asked = np.bitwise_or.reduce(positions.own[order], axis=0)
-    return _Candidates(order, quantised, own, asked, shift, levels)
+    known = np.zeros((blocks * lanes, words), np.uint64)
+    known[: len(order)] = own[order]
+    known = np.ascontiguousarray(known.reshape(blocks, lanes, words).swapaxes(1, 2))
+    return _Candidates(order, quantised, known, np.bitwise_or.reduce(own[order], axis=0), shift, levels)
 
 
 @kernel

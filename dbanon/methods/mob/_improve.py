@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import kernel
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.mob._classes import classes, information_loss
 from dbanon.methods.mob._links import _bits, linked, pruned
@@ -73,7 +74,7 @@ class _Coarse(NamedTuple):
     place: NDArray[np.int32]  # [n, 2 segments] mean x of each, then mean y
 
 
-def improved(positions: Positions, place: Int, k: int, plain: Sets) -> Sets:
+def improved(positions: Positions, place: Int, k: int, plain: Sets, tasks: Tasks = HERE) -> Sets:
     """Find sets of a lower information loss than those of Algorithm 3, or give back the same.
 
     Parameters
@@ -95,7 +96,7 @@ def improved(positions: Positions, place: Int, k: int, plain: Sets) -> Sets:
     Takes O(n (B W + T k)) steps for blocks of B objects and W words of instants, and holds 1 KB an object at most.
     """
     group = groups(positions, k, plain.kept)
-    links = _grouped(positions, place, k, plain.kept, group), _of(plain)
+    links = _grouped(positions, place, k, plain.kept, group, tasks=tasks), _of(plain)
     found = [_as_sets(positions, place, k, plain.kept, *pruned(positions, k, plain.kept, *pairs)) for pairs in links]
     return min(found, key=lambda sets: _loss(positions, sets))
 
@@ -132,12 +133,14 @@ def _of(sets: Sets) -> tuple[Int, Int]:
     return np.repeat(np.arange(len(sets.kept)), np.diff(sets.offset)), sets.other.astype(np.int64)
 
 
-def _grouped(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], group: Int) -> tuple[Int, Int]:
+def _grouped(
+    positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], group: Int, *, tasks: Tasks
+) -> tuple[Int, Int]:
     """Link all members of a group, and those in none with whom they find."""
     owner, other = _pairs(group)
     asks = np.diff(positions.offset) > 0
     loose = np.flatnonzero((group < 0) & kept & asks)
-    one, two = linked(positions, place, k, kept, loose[np.argsort(positions.rank[loose])])
+    one, two = linked(positions, place, k, kept, loose[np.argsort(positions.rank[loose])], tasks=tasks)
     back = asks[two]
     return np.concatenate([owner, one, two[back]]), np.concatenate([other, two, one[back]])
 

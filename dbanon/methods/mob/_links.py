@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.kernels import kernel
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int
 from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions
@@ -18,7 +19,9 @@ from dbanon.methods.mob._positions import Positions
 _CHOICE = 2  # times k nearest objects from which partners are chosen
 
 
-def linked(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], who: Int) -> tuple[Int, Int]:
+def linked(
+    positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], who: Int, *, tasks: Tasks = HERE
+) -> tuple[Int, Int]:
     """Choose partners for some objects: near ones whose own instants suit, first those who want partners themselves.
 
     Parameters
@@ -37,7 +40,7 @@ def linked(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], wh
     """
     if not len(who):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    choice = nearest(positions, place, who, min(_CHOICE * k, len(kept)), kept)
+    choice = nearest(positions, place, who, min(_CHOICE * k, len(kept)), kept, tasks=tasks)
     wanted = np.zeros(len(kept), np.int64)
     wanted[who] = k - 1
     pairs = np.empty((len(who) * (k - 1), 2), np.int64)

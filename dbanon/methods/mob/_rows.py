@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dbanon.base.cloaks import Cloaks, Hiding, Regions, by_hour
 from dbanon.base.errors import DataError, InfeasibleError
 from dbanon.base.kernels import kernel
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
@@ -45,6 +46,8 @@ def publish(
     rng: np.random.Generator,
     algorithm: str,
     quasi_identifiers: QuasiIdentifiers,
+    *,
+    tasks: Tasks = HERE,
 ) -> Cloaks:
     """Hide objects; see `dbanon.methods.mob.anonymise`."""
     rank = run_order(data, rng)
@@ -57,7 +60,7 @@ def publish(
     quasi_identifiers = _considered(quasi_identifiers, data, params)
     positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
     _demand_enough(positions, params)
-    sets = ALGORITHMS[algorithm](positions, _positions.places(positions), params)
+    sets = ALGORITHMS[algorithm](positions, _positions.places(positions), params, tasks)
     if not sets.kept.any() or (params.qid_only and not sets.when.any()):
         raise InfeasibleError(
             f"A run of mob must leave some subjects to publish. With k = {params.k} all of the "
@@ -105,16 +108,16 @@ def prepare(params: Parameters, algorithm: str) -> None:
     _links.linked(positions, place, few.k, kept, np.flatnonzero(np.diff(positions.offset)))
 
 
-def _symmetric(positions: Positions, place: Int, params: Parameters) -> Sets:
-    plain = _sets.symmetric(positions, place, params.k)
-    return _improve.improved(positions, place, params.k, plain) if params.improve else plain
+def _symmetric(positions: Positions, place: Int, params: Parameters, tasks: Tasks = HERE) -> Sets:
+    plain = _sets.symmetric(positions, place, params.k, tasks)
+    return _improve.improved(positions, place, params.k, plain, tasks) if params.improve else plain
 
 
-def _extreme_union(positions: Positions, place: Int, params: Parameters) -> Sets:
-    return _sets.extreme_union(positions, place, params.k)
+def _extreme_union(positions: Positions, place: Int, params: Parameters, tasks: Tasks = HERE) -> Sets:
+    return _sets.extreme_union(positions, place, params.k, tasks)
 
 
-ALGORITHMS: dict[str, Callable[[Positions, Int, Parameters], Sets]] = {
+ALGORITHMS: dict[str, Callable[..., Sets]] = {
     "symmetric": _symmetric,
     "extreme-union": _extreme_union,
 }

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import kernel
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int, freeze
 from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions, Words
@@ -50,7 +51,7 @@ class Sets:
         freeze(self)
 
 
-def symmetric(positions: Positions, place: Int, k: int) -> Sets:
+def symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
     """Hide objects by one another, each at its own instants: Algorithm 3.
 
     Departs from the paper where it leaves things open: objects are visited in the run's order, partners are present
@@ -61,7 +62,7 @@ def symmetric(positions: Positions, place: Int, k: int) -> Sets:
     The k - 1 nearest of each object are enough, whatever symmetry has brought: of those, as many are new as are wanted.
     """
     left = Left(positions)
-    partners = left.draw(k, lambda who, kept: nearest(positions, place, who, k - 1, kept))
+    partners = left.draw(k, lambda who, kept: nearest(positions, place, who, k - 1, kept, tasks=tasks))
     visited = left.order[left.kept[left.order] & left.asks[left.order]]
     owner, other = _visit(visited, partners)
     # Lines 8 to 10 of Algorithm 3, for objects with a QID: one without has no instant at which its own set would count.
@@ -70,7 +71,7 @@ def symmetric(positions: Positions, place: Int, k: int) -> Sets:
     return left.sets(place, k, owner, other, positions.own.copy())
 
 
-def extreme_union(positions: Positions, place: Int, k: int) -> Sets:
+def extreme_union(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
     """Hide each object among its k - 1 nearest, at the own instants of all of them: Algorithm 2.
 
     Departs from the paper where objects are absent at instants: those who cannot be present with all taken before at
@@ -79,7 +80,7 @@ def extreme_union(positions: Positions, place: Int, k: int) -> Sets:
     `place` (int64[n, T]): along the Hilbert curve.
     """
     left = Left(positions)
-    partners = left.draw(k, lambda who, kept: _together(positions, place, who, k, kept, left.order))
+    partners = left.draw(k, lambda who, kept: _together(positions, place, who, k, kept, order=left.order, tasks=tasks))
     owner = np.flatnonzero(left.kept & left.asks)
     when = positions.own.copy()
     for column in partners[owner].T:
@@ -158,14 +159,16 @@ def _together(
     who: Int,
     k: int,
     kept: NDArray[np.bool_],
+    *,
     order: Int,
+    tasks: Tasks,
 ) -> NDArray[np.int32]:
     """Take by rising sum whom all taken before can be present with: among few candidates, if need be all."""
     taken = np.full((len(who), k - 1), -1, np.int32)
     short = np.arange(len(who))
     for number in (k - 1, min(_MORE * k, len(kept))):
         if len(short):
-            candidates = nearest(positions, place, who[short], number, kept)
+            candidates = nearest(positions, place, who[short], number, kept, tasks=tasks)
             taken[short] = _fitting(positions.there, positions.own, who[short], candidates, k - 1)
             short = short[(taken[short, -1] < 0) & (candidates[:, -1] >= 0)]
     among, found = order[kept[order]], taken[short]

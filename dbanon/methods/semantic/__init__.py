@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.base.cloaks import Cloaks
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Cells, Trajectories
 from dbanon.methods import Algorithm, Column, Method, parameter, since, until
 
@@ -108,6 +109,7 @@ class Parameters:
 METHOD = Method(
     name="semantic",
     module=__name__,
+    shares=True,
     summary="base-station trajectories: k alike, in regions that do not say what people were doing there",
     guarantee=(
         "An adversary who knows a whole trajectory finds at least k people with the same record; and in every "
@@ -164,7 +166,13 @@ METHOD = Method(
 
 
 def anonymise(
-    data: Trajectories, params: Parameters, rng: np.random.Generator, *, algorithm: str = "atoms", cells: Cells
+    data: Trajectories,
+    params: Parameters,
+    rng: np.random.Generator,
+    *,
+    algorithm: str = "atoms",
+    cells: Cells,
+    tasks: Tasks = HERE,
 ) -> Cloaks:
     """Merge trajectories of visited atoms until k people have the same, in regions of mixed use.
 
@@ -172,6 +180,8 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
+    tasks : Tasks
+        Looks for people whose trajectories cost little to merge.
 
     Returns
     -------
@@ -188,7 +198,7 @@ def anonymise(
     """
     from dbanon.methods.semantic import _rows  # with Numba, which is slow to import
 
-    return _rows.publish(data, params, rng, algorithm, cells)
+    return _rows.publish(data, params, rng, algorithm, cells, tasks)
 
 
 def prepare(params: Parameters, *, algorithm: str = "atoms") -> None:

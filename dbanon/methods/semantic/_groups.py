@@ -4,6 +4,7 @@
 
 import heapq
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, count
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from dbanon.base import cores
 from dbanon.base.kernels import kernel
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic import _losses, _optimum
 from dbanon.methods.semantic._losses import Scale, Track
@@ -24,6 +26,9 @@ CANDIDATES = 16
 
 _SAMPLE = 12  # points of a trajectory that candidates are found by
 _MIN_PAIRS_PER_THREAD = 1 << 8
+_MOST_TASKS = 64  # each carries all points
+_MIN_UNITS, _MIN_PAIRS = 1 << 8, 1 << 12  # of a task
+_THREADS = 4  # that a task keeps busy by itself
 
 
 @dataclass(kw_only=True)
@@ -39,7 +44,7 @@ Edge = tuple[float, int, int, int, Group, Group]
 """What two groups lose, their places in the order of the run, a number of its own, and both."""
 
 
-def groups(units: Units, area: Int, scale: Scale, k: int) -> list[Group]:
+def groups(units: Units, area: Int, scale: Scale, k: int, tasks: Tasks = HERE) -> list[Group]:
     """Merge the pair that loses least, again and again, until every group has k people.
 
     Parameters
@@ -48,23 +53,25 @@ def groups(units: Units, area: Int, scale: Scale, k: int) -> list[Group]:
         In the order of the run; of at least k subjects.
     area : int64[a]
         Of each atom, square millimetres.
+    tasks : Tasks
+        Looks for candidates, and computes what they lose.
 
     Returns
     -------
     list of Group
         By their first unit.
     """
-    return _Grouping(units, area, scale, k).groups()
+    return _Grouping(units, area, scale, k, tasks).groups()
 
 
 def prepare(units: Units, area: Int, scale: Scale) -> None:
     """Compile what only many units need."""
-    _Grouping(units, area, scale, 2).candidates(np.arange(len(units)))
+    _Grouping(units, area, scale, 2, HERE).candidates(np.arange(len(units)))
 
 
 class _Grouping:
-    def __init__(self, units: Units, area: Int, scale: Scale, k: int) -> None:
-        self._units, self._area, self._scale, self._k = units, area, scale, k
+    def __init__(self, units: Units, area: Int, scale: Scale, k: int, tasks: Tasks) -> None:
+        self._units, self._area, self._scale, self._k, self._tasks = units, area, scale, k, tasks
         self._single = Track(units.start, units.end, np.arange(len(units.start) + 1), units.place)
         self._open = {
             i: Group(units=[i], people=frozenset([subject]), track=_unit(self._single, units.offset, i))
@@ -157,14 +164,9 @@ class _Grouping:
         one, other = places[one], places[other]
         differ = units.subject[one] != units.subject[other]
         one, other = one[differ], other[differ]
-        lost = np.empty(len(one))
-
-        def measure(low: int, high: int) -> None:
-            _pair_losses(
-                self._area, self._scale, self._single, units.offset, one[low:high], other[low:high], lost[low:high]
-            )
-
-        cores.share(np.ones(len(one), np.int64), measure, _MIN_PAIRS_PER_THREAD)
+        points = self._area, self._scale, self._single, units.offset
+        parts = ((*points, one[low:high], other[low:high]) for low, high in _ranges(len(one), _MIN_PAIRS))
+        lost = np.concatenate([np.empty(0), *self._tasks.map(_measured, parts, threads=_THREADS)])
         for i, j in zip(one.tolist(), other.tolist(), strict=True):
             self._near[i].add(j)
             self._near[j].add(i)
@@ -175,12 +177,9 @@ class _Grouping:
 
     def candidates(self, places: Int) -> tuple[Int, Int]:
         """Choose pairs of single units that may be cheap to merge: indices into `places`, the lesser first."""
-        units, found = self._units, np.full((len(places), CANDIDATES), -1, np.int64)
-
-        def search(low: int, high: int) -> None:
-            _candidates(self._area, self._scale, self._single, units.offset, units.subject, places, low, high, found)
-
-        cores.share(np.ones(len(places), np.int64), search, 1)
+        points = self._area, self._scale, self._single, self._units.offset, self._units.subject, places
+        parts = ((*points, low, high) for low, high in _ranges(len(places), _MIN_UNITS))
+        found = np.concatenate(self._tasks.map(_searched, parts, threads=_THREADS))
         one, at = np.nonzero(found >= 0)
         one, other = np.unique(np.sort(np.stack([one, found[one, at]]), axis=0), axis=1)
         return one, other
@@ -211,6 +210,37 @@ class _Grouping:
                 self._open[min(place, where)] = both
 
 
+def _ranges(number: int, least: int) -> Iterator[tuple[int, int]]:
+    """Cut so many items into ranges of at least so many, and not into many."""
+    size = max(least, -(-number // _MOST_TASKS))
+    for low in range(0, number, size):
+        yield low, min(low + size, number)
+
+
+def _searched(
+    area: Int, scale: Scale, points: Track, offset: Int, subject: Int, places: Int, low: int, high: int
+) -> Int:
+    """Find candidates of the units at some places: indices into `places`, -1 where there are fewer."""
+    found = np.full((high - low, CANDIDATES), -1, np.int64)
+
+    def search(first: int, end: int) -> None:
+        _candidates(area, scale, points, offset, subject, places, low + first, found[first:end])
+
+    cores.share(np.ones(high - low, np.int64), search, 1)
+    return found
+
+
+def _measured(area: Int, scale: Scale, points: Track, offset: Int, one: Int, other: Int) -> Float:
+    """Compute what pairs of units lose."""
+    lost = np.empty(len(one))
+
+    def measure(low: int, high: int) -> None:
+        _pair_losses(area, scale, points, offset, one[low:high], other[low:high], lost[low:high])
+
+    cores.share(np.ones(len(one), np.int64), measure, _MIN_PAIRS_PER_THREAD)
+    return lost
+
+
 @kernel
 def _unit(points: Track, offset: Int, unit: int) -> Track:
     low, high = offset[unit], offset[unit + 1]
@@ -219,12 +249,12 @@ def _unit(points: Track, offset: Int, unit: int) -> Track:
 
 @kernel
 def _candidates(
-    area: Int, scale: Scale, points: Track, offset: Int, subject: Int, places: Int, low: int, high: int, found: Int
+    area: Int, scale: Scale, points: Track, offset: Int, subject: Int, places: Int, low: int, found: Int
 ) -> None:
-    """Find, for the units at some places, others that seem cheap to merge with: by a sample of the longer's points."""
-    n, number = found.shape
-    for at in range(low, high):
-        i = places[at]
+    """Find, for the units from a place on, others that seem cheap to merge with: by a sample of the longer's points."""
+    n, number = len(places), found.shape[1]
+    for at in range(len(found)):
+        i = places[low + at]
         losses = np.full(number, np.inf)
         # Kept true: `found` and `losses` are the cheapest of those passed by, ascending.
         for beside in range(n):

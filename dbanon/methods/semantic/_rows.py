@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dbanon.base.cloaks import Atoms, Cloaks, Regions, by_hour, sides
 from dbanon.base.errors import InfeasibleError, ParameterError
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Cells, Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered, kept
@@ -46,13 +47,20 @@ class Made:
     figures: Mapping[str, float]  # of atoms
 
 
-def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, cells: Cells) -> Cloaks:
+def publish(
+    data: Trajectories,
+    params: Parameters,
+    rng: np.random.Generator,
+    algorithm: str,
+    cells: Cells,
+    tasks: Tasks = HERE,
+) -> Cloaks:
     """Merge trajectories of atoms; see `dbanon.methods.semantic.anonymise`."""
     rank = run_order(data, rng)
     cell = cells.fix_cell[kept("semantic", data, params.since, params.until)]
     data = considered("semantic", data, params.since, params.until)
     align.demand_sane_times(data)
-    made = ALGORITHMS[algorithm](data, cell, rank, params, cells)
+    made = ALGORITHMS[algorithm](data, cell, rank, params, cells, tasks)
     rows = _fine(made.rows, cells, params, data.grid_s)
     if not len(rows.start):
         raise InfeasibleError(
@@ -78,12 +86,12 @@ def units_of(data: Trajectories, place: Int, rank: Int, params: Parameters) -> U
     return units
 
 
-def _atoms_merged(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells) -> Made:
+def _atoms_merged(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells, tasks: Tasks) -> Made:
     _graph.graph(cells, params)  # the city must hold what regions are to have, too
     graph = _graph.graph(cells, _of_atoms(params))
     city = _atoms.city(cells, graph, new=params.new_atoms)
     units = units_of(data, np.where(cell >= 0, city.atom[cell], -1), rank, params)
-    groups = _groups.groups(units, city.area, _losses.scale(params, data.grid_s), params.k)
+    groups = _groups.groups(units, city.area, _losses.scale(params, data.grid_s), params.k, tasks)
     return Made(
         units=units,
         groups=groups,
@@ -105,7 +113,7 @@ def _of_atoms(params: Parameters) -> Parameters:
     return dataclasses.replace(params, l=least, t=most)
 
 
-ALGORITHMS: dict[str, Callable[[Trajectories, Int, Int, Parameters, Cells], Made]] = {"atoms": _atoms_merged}
+ALGORITHMS: dict[str, Callable[[Trajectories, Int, Int, Parameters, Cells, Tasks], Made]] = {"atoms": _atoms_merged}
 
 
 def prepare(params: Parameters, algorithm: str) -> None:

@@ -23,9 +23,9 @@ from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.tp_aware import _blocks
 
-_LANES = 16  # instants are padded to a multiple of it, so that the processor does several at once
-_MARGIN = 4  # whoever has a bound up to the best area and this part of it is listed
-_MOST_BITS = 62  # of an area summed over the instants
+_LANES = 16  # instants that the processor does at once: positions are stored by so many
+_BITS = 13  # of positions in a block, so that the areas of so many instants add up in 32 bits, two sides multiply in 16
+_MARGIN = 8  # whoever has a bound up to the best area and this part of it is listed
 _MOST = np.int64(2**63 - 1)
 
 
@@ -46,22 +46,17 @@ def grouping(
     Notes
     -----
     Takes O(B) for each subject of a block of B at most, of which all but O(B / k) look at its bound alone. Areas are
-    compared in cells, exactly; where their sum might not fit 64 bits, in squares of 2^s cells a side.
+    compared in cells; in a block 2^13 cells wide or wider, in squares of 2^s cells a side.
     """
     turn = _blocks.spread(x.shape[1])
-    width = -(-len(turn) // _LANES) * _LANES
-    reach = max(int(x.max()), int(y.max())).bit_length()
-    # An area is at most 2^(2 reach) cells, so the sum of `width` of them, shifted by 2 `shift` bits, stays below 2^62.
-    shift = max(0, -((_MOST_BITS - width.bit_length() - 2 * reach) // 2))
 
     def group(lo: int, hi: int) -> None:
         who, out = order[lo:hi], members[lo:hi]
-        place = np.zeros((hi - lo, 2, width), np.int32)
-        near = np.empty((2 * min(_blocks.FEW, len(turn)), hi - lo), np.int32)
-        bound, numbers = np.empty(hi - lo, np.int64), np.empty((3, hi - lo), np.int32)
-        _copy(x, y, who, turn, shift, place, bound)
-        outermost = np.argsort(-bound, kind="stable")
-        _group(place, k, outermost, near, bound, numbers, np.empty((4, width), np.int32), out)
+        place = np.zeros((hi - lo, -(-len(turn) // _LANES), 2, _LANES), np.int16)
+        near = np.empty((2 * min(_blocks.FEW, len(turn)), hi - lo), np.int16)
+        areas, numbers = np.empty((2, hi - lo + 1), np.int64), np.empty((4, hi - lo + 1), np.int32)
+        outermost = np.argsort(-_copy(x, y, who, turn, place, near, areas[0, :-1]), kind="stable")
+        _group(place, k, outermost, near, areas, numbers, np.empty((place.shape[1], 4, _LANES), np.int16), out)
         out[:] = who[out]
 
     return [partial(group, lo, hi) for lo, hi in pairwise(offset.tolist())]
@@ -74,36 +69,44 @@ def begins(offset: Int, k: int) -> Int:
 
 
 @kernel
-def _copy(x: Any, y: Any, who: Any, turn: Any, shift: Any, place: Any, distance: Any) -> None:
-    """Copy the positions of a block side by side; the distance of each from the mean of all, over all instants."""
-    for p in range(len(who)):
-        i = who[p]
-        distance[p] = 0
+def _copy(x: Any, y: Any, who: Any, turn: Any, place: Any, near: Any, distance: Any) -> Any:
+    """Copy the positions of a block; return the distance of each from the mean of all, summed over the instants."""
+    few, distance[:] = len(near) // 2, 0
+    corner, width = np.empty(2, np.int32), 0
+    for axis, side in ((0, x), (1, y)):
+        low = high = side[who[0], 0]
+        for i in who:
+            for j in range(len(turn)):
+                low, high = min(low, side[i, j]), max(high, side[i, j])
+        corner[axis], width = low, max(width, high - low)
+    shift = 0
+    while (width >> shift) + 1 >= 1 << _BITS:  # a side is the difference and one more
+        shift += 1
+    for axis, side in ((0, x), (1, y)):
         for j in range(len(turn)):
-            place[p, 0, j] = x[i, turn[j]] >> shift
-            place[p, 1, j] = y[i, turn[j]] >> shift
-    for axis in range(2):
-        for j in range(len(turn)):
-            total = np.int64(0)
+            total, c, lane = np.int64(0), j // _LANES, j % _LANES
             for p in range(len(who)):
-                total += place[p, axis, j]
+                at = np.int16((side[who[p], turn[j]] - corner[axis]) >> shift)
+                place[p, c, axis, lane] = at
+                if j < few:
+                    near[axis * few + j, p] = at
+                total += at
             mean = total // len(who)
             for p in range(len(who)):
-                distance[p] += abs(place[p, axis, j] - mean)
+                distance[p] += abs(place[p, c, axis, lane] - mean)
+    return distance
 
 
 @kernel
-def _group(place: Any, k: Any, outermost: Any, near: Any, bound: Any, numbers: Any, box: Any, out: Any) -> None:
+def _group(place: Any, k: Any, outermost: Any, near: Any, areas: Any, numbers: Any, box: Any, out: Any) -> None:
     """Group a block; `out` gets its members, by their numbers in it, group by group."""
     left, few = len(outermost), len(near) // 2
-    whom, slot, listed = numbers[0], numbers[1], numbers[2]
+    bound, known = areas[0], areas[1]
+    whom, slot, listed, asked = numbers[0], numbers[1], numbers[2], numbers[3]
     # Kept true: slots [0, left) are those without a group, `whom` their members, `slot` the inverse, `near` their
     # positions at few instants; `slot` is -1 for those with a group.
     for s in range(left):
         whom[s] = slot[s] = s
-        for j in range(few):
-            near[j, s] = place[s, 0, j]
-            near[few + j, s] = place[s, 1, j]
     done = first = 0
     # Each turn takes k, so k or more are left for the last group: it has k to 2 k - 1.
     while left >= 2 * k:
@@ -114,46 +117,70 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, bound: Any, numbers: A
         bound[slot[seed]] = _MOST
         out[done] = seed
         done += 1
-        reach, some = np.int64(place.shape[2]), np.int64(0)  # no area is below it
+        # A bound is `_LANES` or more, and so is `reach`, which grows by a part of itself.
+        some, ahead, reach = np.int64(0), np.int64(-1), bound[:left].min()
         for _ in range(k - 1):
             # Kept true: who is not listed has a bound above `reach`, so the least area up to it is the least of all.
-            best, least = _cheapest(place, box, bound, whom, listed, some)
-            while least > reach:
+            best, least, ahead = _cheapest(place, box, known, listed, some, ahead, asked)
+            while least > reach or best < 0:
                 reach = least if best >= 0 else reach
                 reach += reach // _MARGIN
-                some = _list(bound, left, reach, listed)
-                best, least = _cheapest(place, box, bound, whom, listed, some)
-            bound[best] = _MOST
-            out[done] = whom[best]
+                some, ahead = _list(bound, left, reach, whom, slot, known, listed, some, best)
+                best, least, ahead = _cheapest(place, box, known, listed, some, ahead, asked)
+            bound[slot[listed[best]]] = _MOST
+            out[done] = listed[best]
             done += 1
-            _grow(place, whom[best], box)
+            _grow(place, listed[best], box)
+            some -= 1
+            listed[best], known[best] = listed[some], known[some]
+            ahead = best if ahead == some else ahead
         left = _close(out[begun:done], left, few, near, whom, slot)
     for s in range(left):
         out[done + s] = whom[s]
 
 
 @kernel
-def _cheapest(place: Any, box: Any, bound: Any, whom: Any, listed: Any, some: Any) -> Any:
-    """Find who leaves the least area of those listed, ties by number: the slot, or -1, and the area."""
-    best, least = np.int64(-1), _MOST
-    # An area with the group only grows as the group does: what it once was is a bound, and computed anew only below.
+def _cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahead: Any, asked: Any) -> Any:
+    """Find who leaves the least area of those listed, ties by number, and who comes next: places in the list, or -1.
+
+    `ahead` came next when the group was smaller: most others have a bound above its area.
+    """
+    best, least, second, after = -1, _MOST, -1, _MOST
+    if ahead >= 0:
+        known[ahead] = _joined(place, listed[ahead], box)
+        best, least = ahead, known[ahead]
+    # Without a branch: the processor cannot foresee who is to be asked.
+    count = np.int64(0)
     for c in range(some):
-        s = np.int64(listed[c])
-        if bound[s] < least or (best >= 0 and bound[s] == least and whom[s] < whom[best]):
-            bound[s] = _joined(place, whom[s], box)
-            if bound[s] < least or (bound[s] == least and whom[s] < whom[best]):
-                best, least = s, bound[s]
-    return best, least
+        asked[count] = c
+        count += known[c] <= least
+    # An area with the group only grows as the group does: what it once was is a bound, and computed anew only below.
+    for a in range(count):
+        at = asked[a]
+        if known[at] > least or at == best:
+            continue
+        known[at] = _joined(place, listed[at], box)
+        if known[at] < least or (known[at] == least and listed[at] < listed[best]):
+            best, least, second, after = at, known[at], best, least
+        elif known[at] < after:
+            second, after = at, known[at]
+    return best, least, second
 
 
 @kernel
-def _list(bound: Any, left: Any, reach: Any, listed: Any) -> Any:
-    some = 0
+def _list(
+    bound: Any, left: Any, reach: Any, whom: Any, slot: Any, known: Any, listed: Any, some: Any, best: Any
+) -> Any:  # fmt: skip
+    """List all with a bound up to `reach`, which the list of before has learnt: how many, and where its best is now."""
+    for c in range(some):
+        bound[slot[listed[c]]] = known[c]
+    who = listed[best] if best >= 0 else np.int32(-1)
+    count, ahead = np.int64(0), np.int64(-1)
     for s in range(left):
-        if bound[s] <= reach:
-            listed[some] = s
-            some += 1
-    return some
+        listed[count], known[count] = whom[s], bound[s]
+        ahead = count if whom[s] == who else ahead
+        count += bound[s] <= reach
+    return count, ahead
 
 
 @kernel
@@ -174,36 +201,41 @@ def _close(group: Any, left: Any, few: Any, near: Any, whom: Any, slot: Any) -> 
 @kernel
 def _begin(place: Any, seed: Any, near: Any, left: Any, bound: Any, box: Any) -> None:
     """Make the group of one subject; bounds are the areas at the few instants, and one cell at each other."""
-    width, few = place.shape[2], len(near) // 2
-    for j in range(width):
-        box[0, j] = box[1, j] = place[seed, 0, j]
-        box[2, j] = box[3, j] = place[seed, 1, j]
+    few = len(near) // 2
+    for c in range(place.shape[1]):
+        box[c, 0], box[c, 1] = place[seed, c, 0], place[seed, c, 0]
+        box[c, 2], box[c, 3] = place[seed, c, 1], place[seed, c, 1]
     for s in range(left):
         # Padded instants count a cell as well: the same for every subject, so they decide nothing.
-        bound[s] = width - few
+        bound[s] = place.shape[1] * _LANES - few
     for j in range(few):
-        along, across, x0, y0 = near[j], near[few + j], place[seed, 0, j], place[seed, 1, j]
+        along, across, x0, y0 = near[j], near[few + j], place[seed, 0, 0, j], place[seed, 0, 1, j]
         for s in range(left):
-            wide, high = np.int32(abs(along[s] - x0) + 1), np.int32(abs(across[s] - y0) + 1)
-            bound[s] += np.int64(wide) * np.int64(high)
+            wide = np.int16(max(along[s], x0) - min(along[s], x0) + 1)
+            high = np.int16(max(across[s], y0) - min(across[s], y0) + 1)
+            bound[s] += np.int32(wide) * np.int32(high)
 
 
 @kernel
 def _joined(place: Any, i: Any, box: Any) -> Any:
     """Give the area of a group with one more, summed over the instants."""
     total = np.int64(0)
-    for j in range(place.shape[2]):
-        # Of 32 bits each, whatever Python makes of their sums: so the processor multiplies several at once.
-        wide = np.int32(max(box[1, j], place[i, 0, j]) - min(box[0, j], place[i, 0, j]) + 1)
-        high = np.int32(max(box[3, j], place[i, 1, j]) - min(box[2, j], place[i, 1, j]) + 1)
-        total += np.int64(wide) * np.int64(high)
+    for c in range(place.shape[1]):
+        part = np.int32(0)
+        for j in range(_LANES):
+            # Of 16 and 32 bits, whatever Python makes of their sums: so the processor multiplies several at once.
+            wide = np.int16(max(box[c, 1, j], place[i, c, 0, j]) - min(box[c, 0, j], place[i, c, 0, j]) + 1)
+            high = np.int16(max(box[c, 3, j], place[i, c, 1, j]) - min(box[c, 2, j], place[i, c, 1, j]) + 1)
+            part = np.int32(part + np.int32(wide) * np.int32(high))
+        total += part
     return total
 
 
 @kernel
 def _grow(place: Any, i: Any, box: Any) -> None:
-    for j in range(place.shape[2]):
-        box[0, j] = min(box[0, j], place[i, 0, j])
-        box[1, j] = max(box[1, j], place[i, 0, j])
-        box[2, j] = min(box[2, j], place[i, 1, j])
-        box[3, j] = max(box[3, j], place[i, 1, j])
+    for c in range(place.shape[1]):
+        for j in range(_LANES):
+            box[c, 0, j] = min(box[c, 0, j], place[i, c, 0, j])
+            box[c, 1, j] = max(box[c, 1, j], place[i, c, 0, j])
+            box[c, 2, j] = min(box[c, 2, j], place[i, c, 1, j])
+            box[c, 3, j] = max(box[c, 3, j], place[i, c, 1, j])

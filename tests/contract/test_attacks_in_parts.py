@@ -1,0 +1,164 @@
+"""An attack finds the same whether one process has all fixes or several have those of some people each."""
+
+import pickle
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from dbanon.attacks import Evidence, attacker
+from dbanon.attacks.shared.apart import Apart, ends
+from dbanon.attacks.shared.replay import within
+from dbanon.base.trajectory import Trajectories
+from dbanon.methods import METHODS
+from dbanon.runs import parts
+from tests.contract.evidence import Stored, inputs, people, run, stored
+
+ALGORITHMS = [
+    (family, algorithm.name)
+    for family in METHODS.values()
+    if getattr(attacker(family.attack), "APART", False)
+    for algorithm in family.algorithms
+]
+
+
+def some(data: Trajectories, at: np.ndarray) -> Trajectories:
+    number = np.diff(data.offset)
+    fix = np.isin(np.repeat(np.arange(len(number)), number), at)
+    return replace(
+        data, trajectory_id=data.trajectory_id[at], subject=data.subject[at],
+        offset=np.append(0, np.cumsum(number[at])), t=data.t[fix], x=data.x[fix], y=data.y[fix],
+    )  # fmt: skip
+
+
+class InParts:
+    """`dbanon.attacks.shared.apart.Ask` that does all parts here, of which nothing but pickled bytes come and go."""
+
+    def __init__(self, evidence: Evidence, number: int):
+        self.evidence, self.number, self.asked = evidence, number, 0
+
+    def __call__(self, look, arguments, bounds, prepare, given):
+        self.asked += 1
+        data, found = self.evidence.trajectories, []
+        for at in reversed(parts._cut(data.subject, np.diff(data.offset), self.number)):
+            question = pickle.loads(pickle.dumps((look, arguments, bounds, prepare)))
+            found += self.look(some(data, at), *question, *self.values(at, given))
+        return pickle.loads(pickle.dumps(found))
+
+    def values(self, at, given):
+        if given is None:
+            return ()
+        values, data = getattr(self.evidence.cells, given), self.evidence.trajectories
+        owner = np.repeat(np.arange(len(data.subject)), np.diff(data.offset))[: len(values)]
+        return (values[np.isin(owner, at)],)
+
+    def look(self, data, look, arguments, bounds, prepare, *given):
+        rows = {item.name: getattr(self.evidence, item.name) for item in fields(Evidence)}
+        rows |= {"trajectories": parts._nobody(), "params": {}, "suppressed": {}, "method": "", "algorithm": ""}
+        members = np.isin(rows["member_trajectory"], data.trajectory_id)
+        own = {name: rows[name][members] for name in parts._MEMBERS}
+        rows |= parts._NO_ROWS if prepare is None else {name: parts._NO_ROWS[name] for name in parts._MEMBERS}
+        made = () if prepare is None else (prepare(Evidence(**rows), *arguments),)
+        data = within(data, *bounds)
+        if not len(data.trajectory_id):
+            return []
+        return [look(Evidence(**rows | (own if made else {}) | {"trajectories": data}), *arguments, *made, *given)]
+
+
+def apart(evidence: Evidence, number: int) -> Evidence:
+    """Have the fixes of some evidence in so many parts."""
+    data = evidence.trajectories
+    names = ("trajectory_id", "subject", "srid", "grid_m", "grid_s", "day")
+    cells = getattr(evidence, "cells", None)
+    return replace(
+        evidence,
+        **({} if cells is None else {"cells": replace(cells, fix_cell=np.empty(0, np.int64))}),
+        trajectories=Apart(
+            **{name: getattr(data, name) for name in names}, ends=ends(data), ask=InParts(evidence, number)
+        ),
+    )
+
+
+def a_row_moved(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    bounds = evidence.region_bounds.copy()
+    bounds[rng.integers(len(bounds))] += rng.choice([-1, 1]) * evidence.trajectories.grid_m
+    return replace(evidence, region_bounds=bounds)
+
+
+def a_member_lost(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    kept = np.arange(len(evidence.member_record)) != rng.integers(len(evidence.member_record))
+    return replace(evidence, **{name: getattr(evidence, name)[kept] for name in parts._MEMBERS})
+
+
+def a_stranger_a_member(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    member = evidence.member_trajectory.copy()
+    member[rng.integers(len(member))] = 10**9
+    return replace(evidence, member_trajectory=member)
+
+
+def a_member_moved(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    record = evidence.member_record.copy()
+    record[rng.integers(len(record))] = rng.choice(evidence.record_id)
+    return replace(evidence, member_record=record)
+
+
+def a_fix_moved(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    data = evidence.trajectories
+    x = data.x.copy()
+    x[rng.integers(len(x))] += 500
+    return replace(evidence, trajectories=replace(data, x=x))
+
+
+def a_fix_far_away(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    data = evidence.trajectories
+    x = data.x.copy()
+    x[rng.integers(len(x))] = 1e17
+    return replace(evidence, trajectories=replace(data, x=x))
+
+
+def somebody_more(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    data = evidence.trajectories
+    number = int(np.diff(data.offset)[-1])
+    return replace(
+        evidence,
+        trajectories=replace(
+            data, trajectory_id=np.append(data.trajectory_id, data.trajectory_id[-1] + 1),
+            subject=np.append(data.subject, data.subject.max() + 1), offset=np.append(data.offset, data.fixes + number),
+            t=np.append(data.t, data.t[-number:]), x=np.append(data.x, data.x[-number:]),
+            y=np.append(data.y, data.y[-number:]),
+        ),
+    )  # fmt: skip
+
+
+def a_shorter_time(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    first, last = ends(evidence.trajectories)
+    cut = int(first + rng.choice([0.3, 0.6]) * (last - first)) // 60 * 60
+    return replace(evidence, params={**evidence.params, str(rng.choice(["since", "until"])): cut})
+
+
+def no_time(evidence: Evidence, rng: np.random.Generator) -> Evidence:
+    return replace(evidence, params={**evidence.params, "until": -(10**6)})
+
+
+CHANGES = [
+    a_row_moved, a_member_lost, a_stranger_a_member, a_member_moved, a_fix_moved, a_fix_far_away, somebody_more,
+    a_shorter_time, no_time,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("family", "algorithm"), ALGORITHMS, ids=[f"{f.name} {a}" for f, a in ALGORITHMS])
+def test_the_verdict_is_the_same_in_parts(family, algorithm, seed):
+    rng, data = np.random.default_rng(seed), people(60, seed=seed)
+    if family.name == "sensitive-sites":
+        data = some(data, np.flatnonzero(np.diff(data.subject, prepend=-1)))
+    params = family.parse(family.example, algorithm)
+    cloaks = run(family, algorithm, data, seed)
+    package, rows = attacker(family.attack), stored(family, algorithm, params, data, cloaks)
+    honest = package.read(rows, Stored(rows, cloaks, inputs((*family.reads, *family.joins), data)))
+    assert package.attack(honest).passed
+    for change in [None, *CHANGES]:
+        evidence = honest if change is None else change(honest, rng)
+        divided = apart(evidence, int(rng.integers(2, 9)))
+        assert package.attack(divided) == package.attack(evidence), change
+        assert divided.trajectories.ask.asked or change is not None

@@ -1,0 +1,50 @@
+"""Methods that share tasks compute the same cloaks whoever does these, in whatever number."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from dbanon.methods import METHODS
+from dbanon.methods.mob import _gen_ag
+from dbanon.methods.semantic import _groups
+from tests.contract.evidence import inputs, people
+from tests.contract.test_methods import same
+
+SHARED = [(family, one.name) for family in METHODS.values() if family.shares for one in family.algorithms]
+
+
+class Elsewhere:
+    """`Tasks` of another machine: nothing but bytes come and go, and the last task is done first."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def readers(self, threads=1):
+        return 0
+
+    def map(self, function, arguments, *, threads=1):
+        sent = [pickle.dumps((function, each)) for each in arguments]
+        self.done += len(sent)
+        found = []
+        for one in reversed(sent):
+            task, each = pickle.loads(one)
+            found.append(pickle.dumps(task(*each)))
+        return [pickle.loads(one) for one in reversed(found)]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("family", "algorithm"), SHARED, ids=[f"{f.name} {a}" for f, a in SHARED])
+def test_cloaks_are_the_same_whoever_does_the_tasks(family, algorithm, seed, monkeypatch):
+    # Tasks as small as can be, and candidates instead of all pairs.
+    monkeypatch.setattr(_groups, "ALL_PAIRS", 3)
+    monkeypatch.setattr(_groups, "_MIN_UNITS", 7)
+    monkeypatch.setattr(_groups, "_MIN_PAIRS", 11)
+    monkeypatch.setattr(_gen_ag, "_ADDITIONS_PER_TASK", 500)
+    data, params = people(60, seed=seed, instants=16), family.parse(family.example, algorithm)
+    given = inputs(family.reads, data)
+    here = family.anonymise(data, algorithm, params, np.random.default_rng(seed), **given)
+    elsewhere = Elsewhere()
+    there = family.anonymise(data, algorithm, params, np.random.default_rng(seed), tasks=elsewhere, **given)
+    assert elsewhere.done > 2
+    assert same(here, there)

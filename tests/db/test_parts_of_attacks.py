@@ -1,0 +1,177 @@
+"""Tasks of an attack read their parts in the snapshot of the process with the run, or there is no verdict."""
+
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from dbanon.attacks import Verdict, attacker
+from dbanon.attacks.shared.apart import is_apart
+from dbanon.base.errors import StoreError
+from dbanon.postgres import arrow, server, sqlstate
+from dbanon.runs import parts, reading
+
+ANOTHER = "UPDATE dbanon.trajectory SET path = public.ST_Translate(path, 900, 0) WHERE trajectory_id = 100"
+
+
+class Elsewhere:
+    """`Tasks` of another machine: nothing but bytes come and go."""
+
+    def __init__(self, spoil: Callable[[list[Any]], list[Any]] = list, before: Callable[[], object] = int) -> None:
+        self.spoil, self.before, self.sent = spoil, before, list[bytes]()
+
+    def readers(self, threads: int = 1) -> int:
+        return 2
+
+    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[Any]:
+        """Do tasks, after something else was done; the results are what `spoil` makes of them."""
+        self.sent = [pickle.dumps((function, each)) for each in arguments]
+        self.before()
+        done = []
+        for sent in self.sent:
+            task, each = pickle.loads(sent)
+            done.append(pickle.loads(pickle.dumps(task(*each))))
+        return self.spoil(done)
+
+
+@pytest.fixture
+def here(database: str, run: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database with a run of ten people, which the environment names; parts are as small as can be."""
+    monkeypatch.setenv("DBANON_DSN", database)
+    monkeypatch.setattr(parts, "_LEAST", 2)
+    return database
+
+
+def judged(url: str, run: int, tasks: Elsewhere | None) -> tuple[Verdict, bytes]:
+    with reading.open_reader(url) as reader:
+        evidence, digest = reader.evidence(run) if tasks is None else reader.evidence(run, None, tasks)
+        assert is_apart(evidence) == (tasks is not None)
+        return attacker("dbanon.attacks.tp_aware").attack(evidence), digest
+
+
+def complete(url: str) -> None:
+    """Give the run the parameters that its attack reads."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            'UPDATE dbanon.run SET params = params || \'{"start": null, "align": "last", "max_gap_s": 60, '
+            '"min_contents": 1, "cloak": "mbr", "min_cloak_m": null, "since": null, "until": null}\', '
+            'suppressed = \'{"subjects": {}, "windows": []}\''
+        )
+
+
+def test_parts_come_to_the_verdict_and_digest_of_the_whole_and_carry_no_name_and_no_login(here: str, run: int) -> None:
+    complete(here)
+    tasks = Elsewhere()
+    whole, divided = judged(here, run, None), judged(here, run, tasks)
+    assert divided == whole
+    assert {clause.name: clause.violations for clause in whole[0].clauses}["covers"] == 0
+    assert len(tasks.sent) > 1
+    for secret in (b"p3", here.encode(), b"DBANON", b"password"):
+        assert not any(secret in sent for sent in tasks.sent)
+
+
+def test_a_change_after_the_snapshot_is_in_no_part(here: str, run: int) -> None:
+    complete(here)
+
+    def change() -> None:
+        with psycopg.connect(here, autocommit=True) as connection:
+            connection.execute(ANOTHER)
+
+    whole = judged(here, run, None)
+    assert judged(here, run, Elsewhere(before=change)) == whole
+    assert judged(here, run, None) != whole
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda done: done[1:],
+        lambda done: [*done[1:], done[0]],
+        lambda done: [done[0], *done[:-1]],
+        lambda done: [replace(done[0], ids=done[1].ids), *done[1:]],
+        lambda done: [replace(done[0], rows=b"other rows"), *done[1:]],
+        lambda done: [*done, done[0]],
+    ],
+    ids=["lost", "swapped", "one for another", "of other people", "of other rows", "one too many"],
+)
+def test_answers_that_are_not_all_about_their_parts_are_no_verdict(
+    here: str, run: int, spoil: Callable[[list[Any]], list[Any]]
+) -> None:
+    complete(here)
+    with pytest.raises(StoreError) as caught:
+        judged(here, run, Elsewhere(spoil))
+    assert caught.value.sqlstate == sqlstate.CHANGED
+
+
+def test_a_part_that_was_left_out_is_no_verdict(here: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete(here)
+    cut = parts._cut
+    monkeypatch.setattr(parts, "_cut", lambda *arguments: cut(*arguments)[1:])
+    with pytest.raises(StoreError) as caught:
+        judged(here, run, Elsewhere())
+    assert caught.value.sqlstate == sqlstate.CHANGED
+
+
+def test_another_state_than_that_of_the_run_is_no_verdict(here: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that forgets the snapshot reads what is there now: another revision, and other rows."""
+    complete(here)
+    import_snapshot = arrow.snapshot
+    monkeypatch.setattr(arrow, "snapshot", lambda connection, name=None: import_snapshot(connection))
+
+    def change(what: str) -> Callable[[], None]:
+        def make() -> None:
+            with psycopg.connect(here, autocommit=True) as connection:
+                connection.execute(what)
+
+        return make
+
+    for what in (ANOTHER, "UPDATE dbanon.region SET crowd = crowd + 1"):
+        with pytest.raises(StoreError) as caught:
+            judged(here, run, Elsewhere(before=change(what)))
+        assert caught.value.sqlstate == sqlstate.CHANGED
+
+
+def test_a_snapshot_that_is_over_is_no_verdict(here: str, run: int) -> None:
+    complete(here)
+    tasks = Elsewhere()
+    judged(here, run, tasks)
+    task, each = pickle.loads(tasks.sent[0])
+    with pytest.raises(StoreError):
+        task(*each)
+
+
+def do_alone(run: int) -> str:
+    """Have a process do a task of some other server; the sentence in which it refuses."""
+    place = parts.Place(server=(1, 1), snapshot="00000003-00000001-1", run_id=run, dataset_id=1, revision=0)
+    part = parts._Part(ids=np.array([100]), subject=np.array([0]), ranges=[(99, 100)])
+    question = parts._Question(look=len, arguments=(), bounds=(None, None), prepare=None, given=None)
+    with pytest.raises(StoreError) as caught:
+        parts._answer(place, part, question)
+    return str(caught.value)
+
+
+def test_a_process_needs_the_database_of_the_run(here: str, run: int) -> None:
+    assert "the database of the run" in do_alone(run)
+
+
+def test_a_process_needs_the_role_of_a_worker(
+    here: str, run: int, login: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DBANON_DSN", login("dbanon_operator"))
+    assert "role" in do_alone(run)
+
+
+def test_a_process_needs_a_database_in_its_environment(
+    here: str, run: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes no server of its own."""
+    monkeypatch.setenv("DBANON_HOME", str(tmp_path / "home"))
+    for name in ("DBANON_DSN", *server.SERVER_VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+    assert "DBANON_DSN" in do_alone(run)
+    assert not (tmp_path / "home").exists()
