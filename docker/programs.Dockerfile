@@ -6,7 +6,8 @@
 # of dbanon with PostgreSQL and PostGIS, for trying it out in one container:
 #   docker run --rm dbanon-tryout                              the demo
 #   docker run --rm -it --entrypoint bash dbanon-tryout        a shell for the commands of the README
-# Each is one layer, without what no program in it reads.
+# Each is one layer, without what no program in it reads. What runs need is compiled ahead, for processors like the one that
+# the image is built on; COMPILED names the methods, all if there are none.
 ARG BASE=debian:bookworm-slim
 FROM $BASE AS needs
 RUN apt-get update \
@@ -41,6 +42,9 @@ RUN apt-get update \
  && install -d -o dbanon -g dbanon -m 0700 /var/cache/dbanon \
  && slim system
 COPY --from=build /opt/dbanon /opt/dbanon
+ARG COMPILED
+USER dbanon
+RUN NUMBA_CACHE_DIR=/var/cache/dbanon /opt/dbanon/bin/dbanon _compile $COMPILED
 
 FROM scratch AS worker
 COPY --from=worker-system / /
@@ -71,6 +75,9 @@ RUN mkdir -p /etc/postgresql-common/createcluster.d \
  && slim system
 COPY --from=all /opt/dbanon /opt/dbanon
 COPY --from=build /opt/dbanon /opt/dbanon
+ARG COMPILED
+USER dbanon
+RUN NUMBA_CACHE_DIR=/var/cache/dbanon /opt/dbanon/bin/dbanon _compile $COMPILED
 
 FROM scratch AS tryout
 COPY --from=tryout-system / /

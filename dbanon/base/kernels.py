@@ -13,14 +13,14 @@ import ast
 import hashlib
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching
+from numba.core import caching, registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +33,13 @@ def kernel(function: F) -> F:
     compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
     compiled._cache = _Cache(function)  # a version of Numba that ignores this attribute keeps nothing
     return cast(F, compiled)
+
+
+def stamp(of: Iterable[Path]) -> Path:
+    """Name a file among what is kept: another one for other sources, another Numba or another processor."""
+    made_from = repr((numba.__version__, registry.cpu_target.target_context.codegen().magic_tuple()))
+    digest = hashlib.sha256(b"\0".join([made_from.encode(), *(source.read_bytes() for source in sorted(of))]))
+    return Path(_Cache(stamp).cache_path) / f"dbanon-{digest.hexdigest()[:16]}.compiled"
 
 
 class _Cache(caching.FunctionCache):

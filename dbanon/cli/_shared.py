@@ -31,7 +31,8 @@ class _InSections(TyperGroup):
         """Write the sections, and those in none of them last."""
         width = max(map(len, self.commands))
         named = [name for names in _SECTIONS.values() for name in names]
-        sections = {**_SECTIONS, "Others": [name for name in self.commands if name not in named]}
+        shown = [name for name, command in self.commands.items() if not command.hidden]
+        sections = {**_SECTIONS, "Others": [name for name in shown if name not in named]}
         for title, names in sections.items():
             helps = {name: self.commands[name].get_short_help_str(formatter.width - 6 - width) for name in names}
             if helps:

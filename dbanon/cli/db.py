@@ -1,5 +1,7 @@
 """Commands about the embedded server, and the schema on any server."""
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,14 +39,25 @@ def _resolved() -> "Target":
     return target
 
 
+def _compile_beside() -> None:
+    """Let a process of its own compile what runs need; it goes on when this one ends."""
+    command = [sys.executable, "-m", "dbanon", "_compile"]
+    none = subprocess.DEVNULL
+    subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True)
+
+
 @db_app.command("up", epilog=GLOBAL)
 def db_up() -> None:
     """Start the embedded server and migrate it."""
     from dbanon import schema
     from dbanon.postgres import server
 
-    target = server.EmbeddedServer().start()
+    embedded = server.EmbeddedServer()
+    is_first = not embedded.data.exists()
+    target = embedded.start()
     revision = schema.upgrade(target.url, restrict_public=True)
+    if is_first:  # and so the first runs of all methods will come
+        _compile_beside()
     _warn_of_dumps(target.url)
     show(lambda: f"{target.label} is up at revision {revision}", lambda: {"url": target.url, "revision": revision})
 

@@ -170,10 +170,9 @@ def worker(
 def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="METHOD...")] = None) -> None:
     """Compile for this machine what runs need, at low priority."""
     parts.demand("compute")
-    from dbanon.methods import METHODS
     from dbanon.runs import compiling
 
-    compiling.compile_ahead(families or METHODS)
+    compiling.compile_ahead(families or ())
 
 
 @app.command(epilog=GLOBAL)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 STAGE = "compiling for this machine, which takes 10 seconds to a minute and is done once"
@@ -32,16 +33,26 @@ def notify(say: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def compile_ahead(families: Collection[str]) -> None:
-    """Compile what runs of some families and the attacks on them need, so that no run waits for it.
+def compile_ahead(families: Collection[str] = ()) -> None:
+    """Compile what runs of some families, or of all, and the attacks on them need, so that no run waits for it.
 
-    A method, and an attack, in a process of its own, at low priority, as many at a time as there are cores.
+    A method, and an attack, in a process of its own, at low priority, as many at a time as there are cores. Where all
+    of it was compiled before, it ends at once.
     """
-    parts = [(name, is_attack) for name in families for is_attack in (False, True)]
+    from dbanon.base import kernels
+    from dbanon.methods import METHODS
+
+    stamp = kernels.stamp(Path(__file__).parents[1].rglob("*.py"))
+    if not families and stamp.exists():
+        return
+    parts = [(name, is_attack) for name in families or METHODS for is_attack in (False, True)]
     spawn = multiprocessing.get_context("spawn")  # a child that is forked has no threads of Numba's
     with ProcessPoolExecutor(None, spawn, initializer=os.nice, initargs=(_NICENESS,), max_tasks_per_child=1) as pool:
         for done in [pool.submit(_compile, *part) for part in parts]:
             done.result()
+    if not families:
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.touch()
 
 
 def _compile(name: str, is_attack: bool) -> None:

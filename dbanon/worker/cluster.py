@@ -57,10 +57,10 @@ class Cluster:
         with self._connected() as client:
             number, readers = len(client.nthreads()), _readers(client)
         say(f"the tasks of runs go to {self._address}, with {counted(number, 'process', 'processes')} now")
-        if number and not readers:
-            say("attacks are done here alone: not every process of the cluster has a DBANON_DSN")
         if not self._address.startswith("tls://"):
             say("tasks carry true positions, and this address does not encrypt them; use tls:// beyond this machine")
+        if number and not readers:
+            say("attacks are done here alone: not every process of the cluster has a DBANON_DSN")
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks on the cluster, a single one here; see `dbanon.base.tasks.Tasks`.
@@ -81,7 +81,7 @@ class Cluster:
 
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
         from distributed import KilledWorker
-        from distributed.client import FutureCancelledError
+        from distributed.client import FutureCancelledError, FuturesCancelledError
 
         version = importlib.metadata.version("dbanon")
         results: list[T] = []
@@ -103,7 +103,7 @@ class Cluster:
                         collect()
                 while waiting:
                     collect()
-            except FutureCancelledError:  # by the client, which has lost its connection
+            except (FutureCancelledError, FuturesCancelledError):  # by the client, which has lost its connection
                 raise self._gone() from None
             except KilledWorker:
                 raise StoreError(

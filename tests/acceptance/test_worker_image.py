@@ -34,6 +34,10 @@ def test_it_is_small_and_its_user_is_not_root() -> None:
     assert in_shell("! command -v pip && ! touch /tmp/it && touch /var/cache/dbanon/it") == ""
 
 
+def test_what_its_runs_need_was_compiled_when_it_was_built() -> None:
+    assert int(in_shell("find /var/cache/dbanon -name '*.nbc' | wc -l")) > 30
+
+
 def test_it_carries_the_script_that_psql_runs() -> None:
     assert in_shell("cat /opt/dbanon/share/dbanon.sql") == schema.script()
 

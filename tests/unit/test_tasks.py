@@ -240,3 +240,11 @@ def test_no_thread_is_left(three: Processes) -> None:
 
 def test_no_tasks_have_no_results(three: Processes) -> None:
     assert three.map(shared_tasks.square, []) == HERE.map(shared_tasks.square, []) == []
+
+
+def test_helpers_read_where_their_environment_names_the_database_and_cores_are_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 8)
+    assert Processes(reads=True).readers(4) == 2
+    assert Processes(2, reads=True).readers(4) == Processes().readers(4) == HERE.readers(4) == 0

@@ -72,21 +72,20 @@ def begins(offset: Int, k: int) -> Int:
 def _copy(x: Any, y: Any, who: Any, turn: Any, place: Any, near: Any, distance: Any) -> Any:
     """Copy the positions of a block; return the distance of each from the mean of all, summed over the instants."""
     few, distance[:] = len(near) // 2, 0
-    corner, width = np.empty(2, np.int32), 0
-    for axis, side in ((0, x), (1, y)):
-        low = high = side[who[0], 0]
-        for i in who:
-            for j in range(len(turn)):
-                low, high = min(low, side[i, j]), max(high, side[i, j])
-        corner[axis], width = low, max(width, high - low)
+    west, south = x[who[0], 0], y[who[0], 0]
+    east, north = west, south
+    for i in who:
+        for j in range(len(turn)):
+            west, east = min(west, x[i, j]), max(east, x[i, j])
+            south, north = min(south, y[i, j]), max(north, y[i, j])
     shift = 0
-    while (width >> shift) + 1 >= 1 << _BITS:  # a side is the difference and one more
+    while (max(east - west, north - south) >> shift) + 1 >= 1 << _BITS:  # a side is the difference and one more
         shift += 1
-    for axis, side in ((0, x), (1, y)):
+    for axis, side, least in ((0, x, west), (1, y, south)):
         for j in range(len(turn)):
             total, c, lane = np.int64(0), j // _LANES, j % _LANES
             for p in range(len(who)):
-                at = np.int16((side[who[p], turn[j]] - corner[axis]) >> shift)
+                at = np.int16((side[who[p], turn[j]] - least) >> shift)
                 place[p, c, axis, lane] = at
                 if j < few:
                     near[axis * few + j, p] = at
@@ -117,8 +116,9 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, areas: Any, numbers: A
         bound[slot[seed]] = _MOST
         out[done] = seed
         done += 1
-        # A bound is `_LANES` or more, and so is `reach`, which grows by a part of itself.
-        some, ahead, reach = np.int64(0), np.int64(-1), bound[:left].min()
+        some, ahead, reach = np.int64(0), np.int64(-1), _MOST
+        for s in range(left):
+            reach = min(reach, bound[s])  # `_LANES` or more: it grows by a part of itself
         for _ in range(k - 1):
             # Kept true: who is not listed has a bound above `reach`, so the least area up to it is the least of all.
             best, least, ahead = _cheapest(place, box, known, listed, some, ahead, asked)
@@ -203,8 +203,9 @@ def _begin(place: Any, seed: Any, near: Any, left: Any, bound: Any, box: Any) ->
     """Make the group of one subject; bounds are the areas at the few instants, and one cell at each other."""
     few = len(near) // 2
     for c in range(place.shape[1]):
-        box[c, 0], box[c, 1] = place[seed, c, 0], place[seed, c, 0]
-        box[c, 2], box[c, 3] = place[seed, c, 1], place[seed, c, 1]
+        for j in range(_LANES):
+            box[c, 0, j] = box[c, 1, j] = place[seed, c, 0, j]
+            box[c, 2, j] = box[c, 3, j] = place[seed, c, 1, j]
     for s in range(left):
         # Padded instants count a cell as well: the same for every subject, so they decide nothing.
         bound[s] = place.shape[1] * _LANES - few
