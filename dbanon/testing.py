@@ -17,6 +17,7 @@ import importlib
 import os
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
 import time
@@ -284,6 +285,8 @@ def pytest_configure_node(node: Any) -> None:
     """Tell a process of pytest-xdist, before it starts, where it can ask for the server."""
     if not _lenders:
         _lenders.append(_Lender())
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the server would outlive this process
     node.workerinput["dbanon_server"] = _lenders[0].listener.address
 
 
