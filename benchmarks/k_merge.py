@@ -1,4 +1,7 @@
-"""k-merge: merges a second, beside the algorithm as printed; and a day of taxis grouped by it.
+"""k-merge: merges a second, beside the algorithm as printed; a day of taxis grouped by it; and phone records of many.
+
+``python benchmarks/k_merge.py [PEOPLE...]``: with numbers of people, days of phone records of so many instead (those of
+``dbanon synth --calls-per-day 30``), in blocks, and up to 30,000 people without blocks too.
 
 The printed algorithm is that of tests/unit/oracles_kte.py, in Python, mended only so that it does not part samples of
 one slot. Every group is checked to have k subjects, and every sample to lie in a row of its group.
@@ -15,10 +18,12 @@ import pyarrow.csv
 from pyproj import Transformer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks._data import NETWORK
 from dbanon.base import memory
 from dbanon.base.trajectory import Trajectories
-from dbanon.methods.kte import _groups, _k_merge
+from dbanon.methods.kte import _blocks, _groups, _k_merge
 from dbanon.methods.kte._samples import Merged, Samples, samples
+from dbanon.synth import Plan, Scenario, read_network
 from tests.unit import oracles_kte as oracle
 
 CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
@@ -31,8 +36,8 @@ def walks(subjects: int, each: int, rng: np.random.Generator) -> Samples:
     slot = np.sort(rng.integers(0, 1440, (subjects, each)), axis=1)
     x, y = (np.cumsum(rng.integers(-2, 3, (subjects, each)), axis=1) for _ in range(2))
     return Samples(
-        subject=np.arange(subjects), offset=np.arange(subjects + 1) * each, slot=slot.ravel(), x=x.ravel(),
-        y=y.ravel(), grid_s=60, grid_m=100.0,
+        subject=np.arange(subjects), offset=np.arange(subjects + 1) * each, slot=slot.ravel(),
+        x=x.ravel().astype(np.int32), y=y.ravel().astype(np.int32), grid_s=60, grid_m=100.0,
     )  # fmt: skip
 
 
@@ -86,7 +91,7 @@ def runs_of_one_input() -> None:
     for length in (1_000, 10_000):
         for name, most in (("at rest", 0), ("moving", 2)):
             slot = np.arange(6 * length).reshape(3, 2, length).transpose(1, 0, 2).ravel()
-            x, y = (np.cumsum(rng.integers(-most, most + 1, 6 * length)) for _ in range(2))
+            x, y = (np.cumsum(rng.integers(-most, most + 1, 6 * length), dtype=np.int32) for _ in range(2))
             data = Samples(
                 subject=np.arange(2), offset=np.array([0, 3, 6]) * length, slot=slot, x=x, y=y, grid_s=60, grid_m=100.0
             )
@@ -157,7 +162,60 @@ def covered(data: Samples, group: np.ndarray, merged: Merged) -> bool:
     return bool((inside & (x0 <= data.x) & (data.x <= x1) & (y0 <= data.y) & (data.y <= y1)).all())
 
 
+# ---- many people -----------------------------------------------------------------------------------------------------
+
+
+def phones(people: int) -> Trajectories:
+    """Generate a day of phone records of each."""
+    plan = Plan(
+        objects=people, calls_per_day=30, seed=SEED, instants=1440, start="2026-01-05T00:00:00Z", whole_share=1.0,
+        requests_per_subject=0, **NETWORK,
+    )  # fmt: skip
+    scenario = Scenario.of(plan, read_network(plan))
+    made = [scenario.made(np.arange(low, min(low + 700, people))).fixes for low in range(0, people, 700)]
+    number = np.concatenate([np.diff(fixes.offset) for fixes in made])
+    x, y, t = np.concatenate([fixes.xym for fixes in made]).T.copy()
+    who = np.arange(people)
+    return Trajectories(
+        trajectory_id=who, subject=who, offset=np.concatenate([[0], np.cumsum(number)]), t=t, x=x, y=y, srid=32610,
+        grid_m=1.0, grid_s=1,
+    )  # fmt: skip
+
+
+def many(people: int) -> None:
+    """Group days of phone records; up to 30,000 in one block too, which is the algorithm without blocks."""
+    data = phones(people)
+    known = samples(data, 60, 100.0)
+    print(f"{people:,} people, {len(known.slot):,} samples")
+    for k in (2, 5):
+        costs = {}
+        for most in (_blocks.MOST, people)[: 1 + (people <= 30_000)]:
+            usual, _blocks.MOST = _blocks.MOST, most
+            memory.forget_peak()
+            began, used = time.perf_counter(), time.process_time()
+            rng = np.random.default_rng(SEED)
+            group = _groups.group(known, k, np.arange(people), rng)
+            merged = _groups.merged(known, group)
+            took, cpu = time.perf_counter() - began, time.process_time() - used
+            _blocks.MOST = usual
+            if np.bincount(group).min() < k or not covered(known, group, merged):
+                raise SystemExit("A group is below k, or a sample is not covered.")
+            spans = merged.box[:, 2:] - merged.box[:, :2] + 1
+            costs[most] = int(((merged.last - merged.first + 1) * spans.sum(axis=1)).sum())
+            print(
+                f"k = {k}, blocks of {most:>9,}: {took:>8.1f} s, {cpu:>8.1f} s of CPU, {memory.peak_mb():>7,.0f} MB, "
+                f"cost {costs[most] / len(known.slot):>7.1f} a sample",
+                flush=True,
+            )
+        if len(costs) > 1:
+            print(f"blocks cost {100 * costs[_blocks.MOST] / costs[people] - 100:+.2f} %")
+
+
 def main() -> None:
+    if sys.argv[1:]:
+        for people in map(int, sys.argv[1:]):
+            many(people)
+        return
     merges_a_second()
     runs_of_one_input()
     grouping("random walks", walks(10_000, 100, np.random.default_rng(SEED)), (2, 5))

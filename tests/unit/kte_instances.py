@@ -12,7 +12,7 @@ def samples_of(subjects, grid_s=60, grid_m=100.0):
     number = np.bincount(rows[:, 0], minlength=len(subjects))
     return Samples(
         subject=np.arange(len(subjects)), offset=np.concatenate([[0], np.cumsum(number)]), slot=rows[:, 1].copy(),
-        x=rows[:, 2].copy(), y=rows[:, 3].copy(), grid_s=grid_s, grid_m=grid_m,
+        x=rows[:, 2].astype(np.int32), y=rows[:, 3].astype(np.int32), grid_s=grid_s, grid_m=grid_m,
     )  # fmt: skip
 
 

@@ -6,8 +6,9 @@ from types import TracebackType
 
 import pytest
 
+from dbanon.attacks import attacker
 from dbanon.base import kernels
-from dbanon.methods import METHODS
+from dbanon.methods import METHODS, method
 from dbanon.runs import compiling
 
 Part = tuple[str, bool]
@@ -61,3 +62,8 @@ def test_other_sources_have_another_stamp(tmp_path: Path) -> None:
     assert kernels.stamp([other, one]) == before
     other.write_text("b = 2")
     assert kernels.stamp([one, other]) != before
+
+
+@pytest.mark.parametrize("name", ["tp-aware", "kte", "mob", "semantic"])
+def test_what_an_attack_compiles_beforehand_is_compiled_without_data(name: str) -> None:
+    attacker(method(name).attack).prepare()

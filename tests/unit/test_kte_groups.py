@@ -1,5 +1,6 @@
 """Groups of k subjects: a partition, the same whatever subjects are numbered, and cheap."""
 
+import pickle
 import random
 from itertools import chain
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from dbanon.base import cores
-from dbanon.methods.kte import _groups, _k_merge, _near, _pairs
+from dbanon.methods.kte import _blocks, _groups, _k_merge, _near, _pairs
 from tests.unit.kte_instances import neighbours, samples_of
 
 SEED = 2017
@@ -31,14 +32,29 @@ def cost(samples, members):
     return int(_k_merge.costs(samples, np.array([0, len(members)]), begin, end)[0])
 
 
-@pytest.fixture(params=[True, False], ids=["all pairs", "candidates"])
+@pytest.fixture(params=["all pairs", "candidates", "blocks"])
 def tabulated(request, monkeypatch):
-    """Both ways to cost pairs, whatever the number of subjects."""
-    if not request.param:
+    """Both ways to cost pairs, whatever the number of subjects; and these cut into blocks."""
+    if request.param == "blocks":
+        monkeypatch.setattr(_blocks, "MOST", 12)
+    if request.param == "candidates":
         monkeypatch.setattr(_pairs, "ALL", 0)
         monkeypatch.setattr(_groups, "_FEW", 4)
         monkeypatch.setattr(_groups, "_NEAR", 4)
     return request.param
+
+
+class Elsewhere:
+    """Does tasks as another process would: with copies, and in another order."""
+
+    def __init__(self):
+        self.sent = []
+
+    def map(self, function, arguments, *, threads=1):
+        del threads
+        self.sent += (some := [pickle.dumps(each) for each in arguments])
+        done = [function(*pickle.loads(each)) for each in reversed(some)]
+        return pickle.loads(pickle.dumps(done[::-1]))
 
 
 @pytest.mark.many
@@ -130,9 +146,10 @@ def test_pairs_of_few_subjects_cost_the_least_there_is():
 def test_candidates_hold_the_cheapest_partners():
     subjects = neighbours(random.Random(SEED), 300, 30)
     samples = samples_of(subjects)
-    near = _near.nearest(_near.signatures(samples, np.arange(300)), 8)
+    samples = _groups._of(samples, np.arange(300))
+    near = _near.nearest(_near.signatures(samples), 8)
     assert near.shape == (300, 8)
-    pairs = _pairs.pairs(samples, np.arange(300), _pairs.ALL)
+    pairs = _pairs.pairs(samples, _pairs.ALL)
     costs = np.where(np.eye(300, dtype=bool), np.inf, pairs.all)
     assert all(i not in row for i, row in enumerate(near.tolist()))
     assert np.take_along_axis(costs, near, axis=1).min(axis=1).sum() < 1.1 * costs.min(axis=1).sum()
@@ -141,8 +158,8 @@ def test_candidates_hold_the_cheapest_partners():
 def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
     monkeypatch.setattr(_pairs, "_SLOTS", 4)  # a table in which not all find room
     subjects = neighbours(random.Random(SEED), 30, 5)
-    samples, order = samples_of(subjects), np.arange(30)[::-1].copy()
-    every, some = (_pairs.pairs(samples, order, most) for most in (_pairs.ALL, 0))
+    samples = _groups._of(samples_of(subjects), np.arange(30)[::-1])
+    every, some = (_pairs.pairs(samples, most) for most in (_pairs.ALL, 0))
     assert len(every.all) == 30
     assert len(some.all) == 0
     a, b = np.nonzero(~np.eye(30, dtype=bool))
@@ -155,3 +172,38 @@ def test_everybody_at_one_place_and_time_is_grouped(tabulated):
     groups, total = grouped([[(0, 3, 4)]] * 7, 2)
     assert sorted(map(len, groups)) == [2, 2, 3]
     assert total == 3 * 2
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_blocks_and_merges_done_elsewhere_give_the_same(monkeypatch, k):
+    monkeypatch.setattr(_blocks, "MOST", 12)
+    monkeypatch.setattr(_k_merge, "_SAMPLES_ELSEWHERE", 300)
+    samples, rank = samples_of(neighbours(random.Random(SEED), 61, 8)), np.arange(61)[::-1]
+    elsewhere, found = Elsewhere(), []
+    for way in ({}, {"tasks": elsewhere}):
+        group = _groups.group(samples, k, rank, np.random.default_rng(SEED), **way)
+        found.append((group, _groups.merged(samples, group, **way)))
+    (here, rows), (there, others) = found
+    assert here.tolist() == there.tolist()
+    for column in ("offset", "first", "last", "box"):
+        assert (getattr(rows, column) == getattr(others, column)).all()
+    assert len(elsewhere.sent) > 10
+
+
+def test_a_second_cut_takes_back_what_borders_cost(monkeypatch):
+    subjects = neighbours(random.Random(SEED), 400, 12)
+    whole = grouped(subjects, 2)[1]
+    monkeypatch.setattr(_blocks, "MOST", 100)
+    blocks = grouped(subjects, 2)[1]
+    monkeypatch.setattr(_groups, "_rejoined", lambda samples, k, group, home: group)
+    assert whole < blocks < grouped(subjects, 2)[1]
+
+
+@pytest.mark.parametrize("whole", [1, 2, 5])
+def test_blocks_part_all_and_hold_whole_groups(whole):
+    place = np.random.default_rng(SEED).integers(0, 50, (333, 9)).astype(float)
+    blocks = _blocks.cut(place, 40, whole)
+    assert np.sort(np.concatenate(blocks)).tolist() == list(range(333))
+    assert max(map(len, blocks)) <= 40
+    assert sum(len(some) % whole > 0 for some in blocks) <= 1
+    assert len(_blocks.cut(np.zeros((9, 9)), 3, 5)) == 1  # no block is smaller than a group

@@ -12,10 +12,13 @@ Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity: Towards Privacy-Pr
 Trajectory Data, 2017, sections II-B and II-C.
 """
 
+import numpy as np
+
 from dbanon.attacks import Evidence, Source
 from dbanon.attacks.kte._claims import HIDE, MERGE
 from dbanon.attacks.kte._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.shared.frame import Attack, Counts
+from dbanon.base.trajectory import Trajectories
 
 __all__ = ["APART", "attack", "prepare", "read"]
 
@@ -29,8 +32,26 @@ def read(evidence: Evidence, source: Source) -> Evidence:
 
 
 def prepare() -> None:
-    """Import what counts, with Numba, while the evidence is read."""
-    from dbanon.attacks.kte import _counting  # noqa: F401
+    """Attack two made-up people who hide each other, by either algorithm: what is compiled is what an attack needs."""
+    two, ends, none = np.arange(2), np.arange(3), np.zeros(2)
+    params = {"k": 2, "tau_s": 1, "leak_s": 1, "grid_s": 1, "grid_m": 1.0, "reuse": "never", "improve": True}
+    for algorithm in (HIDE, MERGE):
+        evidence = Evidence(
+            method="",
+            algorithm=algorithm,
+            params={**params, "since": None, "until": None},
+            suppressed={"samples": {}, "subjects": {}, "by_hour": []},
+            trajectories=Trajectories(
+                trajectory_id=two, subject=two, offset=ends, t=none, x=none, y=none, srid=0, grid_m=1.0, grid_s=1
+            ),
+            record_id=two, offset=ends, region=two, period=two, place=None,
+            region_no=two, region_bounds=np.tile([0.0, 0.0, 1.0, 1.0], (2, 1)), region_rectangle=two >= 0,
+            region_srid=two, region_crowd=two, region_subjects=two, region_other_keys=two,
+            period_start_s=none, period_end_s=none + 1,
+            member_record=two, member_trajectory=two, member_start_s=none * np.nan, member_end_s=none * np.nan,
+            hiding_record=two, hiding_start_s=none, hiding_end_s=none + 1, hiding_offset=ends, hiding_other=two[::-1],
+        )  # fmt: skip
+        _count(evidence)
 
 
 def _count(evidence: Evidence) -> Counts:

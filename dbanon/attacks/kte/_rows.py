@@ -113,7 +113,7 @@ def _samples(evidence: Evidence, rules: Rules) -> Samples:
     subject = np.repeat(data.subject, np.diff(data.offset))
     columns = ((data.t, rules.grid_s), (data.x, rules.grid_m), (data.y, rules.grid_m))
     slot, x, y = (np.floor(values / side).astype(np.int64) for values, side in columns)
-    order = np.lexsort((y, x, slot, subject))
+    order = _order(y, x, slot, subject)
     new = np.zeros(len(order), bool)
     new[:1] = True
     for values in (subject, slot, x, y):
@@ -130,6 +130,13 @@ def _samples(evidence: Evidence, rules: Rules) -> Samples:
     )
 
 
+def _order(*keys: Int) -> Int:
+    """Sort by several keys, the last one first, as `np.lexsort` does; at once where they are in order."""
+    *_, minor, major = keys
+    later = (major[1:] > major[:-1]) | ((major[1:] == major[:-1]) & (minor[1:] > minor[:-1]))
+    return np.arange(len(major)) if later.all() else np.lexsort(keys)
+
+
 def rows(evidence: Evidence, rules: Rules) -> Rows:
     """Express the stored rows in slots and cells."""
     record_id = distinct(evidence.record_id)
@@ -137,13 +144,13 @@ def rows(evidence: Evidence, rules: Rules) -> Rows:
     first, last, known, timed = (values[evidence.period] for values in _periods(evidence, rules))
     box, on_grid = of_regions(evidence.region_bounds, rules.grid_m)
     on_grid &= evidence.region_rectangle & (evidence.region_srid == evidence.trajectories.srid)
-    order = np.lexsort((seq, record))
+    order = _order(seq, record)
     place = np.arange(len(order)) - np.searchsorted(record[order], record[order])
     unordered = seq[order] != place + 1
     later = (record[order[1:]] != record[order[:-1]]) | (first[order[1:]] > last[order[:-1]])
     unordered[1:] |= ~later
     # What is a little off the grid is refused, and looked at where it almost is.
-    kept = np.lexsort((first, record))
+    kept = _order(first, record)
     kept = kept[known[kept]]
     return Rows(
         record_id=record_id,

@@ -12,7 +12,7 @@ from dbanon.attacks.mob._rows import Classes, Truth, classes, positions, shown, 
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.frame import Counts
-from dbanon.base.trajectory import Bool
+from dbanon.base.trajectory import Bool, QuasiIdentifiers, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,6 +23,33 @@ class _Found:
     rows: Truth
     shared: Classes
     left: Remaining
+
+
+def prepare() -> None:
+    """Count what breaks on two people with two rows each: what is compiled is what an attack needs."""
+    two, four, ends = np.arange(2), np.arange(4), np.arange(0, 5, 2)
+    times, ones = np.arange(2.0), np.ones(4, np.int32)
+    params = {"k": 2, "step_s": 1, "align": "last", "max_gap_s": 0, "qid_only": False, "speed_m_s": 1.0, "start": None}
+    evidence = ObjectEvidence(
+        method="", algorithm="symmetric", params={**params, "since": None, "until": None},
+        suppressed={"subjects": {}, "quasi_identifiers": {}, "by_hour": []},
+        trajectories=Trajectories(
+            trajectory_id=two, subject=two, offset=ends, t=np.tile(times, 2), x=np.zeros(4), y=np.zeros(4), srid=0,
+            grid_m=1.0, grid_s=1,
+        ),
+        quasi_identifiers=QuasiIdentifiers(subject=two, t=times),
+        record_id=two, offset=ends, region=four.astype(np.int32), period=(four % 2).astype(np.int8), place=None,
+        region_no=four, region_bounds=np.tile([0.0, 0.0, 1.0, 1.0], (4, 1)), region_rectangle=ones > 0,
+        region_srid=0 * ones, region_crowd=2 * ones, region_subjects=ones, region_other_keys=0 * ones,
+        region_cloaked=ones.astype(np.int8),
+        period_start_s=times, period_end_s=times + 1,
+        member_record=two, member_trajectory=two, member_start_s=np.full(2, np.nan), member_end_s=np.full(2, np.nan),
+        hiding_record=two, hiding_start_s=np.full(2, np.nan), hiding_end_s=np.full(2, np.nan),
+        hiding_offset=np.arange(3), hiding_other=1 - two,
+        query_start_s=np.zeros(1), query_bounds=np.array([[0.0, 0.0, 1.0, 1.0]]), query_possibly=np.ones(1, np.int64),
+        query_definitely=np.ones(1, np.int64),
+    )  # fmt: skip
+    count(evidence)
 
 
 def count(evidence: ObjectEvidence) -> Counts:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.base.cloaks import Cloaks
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import Algorithm, Method, parameter, since, until
 
@@ -106,6 +107,7 @@ METHOD = Method(
     ),
     hides="place",
     holds="some time",
+    shares=True,
     hidden_by="record",
     notices={
         "left_out": (
@@ -125,7 +127,12 @@ METHOD = Method(
 
 
 def anonymise(
-    data: Trajectories, params: Parameters, rng: np.random.Generator, *, algorithm: str = "kte-hide"
+    data: Trajectories,
+    params: Parameters,
+    rng: np.random.Generator,
+    *,
+    algorithm: str = "kte-hide",
+    tasks: Tasks = HERE,
 ) -> Cloaks:
     """Generalise trajectories until k fit.
 
@@ -133,6 +140,8 @@ def anonymise(
     ----------
     rng : numpy.random.Generator
         Orders people where the choice between them is free.
+    tasks : Tasks
+        Does the blocks of `k-merge`, the clusters of each epoch of `kte-hide`, and the merges of both.
 
     Returns
     -------
@@ -150,7 +159,7 @@ def anonymise(
     """
     from dbanon.methods.kte import _rows  # with Numba, which is slow to import
 
-    return _rows.publish(data, params, rng, algorithm)
+    return _rows.publish(data, params, rng, algorithm, tasks)
 
 
 def prepare(params: Parameters, *, algorithm: str = "kte-hide") -> None:

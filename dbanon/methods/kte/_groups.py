@@ -1,31 +1,36 @@
 """Groups of at least k subjects whose whole trajectories are cheap to merge: plain k-anonymity by k-merge.
 
-Subjects are numbered here in the run's order, so that every tie (the lesser number) is decided by it. Costs of pairs
-come from `_pairs`, candidates from all pairs where those are tabulated, else from `_near`.
+Subjects are numbered here in the run's order, so that every tie (the lesser number) is decided by it. Many are cut into
+blocks, each of which is a task: costs of pairs, groups, and exchanges; then a second time, along other borders, with
+the groups that were found. Costs of pairs come from `_pairs`, candidates from all pairs where those are tabulated, else
+from `_near`.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from dbanon.base import cores
 from dbanon.base.kernels import kernel
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int
-from dbanon.methods.kte import _k_merge, _matching, _near, _pairs
+from dbanon.methods.kte import _blocks, _exchange, _k_merge, _matching, _near, _pairs
 from dbanon.methods.kte._pairs import Pairs
 from dbanon.methods.kte._pairs import among as _among
-from dbanon.methods.kte._pairs import cost as _cost
-from dbanon.methods.kte._samples import Samples
+from dbanon.methods.kte._pairs import total as _total
+from dbanon.methods.kte._samples import Merged, Part, Samples, part, received
 
-_NEAR = 16  # candidates, and as many again as the group has
+_NEAR = 32  # candidates, and as many again as the group has
 _FEW = 256  # subjects left among whom all are candidates
 _OTHERS = 8  # groups of candidates that an exchange is tried with
-_TRIED = 3  # exchanges of a subject whose merges are computed in a round
-_ROUNDS = 30
 
 
-def group(samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, improve: bool = True) -> Int:
+def group(
+    samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, improve: bool = True, tasks: Tasks = HERE
+) -> Int:
     """Partition subjects into groups of at least k at small total cost of merging each.
 
     Parameters
@@ -34,6 +39,8 @@ def group(samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, impr
         Place of each subject, by its code, in the run's order: it decides between equals.
     improve : bool
         Exchange subjects between groups after they are formed greedily.
+    tasks : Tasks
+        Does the blocks.
 
     Returns
     -------
@@ -44,36 +51,115 @@ def group(samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, impr
     -----
     Greedy: of the pairs that are left, the cheapest, joined by those who add least in pairs, until it has k. The last
     subjects, fewer than k, join the groups they cost least. Exchanges: for k = 2, alternating chains of pairs; else,
-    and for groups of more than k, subjects of two groups, where the merges of both become cheaper. O(s) costs of pairs
-    and memory beyond `_pairs.ALL` subjects.
+    and for groups of more than k, subjects of two groups, where the merges of both become cheaper. O(s) time and memory
+    beyond `_blocks.MOST` subjects.
     """
     order = np.argsort(rank[samples.subject], kind="stable")
     n = len(order)
     groups = np.full(n, -1, np.int64)
-    if n >= max(k, 1):
-        numbered = _partition(_Work(samples, order, k, _pairs.ALL), rng, improve=improve)
-        groups[order] = np.unique(_first_of(numbered), return_inverse=True)[1]
+    if n < max(k, 1):
+        return groups
+    if n <= _blocks.MOST:
+        numbered = _form(_of(samples, order), k, improve, rng)
+    else:
+        numbered = _in_blocks(samples, order, k, improve, rng, tasks)
+    groups[order] = np.unique(_first_of(numbered), return_inverse=True)[1]
     return groups
+
+
+def _in_blocks(samples: Samples, order: Int, k: int, improve: bool, rng: np.random.Generator, tasks: Tasks) -> Int:
+    """Number of the group of each, in any order."""
+    place, n = _blocks.places(samples, order), len(order)
+    group, home = np.empty(n, np.int64), np.empty(n, np.int64)
+    blocks = _blocks.cut(place, _blocks.MOST, k)
+    seeds = rng.integers(1 << 62, size=len(blocks))
+    work = ((_of(samples, order[some]), k, improve, int(seed)) for some, seed in zip(blocks, seeds, strict=True))
+    count = 0
+    for number, (some, found) in enumerate(zip(blocks, _do(tasks, _formed, work), strict=True)):
+        group[some], home[some] = found + count, number
+        count += found.max() + 1
+    if not improve:
+        return group
+    # A group goes as a whole to where most of it is.
+    size = np.bincount(group)
+    middle = np.column_stack([np.bincount(group, column) / size for column in _blocks.turned(place).T])
+    by_group = np.argsort(group, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(size)])
+    blocks = [
+        np.sort(np.concatenate([by_group[ends[g] : ends[g + 1]] for g in some]))
+        for some in _blocks.cut(middle, max(1, _blocks.MOST // k), 1)
+    ]
+    numbered = [np.unique(group[some], return_inverse=True)[1] for some in blocks]
+    again = ((_of(samples, order[some]), k, own, home[some]) for some, own in zip(blocks, numbered, strict=True))
+    count = 0
+    for some, found in zip(blocks, _do(tasks, _rejoined, again), strict=True):
+        group[some] = found + count
+        count += found.max() + 1
+    return group
+
+
+def merged(samples: Samples, group: Int, tasks: Tasks = HERE) -> Merged:
+    """Merge the samples of each group, by its number; of -1 nobody."""
+    order = np.argsort(group, kind="stable")
+    order = order[group[order] >= 0]
+    offset = np.searchsorted(group[order], np.arange(group.max(initial=-1) + 2))
+    return _k_merge.merge(samples, offset, samples.offset[:-1][order], samples.offset[1:][order], tasks)
+
+
+def _of(samples: Samples, who: Int) -> Part:
+    return part(samples, samples.offset[:-1][who], samples.offset[1:][who])
+
+
+def _do(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple[Any, ...]]) -> Iterable[Any]:
+    """Do blocks, in this process as many at once as it has threads."""
+    if tasks is not HERE:
+        return tasks.map(function, work)
+
+    def alone(arguments: tuple[Any, ...]) -> Any:
+        with cores.at_most(1):
+            return function(*arguments)
+
+    return cores.each(alone, work)
 
 
 def prepare(samples: Samples, k: int) -> None:
     """Compile what only very many subjects need: costs that are remembered, and the index."""
-    order = np.arange(len(samples.subject))
-    _near.nearest(_near.signatures(samples, order), k)
+    some = received(_of(samples, np.arange(len(samples.subject))))
+    _near.nearest(_near.signatures(some), k)
     for improve in (False, True):
-        _partition(_Work(samples, order, k, 0), np.random.default_rng(0), improve=improve)
+        _partition(_Work(some, k, 0), np.random.default_rng(0), improve=improve)
+
+
+def _formed(samples: Part, k: int, improve: bool, seed: int) -> Int:
+    """Form groups of the subjects of a block: a task."""
+    return _form(samples, k, improve, np.random.default_rng(seed))
+
+
+def _form(samples: Part, k: int, improve: bool, rng: np.random.Generator) -> Int:
+    return _partition(_Work(samples, k, _pairs.ALL), rng, improve=improve)
+
+
+def _rejoined(samples: Part, k: int, group: Int, home: Int) -> Int:
+    """Exchange subjects of groups that were formed in different blocks, their homes: a task."""
+    work = _Work(samples, k, _pairs.ALL)
+    if k == 2:
+        foreign = (home[work.near] != home[:, None]).any(axis=1)
+        _pair_up(work, group, foreign, None)
+    members, size = _tabulated(group)
+    _swap(work, group, home[members[:, 0]] if k > 2 else np.where(size > k, np.arange(len(size)), -1))
+    return group
 
 
 class _Work:
-    """Subjects in the run's order, with the costs of pairs and, cheapest first, whom each is near."""
+    """Subjects of a block in the run's order, with the costs of pairs and, cheapest first, whom each is near."""
 
-    def __init__(self, samples: Samples, order: Int, k: int, most: int) -> None:
-        self.samples, self.order, self.k, self.n = samples, order, k, len(order)
-        self.begin, self.end = samples.offset[:-1][order], samples.offset[1:][order]
-        self.table: Pairs = _pairs.pairs(samples, order, most)
+    def __init__(self, samples: Part, k: int, most: int) -> None:
+        self.samples, self.k, self.n = received(samples), k, len(samples.offset) - 1
+        self.table: Pairs = _pairs.pairs(samples, most)
         self.wanted = min(_NEAR + k, self.n - 1)
-        self.signature = None if len(self.table.all) else _near.signatures(samples, order)
-        self.near = self.candidates(np.arange(self.n))[:, : self.wanted]
+        self.signature = None if len(self.table.all) else _near.signatures(samples)
+        self.all_near = self.candidates(np.arange(self.n))
+        self.near = np.ascontiguousarray(self.all_near[:, : self.wanted])
 
     def candidates(self, left: Int) -> Int:
         """Whom to merge each of some subjects with, among them, cheapest first: int64[len(left), c]."""
@@ -82,7 +168,7 @@ class _Work:
             near = np.broadcast_to(np.arange(number), (number, number))
             near = near[~np.eye(number, dtype=bool)].reshape(number, number - 1)
         else:
-            near = _near.nearest(self.signature[left], self.wanted)
+            near = _near.nearest(self.signature[left], self.wanted).astype(np.int64)
         one = np.repeat(left, near.shape[1])
         costs = _pairs.look_up(self.samples, self.table, one, left[near.ravel()]).reshape(near.shape)
         return np.asarray(left[np.take_along_axis(near, np.argsort(costs, axis=1, kind="stable"), axis=1)], np.int64)
@@ -91,7 +177,8 @@ class _Work:
         """Cost of merging groups: members int64[g, c], of which the first size[g] count."""
         inside = np.arange(members.shape[1]) < size[:, None]
         who = members[inside]
-        return _k_merge.costs(self.samples, np.concatenate([[0], np.cumsum(size)]), self.begin[who], self.end[who])
+        offset = np.concatenate([[0], np.cumsum(size)])
+        return _k_merge.costs(self.samples, offset, self.table.begin[who], self.table.end[who])
 
 
 def _first_of(numbers: Int) -> Int:
@@ -103,13 +190,13 @@ def _first_of(numbers: Int) -> Int:
 def _partition(work: _Work, rng: np.random.Generator, *, improve: bool) -> Int:
     """Number of the group of each, in any order."""
     group = np.full(work.n, -1, np.int64)
-    left, number, near = np.arange(work.n), 0, work.near
+    left, number, near = np.arange(work.n), 0, work.all_near
     if work.k == 1:
         return left
+    members = np.empty(work.k, np.int64)
     # The paper merges groups drawn at random (Section IV-B); forming them is ours. Each pass forms one at least, since
     # its first pair has k - 1 near subjects who are all free: so this ends.
     while len(left) >= work.k:
-        near = work.candidates(left)
         a, b = np.repeat(left, near.shape[1]), near.ravel()
         costs = _pairs.look_up(work.samples, work.table, a, b)
         # Each pair once, where either knows the other, the cheapest first.
@@ -117,22 +204,38 @@ def _partition(work: _Work, rng: np.random.Generator, *, improve: bool) -> Int:
         by_cost = np.lexsort((high, low, costs))
         wide = np.full((work.n, near.shape[1]), -1)
         wide[left] = near
-        number = _grow(work.table, wide, low[by_cost], high[by_cost], work.k, number, group)
+        number = _grow(work.table, wide, low[by_cost], high[by_cost], members, number, group)
         left = np.flatnonzero(group < 0)
+        near = work.candidates(left) if len(left) >= work.k else near
     if improve and work.k == 2:
-        mate = _mates(group)
-        _matching.improve(work.table, work.near, mate, rng)
-        paired = np.flatnonzero(mate >= 0)
-        group[paired] = np.minimum(paired, mate[paired])
-        group[paired] = np.unique(group[paired], return_inverse=True)[1]
+        _pair_up(work, group, np.ones(work.n, bool), rng)
     # Fewer than k are left, who cannot hide one another.
     _join(work, left, group)
     if improve:
-        members, size = _tabulated(group)
-        members = _swap_all(work, members, size, np.ones(len(size), bool) if work.k > 2 else size > work.k)
-        for i in range(len(size)):
-            group[members[i, : size[i]]] = i
+        size = np.bincount(group)
+        own = np.arange(len(size))
+        _swap(work, group, own if work.k > 2 else np.where(size > work.k, own, -1))
     return group
+
+
+def _pair_up(work: _Work, group: Int, active: Any, rng: np.random.Generator | None) -> None:
+    """Exchange the partners of pairs, from the active ones on."""
+    mate = _mates(group)
+    _matching.improve(work.table, work.near, mate, active & (mate >= 0), rng)
+    least = np.where(mate >= 0, np.minimum(np.arange(work.n), mate), _first_of(group))
+    inside = group >= 0
+    group[inside] = np.unique(least[inside], return_inverse=True)[1]
+
+
+def _swap(work: _Work, group: Int, home: Int) -> None:
+    """Exchange subjects of groups of different homes, or of those that changed."""
+    members, size = _tabulated(group)
+    # Room for all who are too many.
+    room = np.full((len(size), int(size.max() + (size - work.k).sum() + 1)), -1)
+    room[:, : members.shape[1]] = members
+    _exchange.improve(work.table, work.near[:, :_OTHERS], work.k, room, size, home)
+    inside = np.arange(room.shape[1]) < size[:, None]
+    group[room[inside]] = np.nonzero(inside)[0]
 
 
 def _mates(group: Int) -> Int:
@@ -140,6 +243,7 @@ def _mates(group: Int) -> Int:
     mate = np.full(len(group), -1, np.int64)
     order = np.argsort(group, kind="stable")
     order = order[group[order] >= 0]
+    order = order[np.bincount(group[order])[group[order]] == 2]
     mate[order[::2]], mate[order[1::2]] = order[1::2], order[::2]
     return mate
 
@@ -171,9 +275,9 @@ def _join(work: _Work, left: Int, group: Int) -> None:
 
 
 @kernel
-def _grow(table: Any, near: Any, low: Any, high: Any, k: Any, number: Any, group: Any) -> Any:
+def _grow(table: Any, near: Any, low: Any, high: Any, members: Any, number: Any, group: Any) -> Any:
     """Number groups of k, from the cheapest pairs on; the number of the next."""
-    members = np.empty(k, np.int64)
+    k = len(members)
     for pair in range(len(low)):
         if group[low[pair]] >= 0 or group[high[pair]] >= 0:
             continue
@@ -185,7 +289,7 @@ def _grow(table: Any, near: Any, low: Any, high: Any, k: Any, number: Any, group
                 for one in near[members[m]]:
                     if one < 0 or group[one] >= 0 or _among(members, size, one):
                         continue
-                    added = _sum(table, members, size, one, -1)
+                    added = _total(table, members, size, one, -1)
                     if added < best or (added == best and one < by):
                         best, by = added, one
             if by < 0:
@@ -196,127 +300,3 @@ def _grow(table: Any, near: Any, low: Any, high: Any, k: Any, number: Any, group
             group[members] = number
             number += 1
     return number
-
-
-@kernel
-def _sum(table: Any, members: Any, size: Any, one: Any, without: Any) -> Any:
-    """Sum of the costs of pairs of one and the members, but one of them."""
-    total = 0.0
-    for m in range(size):
-        if members[m] not in (without, one):
-            total += _cost(table, members[m], one)
-    return total
-
-
-def _swap_all(work: _Work, members: Int, size: Int, changed: Any) -> Int:
-    """Exchange subjects of two groups, or move one out of a group of more than k, while that makes merges cheaper.
-
-    In rounds: the exchanges that sums of pairs favour are merged for good measure; then those that gain are made, the
-    greatest gain first, where neither group was changed in the round. `changed` are the groups with which exchanges
-    have not been tried. Returns the members; sizes are changed in place.
-    """
-    cost = work.costs(members, size)
-    others = work.near[:, :_OTHERS]
-    for _ in range(_ROUNDS):
-        if size.max() == members.shape[1]:  # room for one that moves in
-            members = np.hstack([members, np.full((len(size), 1), -1)])
-        group = np.empty(work.n, np.int64)
-        inside = np.arange(members.shape[1]) < size[:, None]
-        group[members[inside]] = np.nonzero(inside)[0]
-        proposed = np.full((work.n, _TRIED, 2), -1)
-        _prefetch(work, others, group, members, size, changed)
-        _propose(work.table, others, group, members, size, changed, work.k, proposed)
-        tried = proposed.reshape(-1, 2)
-        # The first is who leaves; the second who takes the place, or -2 - the group it goes to.
-        tried = tried[tried[:, 0] >= 0]
-        if not len(tried):
-            break
-        here = group[tried[:, 0]]
-        moved = tried[:, 1] < 0
-        there = np.where(moved, -2 - tried[:, 1], group[tried[:, 1]])
-        after_here, size_here = _replaced(members, size, here, tried[:, 0], np.where(moved, -1, tried[:, 1]))
-        after_there, size_there = _replaced(members, size, there, np.where(moved, -1, tried[:, 1]), tried[:, 0])
-        cost_here, cost_there = work.costs(after_here, size_here), work.costs(after_there, size_there)
-        # Exact for each exchange alone, and also for those made together, since no two of them change one group.
-        gain = cost[here] + cost[there] - cost_here - cost_there
-        # The sum of all costs falls in whole numbers with each exchange; exchanges between two unchanged groups were
-        # weighed before.
-        changed = np.zeros(len(size), bool)
-        for i in np.argsort(-gain, kind="stable"):
-            g, h = here[i], there[i]
-            if gain[i] <= 0:
-                break
-            if changed[g] or changed[h]:
-                continue
-            changed[g] = changed[h] = True
-            width = members.shape[1]
-            members[g], members[h] = after_here[i, :width], after_there[i, :width]
-            size[g], size[h], cost[g], cost[h] = size_here[i], size_there[i], cost_here[i], cost_there[i]
-        if not changed.any():
-            break
-    return members
-
-
-def _replaced(members: Int, size: Int, which: Int, out: Int, new: Int) -> tuple[Int, Int]:
-    """Members and sizes of groups after one went out (-1: none) and another came (-1: none)."""
-    after = np.hstack([members[which], np.full((len(which), 1), -1)])
-    after[(after == out[:, None]) & (out >= 0)[:, None]] = -1
-    after[:, -1] = new
-    # Members first, in the order of their numbers, free places last.
-    after = np.sort(np.where(after < 0, np.iinfo(np.int64).max, after), axis=1)
-    return after, size[which] - (out >= 0) + (new >= 0)
-
-
-def _prefetch(work: _Work, others: Int, group: Int, members: Int, size: Int, changed: Any) -> None:
-    """Have the pairs of subjects with the groups near them costed on all threads."""
-    if len(work.table.all):
-        return
-    there = group[others]
-    one, place = np.nonzero((there != group[:, None]) & (changed[there] | changed[group][:, None]))
-    who = members[there[one, place]]
-    inside = np.arange(who.shape[1]) < size[there[one, place]][:, None]
-    a, b = np.broadcast_to(one[:, None], who.shape)[inside], who[inside]
-    _pairs.look_up(work.samples, work.table, a, b)
-
-
-@kernel
-def _propose(table: Any, near: Any, group: Any, members: Any, size: Any, changed: Any, k: Any, proposed: Any) -> None:
-    """Write for each subject the exchanges that promise most by the sums of costs of pairs."""
-    best = np.empty(proposed.shape[1])
-    for one in range(len(near)):
-        g = group[one]
-        best[:] = np.inf
-        # Sums over pairs stand for the costs of merges here, because a merge for each exchange would take too long.
-        leaving = _sum(table, members[g], size[g], one, -1)
-        for at in range(near.shape[1]):
-            h = group[near[one, at]]
-            if h == g or not (changed[g] or changed[h]):
-                continue
-            seen = False  # groups of nearer ones were tried
-            for before in range(at):
-                seen = seen or group[near[one, before]] == h
-            if seen:
-                continue
-            arriving = _sum(table, members[h], size[h], one, -1)
-            # A group of k never loses a member without getting another.
-            if size[g] > k:
-                _keep(best, proposed[one], arriving / size[h] - leaving / (size[g] - 1), one, -2 - h)
-            for m in range(size[h]):
-                other = members[h, m]
-                delta = (arriving - _cost(table, one, other) - _sum(table, members[h], size[h], other, -1)) / size[h]
-                delta += (_sum(table, members[g], size[g], other, one) - leaving) / size[g]
-                _keep(best, proposed[one], delta, one, other)
-
-
-@kernel
-def _keep(best: Any, proposed: Any, delta: Any, one: Any, other: Any) -> None:
-    """Insert an exchange among the best, least first; of equal ones the earlier stays."""
-    place = len(best)
-    while place > 0 and delta < best[place - 1]:
-        place -= 1
-        if place + 1 < len(best):
-            best[place + 1] = best[place]
-            proposed[place + 1, 0], proposed[place + 1, 1] = proposed[place, 0], proposed[place, 1]
-    if place < len(best):
-        best[place] = delta
-        proposed[place, 0], proposed[place, 1] = one, other

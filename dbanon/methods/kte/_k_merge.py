@@ -20,17 +20,21 @@ it, with the box of its last start and the time from it, is no better than the b
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dbanon.base import cores
 from dbanon.base.kernels import kernel
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kte._samples import Merged, Samples
+from dbanon.methods.kte._samples import Merged, Part, Samples, part, received
 
 _FAR = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
+_SAMPLES_ELSEWHERE = 1 << 23  # times inputs, of a task
 _BLOCK = 32  # starts
 
 # Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
@@ -41,7 +45,7 @@ _COLUMNS = 8
 _BEFORE, _SPANS, _LINE, _BY = range(4)
 
 
-def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
+def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HERE) -> Merged:
     """Merge trajectories optimally, for many tasks.
 
     Parameters
@@ -50,6 +54,8 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
         Inputs of task i are those from ``offset[i]`` to ``offset[i + 1]``, at least one.
     begin, end : int64[j]
         Input j is the samples from ``begin[j]`` to ``end[j]``, at least one, of one subject.
+    tasks : Tasks
+        Does them elsewhere, where they are many.
 
     Returns
     -------
@@ -64,6 +70,35 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     task and thread.
     """
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
+    if tasks is HERE:
+        return _merge_all(samples, offset, begin, end)
+    cuts = _cuts(_work(offset, end - begin))
+
+    def work() -> Iterator[tuple[Any, ...]]:
+        for low, high in pairwise(cuts):
+            some = slice(offset[low], offset[high])
+            yield part(samples, begin[some], end[some]), offset[low : high + 1] - offset[low]
+
+    done = tasks.map(_merge_part, work())
+    ends = np.cumsum(np.concatenate([np.diff(each.offset) for each in done]))
+    first, last, box = (np.concatenate([getattr(each, name) for each in done]) for name in ("first", "last", "box"))
+    return Merged(offset=np.concatenate([[0], ends]), first=first, last=last, box=box)
+
+
+def _cuts(work: Int) -> Int:
+    """Cut tasks into ranges that take a second or so each; one where there are none."""
+    done = np.cumsum(work)
+    parts = int(done[-1]) // _SAMPLES_ELSEWHERE + 1 if len(work) else 1
+    inner = np.searchsorted(done, done[-1] * np.arange(1, parts) // parts) if len(work) else done
+    return np.unique(np.concatenate([[0], inner, [len(work)]]))
+
+
+def _merge_part(samples: Part, offset: Int) -> Merged:
+    return _merge_all(received(samples), offset, samples.offset[:-1].copy(), samples.offset[1:].copy())
+
+
+def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Merged:
+    """Merge on all threads of this process."""
     lengths = end - begin
     tasks = len(offset) - 1
     # A stretch holds a sample of every input: no task gives more rows than its shortest input has samples.
@@ -96,7 +131,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     return Merged(offset=whole, first=first, last=last, box=box)
 
 
-def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
+def costs(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Int:
     """Cost of what `merge` gives for each task, without its rows: int64[g]."""
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
     lengths = end - begin
@@ -110,7 +145,7 @@ def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
     return cost
 
 
-def pair_costs(samples: Samples, begin_a: Int, end_a: Int, begin_b: Int, end_b: Int) -> Float:
+def pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_b: Int, end_b: Int) -> Float:
     """Cost of the optimal merge of many pairs of trajectories.
 
     Parameters
@@ -169,7 +204,7 @@ def _merge(
     """Write the rows of tasks one after the other, and how many of each; the number of all."""
     written = 0
     for task in range(len(number)):
-        n = _rows_of(
+        n = rows_of(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
         cut(rows, n, reach, blocks)
@@ -196,7 +231,7 @@ def _costs(
     blocks: Any, inputs: Any, cost: Any,
 ) -> None:  # fmt: skip
     for task in range(low, high):
-        n = _rows_of(
+        n = rows_of(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
         cost[task] = cut(rows, n, reach, blocks)
@@ -214,7 +249,7 @@ def _pair_costs(
 
 @kernel
 def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: Any, rows: Any) -> Any:
-    """Write slot, box and c(j) of the rows of two inputs; their number. The same as `_rows_of`, in half the time."""
+    """Write slot, box and c(j) of the rows of two inputs; their number. The same as `rows_of`, in half the time."""
     n, last_a, last_b = 0, -1, -1
     while a < end_a or b < end_b:
         t_a = slot[a] if a < end_a else _FAR
@@ -238,7 +273,7 @@ def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: An
 
 
 @kernel
-def _rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: Any) -> Any:
+def rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: Any) -> Any:
     """Write slot, box and c(j) of the rows of any number of inputs; their number.
 
     `inputs` is, of each input, its next sample and the last row it is in.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dbanon.base.kernels import kernel
-from dbanon.base.trajectory import Int
+from dbanon.base.trajectory import Bool, Int
 from dbanon.methods.kte._pairs import Pairs
 from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import cost as _cost
@@ -16,7 +16,7 @@ KICKS = 40  # for each subject, where all pairs are known
 _BREADTH = (10, 5, 3)  # partners tried at each step of a chain
 
 
-def improve(table: Pairs, near: Int, mate: Int, rng: np.random.Generator) -> None:
+def improve(table: Pairs, near: Int, mate: Int, active: Bool, rng: np.random.Generator | None) -> None:
     """Improve a matching in place by alternating chains, and where all costs are known by chance disturbances of it.
 
     Parameters
@@ -25,6 +25,10 @@ def improve(table: Pairs, near: Int, mate: Int, rng: np.random.Generator) -> Non
         Others who are cheap to merge with each, the cheapest first.
     mate : int64[n]
         The partner of each, -1 for none.
+    active : bool[n]
+        From whom chains are tried at first; changed in place.
+    rng : numpy.random.Generator or None
+        For the disturbances; none where the pairs were disturbed before.
 
     Notes
     -----
@@ -32,18 +36,19 @@ def improve(table: Pairs, near: Int, mate: Int, rng: np.random.Generator) -> Non
     pairs are parted and joined anew, each step costing less than was gained before it. Whole costs: every exchange
     lowers their sum, so this ends.
     """
-    active = mate >= 0
-    _exchange(table, near, mate, active)
-    if len(table.all) and near.shape[1] and (mate >= 0).sum() > 6:
+    scratch = np.empty(8, np.int64), np.empty(8, np.int64), np.empty(4, np.int64), np.empty(4)
+    _exchange(table, near, mate, active, *scratch)
+    if rng is not None and len(table.all) and near.shape[1] and (mate >= 0).sum() > 6:
         draws = rng.integers(1 << 62, size=(KICKS * len(mate), 4))
-        _disturb(table, near, mate, active, draws)
+        _disturb(table, near, mate, active, draws, mate.copy(), *scratch)
 
 
 @kernel
-def _exchange(table: Any, near: Any, mate: Any, active: Any) -> Any:
+def _exchange(
+    table: Any, near: Any, mate: Any, active: Any, e: Any, chain: Any, tried: Any, gained: Any
+) -> Any:  # fmt: skip
     """Exchange until no chain from an active subject gains; the whole gain."""
     n, whole, again = len(mate), 0.0, True
-    e, chain, tried, gained = np.empty(8, np.int64), np.empty(8, np.int64), np.empty(4, np.int64), np.empty(4)
     while again:
         again = False
         for t1 in range(n):
@@ -98,9 +103,11 @@ def _chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: Any, g
 
 
 @kernel
-def _disturb(table: Any, near: Any, mate: Any, active: Any, draws: Any) -> None:
+def _disturb(
+    table: Any, near: Any, mate: Any, active: Any, draws: Any, kept: Any, e: Any, chain: Any, tried: Any, gained: Any
+) -> None:  # fmt: skip
     """Join three pairs that are near one another anew by chance, exchange, and keep what is no worse."""
-    n, kept = len(mate), mate.copy()
+    n = len(mate)
     for kick in range(len(draws)):
         t1 = draws[kick, 0] % n
         t2 = mate[t1]
@@ -119,8 +126,8 @@ def _disturb(table: Any, near: Any, mate: Any, active: Any, draws: Any) -> None:
         mate[t2], mate[t3], mate[t4], mate[t5], mate[t6], mate[t1] = t3, t2, t5, t4, t1, t6
         for t in (t1, t2, t3, t4, t5, t6):
             active[t] = True
-        gain += _exchange(table, near, mate, active)
-        if gain >= 0:
-            kept[:] = mate
-        else:
-            mate[:] = kept
+        gain += _exchange(table, near, mate, active, e, chain, tried, gained)
+        better = gain >= 0
+        for i in range(n):  # Numba compiles texts for an array that is assigned to a slice: it may not fit
+            kept[i] = mate[i] if better else kept[i]
+            mate[i] = kept[i]

@@ -1,96 +1,145 @@
-"""Who may be cheap to merge with whom, by an index and without a merge."""
+"""Who may be cheap to merge with whom, without a merge: those who are near one another at all times of the day."""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
+from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.kernels import kernel
-from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kte._samples import Samples
+from dbanon.methods.kte._samples import Part, Samples
 
-_BINS = 48  # of time, for the signature
-_COARSE = 4  # for the index: trees of more dimensions are no quicker than looking at all
-_WIDER = 6  # times as many from the index as are wanted
+BINS = 48  # stretches of time
+_COARSE = 8  # for what bounds a difference of signatures
+_LARGEST = 1 << 20  # value in a signature: sums of 3 * BINS differences fit 32 bits
+_FINEST = 16  # steps of a cell
 _MIN_COMPARISONS_PER_THREAD = 1 << 14
 
 
-def signatures(samples: Samples, order: Int) -> Float:
+def signatures(samples: Samples | Part, bins: int = BINS) -> NDArray[np.int32]:
     """Describe subjects so that the merge of those with near signatures (sum of differences) is cheap.
-
-    Parameters
-    ----------
-    order : int64[n]
-        Positions of the subjects to describe.
 
     Returns
     -------
-    float64[n, 3, bins]
+    int32[n, 3, bins]
         Mean column and row of cells in each stretch of time, in a straight line over stretches without samples; the
-        logarithm of the number of samples, scaled to count as much as the others.
+        logarithm of the number of samples, scaled to count as much as the others. In whole steps of 1/16 cell, or
+        wider ones where cells are far apart: sums of them do not depend on their order.
     """
-    n = len(order)
-    lengths = np.diff(samples.offset)[order]
-    at = np.repeat(samples.offset[:-1][order] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-    since, until = samples.slot.min(), samples.slot.max() + 1
-    stretch = (samples.slot[at] - since) * _BINS // (until - since)
-    cell = np.repeat(np.arange(n), lengths) * _BINS + stretch
-    number = np.bincount(cell, minlength=n * _BINS).reshape(n, _BINS)
-    signature = np.empty((n, 3, _BINS))
-    every, filled = np.arange(_BINS), number > 0
-    for axis, values in enumerate((samples.x, samples.y)):
-        # Relative to the least cell: whole numbers, exact wherever on Earth this is.
-        total = np.bincount(cell, (values - values.min())[at], minlength=n * _BINS).reshape(n, _BINS)
-        mean = total / np.maximum(number, 1)
-        for i in range(n):
-            signature[i, axis] = np.interp(every, every[filled[i]], mean[i, filled[i]])
+    n, since, until = len(samples.offset) - 1, samples.slot.min(), samples.slot.max() + 1
+    west, south = int(samples.x.min()), int(samples.y.min())
+    widest = max(int(samples.x.max()) - west, int(samples.y.max()) - south, 1)
+    steps = min(_FINEST, _LARGEST / widest)
+    signature, number = np.empty((n, 3, bins), np.int32), np.empty((n, bins), np.int32)
+
+    def task(low: int, high: int) -> None:
+        sums = np.empty((2, bins), np.int64)
+        _describe(
+            samples.offset, samples.slot, samples.x, samples.y, low, high, since, until - since, west, south, steps,
+            sums, signature, number,
+        )  # fmt: skip
+
+    cores.share(np.diff(samples.offset), task, _MIN_COMPARISONS_PER_THREAD)
     activity = np.log1p(number)
     spread = np.abs(signature[:, :2] - np.median(signature[:, :2], axis=0)).mean()
-    signature[:, 2] = activity * (spread / (activity.std() or 1.0))
+    signature[:, 2] = np.minimum(np.rint(activity * (spread / (activity.std() or 1.0))), _LARGEST)
     return signature
 
 
-def nearest(signature: Float, number: int) -> Int:
+def nearest(signature: NDArray[np.int32], number: int) -> NDArray[np.int32]:
     """Find who is near each in signature.
 
     Parameters
     ----------
-    signature : float64[n, 3, bins]
+    signature : int32[n, 3, bins]
         In the order that decides between equals.
 
     Returns
     -------
-    int64[n, min(number, n - 1)]
-        Nearest first, by the sum of differences among those a k-d tree of coarser signatures gives.
+    int32[n, min(number, n - 1)]
+        Nearest first, by the sum of differences.
+
+    Notes
+    -----
+    O(n^2) time, of which 24 differences a pair are all that most take; memory for what is returned.
     """
     n = len(signature)
     number = min(number, n - 1)
-    # The tree answers in a few dimensions, roughly; the whole signature then decides among more subjects than are
-    # wanted.
-    coarse = signature.reshape(n, 3, _COARSE, -1).mean(axis=3)
-    coarse = np.hstack([coarse[:, 0], coarse[:, 1], coarse[:, 2].mean(axis=1, keepdims=True)])
-    wider = min(n, _WIDER * number + 1)
-    _, found = cKDTree(coarse).query(coarse, wider, p=1, workers=cores.count())
-    # By number before the stable sort below: equally near subjects come in the run's order, not in that of the tree.
-    found = np.sort(np.asarray(found, np.int64).reshape(n, wider), axis=1)
-    flat = np.ascontiguousarray(signature.reshape(n, -1), np.float32)
-    away = np.empty(found.shape, np.float32)
+    flat = np.ascontiguousarray(signature.reshape(n, -1))
+    coarse = np.ascontiguousarray(signature.reshape(n, 3 * _COARSE, -1).sum(axis=2, dtype=np.int32).T)
+    found = np.empty((n, number), np.int32)
 
     def task(low: int, high: int) -> None:
-        _compare(flat, found, low, high, away)
+        _nearest(flat, coarse, low, high, np.empty(n, np.int32), np.empty(number + 1, np.int32), found)
 
-    cores.share(np.full(n, wider), task, _MIN_COMPARISONS_PER_THREAD)
-    nearest_first = np.argsort(away, axis=1, kind="stable")[:, :number]
-    return np.asarray(np.take_along_axis(found, nearest_first, axis=1), np.int64)
+    cores.share(np.full(n, n), task, _MIN_COMPARISONS_PER_THREAD)
+    return found
 
 
 @kernel
-def _compare(signature: Any, found: Any, low: Any, high: Any, away: Any) -> None:
+def _describe(
+    offset: Any, slot: Any, x: Any, y: Any, low: Any, high: Any, since: Any, period: Any, west: Any, south: Any,
+    steps: Any, sums: Any, signature: Any, number: Any,
+) -> None:  # fmt: skip
+    bins = number.shape[1]
     for i in range(low, high):
-        for place in range(found.shape[1]):
-            other = found[i, place]
-            total = np.float32(0)
-            for at in range(signature.shape[1]):
-                total += abs(signature[i, at] - signature[other, at])
-            away[i, place] = total if other != i else np.float32(np.inf)
+        for b in range(bins):
+            sums[0, b], sums[1, b], number[i, b] = 0, 0, 0
+        for at in range(offset[i], offset[i + 1]):
+            b = (slot[at] - since) * bins // period
+            sums[0, b] += x[at] - west
+            sums[1, b] += y[at] - south
+            number[i, b] += 1
+        for axis in range(2):
+            before = -1
+            for b in range(bins):
+                if number[i, b] == 0:
+                    continue
+                value = np.int32(np.rint(sums[axis, b] / number[i, b] * steps))
+                signature[i, axis, b] = value
+                # A straight line from the last stretch with samples; what is before the first is where that is.
+                first = signature[i, axis, before] if before >= 0 else value
+                for between in range(before + 1, b):
+                    part = (between - before) / (b - before)
+                    signature[i, axis, between] = np.int32(np.rint(first + (value - first) * part))
+                before = b
+            for b in range(before + 1, bins):
+                signature[i, axis, b] = signature[i, axis, before]
+
+
+@kernel
+def _nearest(flat: Any, coarse: Any, low: Any, high: Any, least: Any, away: Any, found: Any) -> None:
+    n, number = len(flat), found.shape[1]
+    for i in range(low, high):
+        for j in range(n):
+            least[j] = 0
+        # Differences of sums of a few stretches never exceed sums of differences, so these bound the whole.
+        for part in range(coarse.shape[0]):
+            all_parts, one = coarse[part], coarse[part, i]
+            for j in range(n):
+                least[j] = np.int32(least[j] + abs(np.int32(all_parts[j] - one)))
+        filled, own = 0, flat[i]
+        for j in range(n):
+            if j == i or (filled == number and least[j] >= away[number - 1]):
+                continue
+            total = _apart(own, flat[j])
+            if filled == number and total >= away[number - 1]:
+                continue
+            # Equally near ones stay in the order of their numbers.
+            place = filled
+            while place > 0 and away[place - 1] > total:
+                if place < number:
+                    away[place], found[i, place] = away[place - 1], found[i, place - 1]
+                place -= 1
+            away[place], found[i, place] = total, j
+            filled = min(filled + 1, number)
+
+
+@kernel
+def _apart(one: Any, other: Any) -> Any:
+    total = np.int32(0)  # Numba adds in 64 bits, of which a vector has half as many, unless each sum is cut again
+    for at in range(len(one)):
+        total = np.int32(total + abs(np.int32(one[at] - other[at])))
+    return total

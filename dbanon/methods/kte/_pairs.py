@@ -3,15 +3,16 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
-from dbanon.methods.kte._samples import Samples
+from dbanon.methods.kte._samples import Part
 
 ALL = 1_500  # subjects up to which all pairs are tabulated,
 ALL_SAMPLES = 10**9  # where merging them all reads no more samples than this
-_SLOTS = 128  # of the table of remembered costs, for each subject
+_SLOTS = 256  # of the table of remembered costs, for each subject
 
 
 class Pairs(NamedTuple):
@@ -24,8 +25,8 @@ class Pairs(NamedTuple):
     keys: Int
     values: Float
     slot: Int
-    x: Int
-    y: Int
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
     begin: Int  # [n] samples of each subject
     end: Int
     rows: Int
@@ -33,10 +34,10 @@ class Pairs(NamedTuple):
     blocks: Int
 
 
-def pairs(samples: Samples, order: Int, most: int) -> Pairs:
-    """Make them for subjects at some positions, in the order that decides between equals; all pairs of up to `most`."""
-    n = len(order)
-    begin, end = samples.offset[:-1][order], samples.offset[1:][order]
+def pairs(samples: Part, most: int) -> Pairs:
+    """Make them for subjects in the order that decides between equals; all pairs of up to `most`."""
+    n = len(samples.offset) - 1
+    begin, end = samples.offset[:-1].copy(), samples.offset[1:].copy()
     lengths = np.sort(end - begin)
     tabulated = n <= most and (n - 1) * int(lengths.sum()) <= ALL_SAMPLES
     size = 1 if tabulated else 1 << int(n * _SLOTS - 1).bit_length()
@@ -54,7 +55,7 @@ def pairs(samples: Samples, order: Int, most: int) -> Pairs:
     return made._replace(all=matrix)
 
 
-def look_up(samples: Samples, table: Pairs, a: Int, b: Int) -> Float:
+def look_up(samples: Part, table: Pairs, a: Int, b: Int) -> Float:
     """Cost of pairs (a[i], b[i]); what is not known is computed on all threads and remembered."""
     if len(table.all):
         return np.asarray(table.all[a, b], np.float64)
@@ -92,6 +93,16 @@ def cost(table: Any, a: Any, b: Any) -> Any:
 
 
 @kernel
+def total(table: Any, members: Any, size: Any, one: Any, without: Any) -> Any:
+    """Sum of the costs of pairs of one and the first of some members, but itself and another."""
+    costs = 0.0
+    for m in range(size):
+        if members[m] != without and members[m] != one:
+            costs += cost(table, members[m], one)
+    return costs
+
+
+@kernel
 def among(who: Any, number: Any, one: Any) -> Any:
     """Whether one is among the first of an array."""
     found = False
@@ -109,7 +120,7 @@ def _place(keys: Any, key: Any) -> Any:
     # Keys are never removed, so a key lies before the first free place. A cost without room is computed each time.
     for step in range(64):
         place = np.int64((at + np.uint64(step)) & mask)
-        if keys[place] in (-1, key):
+        if keys[place] == -1 or keys[place] == key:
             return place
     return np.int64(-1)
 

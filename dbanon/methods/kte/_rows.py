@@ -9,11 +9,12 @@ import numpy as np
 
 from dbanon.base.cloaks import Cloaks, Hiding, by_hour, sides
 from dbanon.base.errors import InfeasibleError, ParameterError, counted
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.order import run_order
-from dbanon.methods.kte import Parameters, _groups, _hide, _k_merge
+from dbanon.methods.kte import Parameters, _groups, _hide
 from dbanon.methods.kte._samples import Merged, Samples, samples
 
 
@@ -29,7 +30,9 @@ class Published:
     hiding: Hiding | None = None
 
 
-def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str) -> Cloaks:
+def publish(
+    data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, tasks: Tasks = HERE
+) -> Cloaks:
     """Generalise trajectories; see `dbanon.methods.kte.anonymise`."""
     _demand_multiples(params, data)
     rank = run_order(data, rng)
@@ -41,7 +44,7 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
             "k, or another since or until."
         )
     known = samples(data, params.grid_s, params.grid_m)
-    found = ALGORITHMS[algorithm](known, params, rank, rng)
+    found = ALGORITHMS[algorithm](known, params, rank, rng, tasks)
     if not len(found.merged.first):
         raise InfeasibleError(
             f"A run of kte must leave some subjects to publish. With {algorithm} and k = {params.k} all of the "
@@ -97,13 +100,9 @@ def _demand_multiples(params: Parameters, data: Trajectories) -> None:
 # ---- algorithms ------------------------------------------------------------------------------------------------------
 
 
-def _merged_groups(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> Published:
-    group = _groups.group(known, params.k, rank, rng, improve=params.improve)
-    order = np.argsort(group, kind="stable")
-    order = order[group[order] >= 0]
-    offset = np.searchsorted(group[order], np.arange(group.max(initial=-1) + 2))
-    merged = _k_merge.merge(known, offset, known.offset[:-1][order], known.offset[1:][order])
-    return of_groups(known, group, merged)
+def _merged_groups(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator, tasks: Tasks) -> Published:
+    group = _groups.group(known, params.k, rank, rng, improve=params.improve, tasks=tasks)
+    return of_groups(known, group, _groups.merged(known, group, tasks))
 
 
 def of_groups(known: Samples, group: Int, merged: Merged) -> Published:
@@ -125,8 +124,8 @@ def people_at_once(known: Samples, out: int) -> list[dict[str, Any]]:
     return by_hour(start_s, np.array([people]), np.array([people - out]), {"few_alike": np.array([out])})
 
 
-def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> Published:
-    found = _hide.hide(known, params, rank, rng)
+def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator, tasks: Tasks) -> Published:
+    found = _hide.hide(known, params, rank, rng, tasks=tasks)
     published = np.flatnonzero(np.diff(found.merged.offset) > 0)
     published = published[np.argsort(rank[known.subject[published]])]
     record = np.full(len(known.subject), -1, np.int64)
@@ -172,7 +171,7 @@ def _suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]
     }
 
 
-ALGORITHMS: dict[str, Callable[[Samples, Parameters, Int, np.random.Generator], Published]] = {
+ALGORITHMS: dict[str, Callable[[Samples, Parameters, Int, np.random.Generator, Tasks], Published]] = {
     "kte-hide": _hidden_people,
     "k-merge": _merged_groups,
 }

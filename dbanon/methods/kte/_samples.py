@@ -1,8 +1,10 @@
 """Trajectories as samples of a grid: one ragged row a subject, and what merging them gives."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError
 from dbanon.base.trajectory import Int, Trajectories, freeze
@@ -17,8 +19,8 @@ class Samples:
     subject: Int  # [s]: codes of the subjects, ascending
     offset: Int  # [s + 1]: samples of subject i are ``[offset[i], offset[i + 1])``, at least one, by slot, x and y
     slot: Int  # [m]: whole `grid_s` since 1970
-    x: Int  # [m]; x, y: indices of cells of `grid_m`
-    y: Int  # [m]
+    x: NDArray[np.int32]  # [m]; x, y: indices of cells of `grid_m`
+    y: NDArray[np.int32]  # [m]
     grid_s: int
     grid_m: float
 
@@ -50,17 +52,50 @@ def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
         raise DataError(
             f"Fixes must lie within 2^32 slots of {grid_s} s and 2^26 cells of {grid_m:g} m. Some lie further away."
         )
-    slot, x, y = (values.astype(np.int64) for values in columns)
-    order = np.lexsort((y, x, slot, subject))
-    subject, slot, x, y = (values[order] for values in (subject, slot, x, y))
+    slot, x, y = columns[0].astype(np.int64), columns[1].astype(np.int32), columns[2].astype(np.int32)
+    del columns
+    if not _sorted(subject, slot):
+        order = np.lexsort((y, x, slot, subject))
+        subject, slot, x, y = subject[order], slot[order], x[order], y[order]
     # The paper has sets of samples (Section III-A): fixes of one slot and cell are one sample. Sorted, they are
     # neighbours.
-    new = np.ones(len(order), bool)
+    new = np.ones(len(slot), bool)
     new[1:] = False
     for values in (subject, slot, x, y):
-        new[1:] |= values[1:] != values[:-1]
-    subject, slot, x, y = (values[new] for values in (subject, slot, x, y))
+        new[1:] |= np.asarray(values[1:] != values[:-1])
+    subject, slot, x, y = subject[new], slot[new], x[new], y[new]
     codes, first = np.unique(subject, return_index=True)
     return Samples(
         subject=codes, offset=np.append(first, len(subject)), slot=slot, x=x, y=y, grid_s=grid_s, grid_m=grid_m
     )
+
+
+def _sorted(subject: Int, slot: Int) -> bool:
+    """Whether samples come by subject and then by slot, no two in one slot: as trajectories of seldom fixes do."""
+    later = subject[1:] > subject[:-1]
+    later |= (subject[1:] == subject[:-1]) & (slot[1:] > slot[:-1])
+    return bool(later.all())
+
+
+class Part(NamedTuple):
+    """Some stretches of samples alone: what a task needs of the data, and no names."""
+
+    offset: Int  # [p + 1]: stretch i is ``[offset[i], offset[i + 1])``
+    slot: Int
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
+
+
+def part(samples: Samples, begin: Int, end: Int) -> Part:
+    """Take the stretches of samples from ``begin[i]`` to ``end[i]``, in that order."""
+    length = end - begin
+    offset = np.concatenate([[0], np.cumsum(length)])
+    at = np.repeat(begin - offset[:-1], length) + np.arange(offset[-1])
+    return Part(offset, samples.slot[at], samples.x[at], samples.y[at])
+
+
+def received(given: Part) -> Part:
+    """Make what came to a task read-only, because kernels are compiled once for arrays that may be written to."""
+    for values in given:
+        values.flags.writeable = False
+    return given

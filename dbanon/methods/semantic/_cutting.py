@@ -321,8 +321,9 @@ def _recut(  # noqa: PLR0917 - one step of the search
     atoms.size[b], atoms.area[b], atoms.usuals[b] = work.size[best], work.area[best], work.usual[best]
     atoms.size[a], atoms.area[a] = length - work.size[best], work.area[0] - work.area[best]
     atoms.usuals[a] = work.usual[0] - work.usual[best]
-    atoms.kinds[b] = work.kinds[best]
-    atoms.kinds[a] = work.kinds[0] - work.kinds[best]
+    for kind in range(atoms.kinds.shape[1]):
+        atoms.kinds[b, kind] = work.kinds[best, kind]
+        atoms.kinds[a, kind] = work.kinds[0, kind] - work.kinds[best, kind]
     _sum_up(graph, atoms, a)
     _sum_up(graph, atoms, b)
     return True
@@ -391,7 +392,8 @@ def join(graph: Graph, atoms: Atoms, work: Work) -> None:  # noqa: C901, PLR0912
         atoms.size[b] += atoms.size[a]
         atoms.area[b] += atoms.area[a]
         atoms.usuals[b] += atoms.usuals[a]
-        atoms.kinds[b] += atoms.kinds[a]
+        for kind in range(atoms.kinds.shape[1]):
+            atoms.kinds[b, kind] += atoms.kinds[a, kind]
         _sum_up(graph, atoms, b)
         atoms.size[a], first[a], rise[a], rise[b] = 0, -1, np.inf, np.inf
         # What merges cost changed for the union and for its neighbours alone.

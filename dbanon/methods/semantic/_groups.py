@@ -279,8 +279,8 @@ def _candidates(
             )
             if loss < losses[-1]:
                 rank = np.searchsorted(losses, loss, side="right")
-                losses[rank + 1 :] = losses[rank:-1].copy()
-                found[at, rank + 1 :] = found[at, rank:-1].copy()
+                for later in range(len(losses) - 1, rank, -1):
+                    losses[later], found[at, later] = losses[later - 1], found[at, later - 1]
                 losses[rank], found[at, rank] = loss, beside
 
 

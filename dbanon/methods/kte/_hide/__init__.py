@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.progress import Progress, silent
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Bool, Int, freeze
 from dbanon.methods.kte import Parameters, _k_merge
 from dbanon.methods.kte._hide import _clusters, _epochs
@@ -62,7 +63,13 @@ class _Found:
 
 
 def hide(
-    samples: Samples, params: Parameters, rank: Int, rng: np.random.Generator, progress: Progress = silent
+    samples: Samples,
+    params: Parameters,
+    rank: Int,
+    rng: np.random.Generator,
+    *,
+    tasks: Tasks = HERE,
+    progress: Progress = silent,
 ) -> Hidden:
     """Hide everyone in each window of tau + leak among k - 1 others.
 
@@ -74,6 +81,8 @@ def hide(
         By code of a subject: the order in which the choice between people is made where it is free.
     rng : numpy.random.Generator
         Starts the clustering, nothing else.
+    tasks : Tasks
+        Does the clusters of each epoch, and the merges of records.
 
     Notes
     -----
@@ -83,13 +92,13 @@ def hide(
     # Algorithm 2, lines 1-5: epochs, what each person has in them, and clusters by the costs of pairs.
     runs = _epochs.cut(samples, params.leak_s, params.tau_s)
     places = np.argsort(np.argsort(rank[samples.subject], kind="stable"), kind="stable")
-    label = _clusters.cluster(runs, places, rng, progress=progress)
+    label = _clusters.cluster(runs, places, rng, tasks, progress=progress)
     # What line 8 splits by: the cluster of each subject in each epoch, -1 where it has no samples.
     history = np.full(runs.at.shape, -1, np.int64)
     history[runs.subject, runs.epoch] = label
     rules = Rules(k=params.k, apart=params.reuse == "apart", join=False, rank=places)
     found = find(runs, history, rules, better=params.improve, progress=progress)
-    return _hidden(runs, found, params)
+    return _hidden(runs, found, params, tasks)
 
 
 def find(runs: Runs, history: Int, rules: Rules, *, better: bool, progress: Progress = silent) -> _Found:
@@ -149,10 +158,10 @@ def _mean_cost(runs: Runs, found: _Found) -> float:
     return float(cost.sum()) / max(1, int((runs.end - runs.begin)[kept].sum()))
 
 
-def _hidden(runs: Runs, found: _Found, params: Parameters) -> Hidden:
+def _hidden(runs: Runs, found: _Found, params: Parameters, tasks: Tasks) -> Hidden:
     kept, offset, run = _inputs(runs, found)
     # Lines 17-20: a record for each person, merged epoch by epoch, so no row crosses the border of an epoch.
-    merged = _k_merge.merge(runs.samples, offset, runs.begin[run], runs.end[run])
+    merged = _k_merge.merge(runs.samples, offset, runs.begin[run], runs.end[run], tasks)
     # Runs are in order of subject and time, so their rows are.
     last = np.searchsorted(runs.subject[kept], np.arange(runs.subjects + 1))
     owner, window = np.nonzero((found.others >= 0).any(axis=2))

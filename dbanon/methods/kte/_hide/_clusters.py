@@ -1,6 +1,7 @@
 """Clusters of subjects whose samples of an epoch are cheap to merge: spectral clustering of a sparse graph of costs."""
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from scipy.spatial import cKDTree
 
 from dbanon.base.progress import Progress
+from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._epochs import Runs
+from dbanon.methods.kte._samples import Part, part, received
 
 PEOPLE = 50  # of a cluster, on average
 ALL_PAIRS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
@@ -28,6 +31,7 @@ def cluster(
     runs: Runs,
     rank: Int,
     rng: np.random.Generator,
+    tasks: Tasks,
     *,
     progress: Progress,
 ) -> Int:
@@ -38,41 +42,55 @@ def cluster(
     rank : int64[s]
         By position in samples: the order in which people enter, so that nothing depends on their ids.
     rng : numpy.random.Generator
-        Starts the eigenvectors and the k-means.
+        Gives each epoch a seed, which starts its eigenvectors and k-means.
+    tasks : Tasks
+        Does the epochs.
     """
     label = np.zeros(len(runs.subject), np.int64)
     order = np.lexsort((rank[runs.subject], runs.epoch))
     bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
-    for epoch in range(runs.epochs):
-        nodes = order[bounds[epoch] : bounds[epoch + 1]]
-        wanted = max(1, round(len(nodes) / PEOPLE))
-        if wanted > 1 and len(nodes) > 2:
-            # Algorithm 2, lines 3-5; where people are many, only pairs of near ones get a cost.
-            affinity = _affinity(*_candidates(runs, nodes), runs, nodes)
-            label[nodes] = _spectral(affinity, min(wanted, len(nodes)), rng)
-        progress("clusters", epoch + 1, runs.epochs)
+    nodes = [order[bounds[epoch] : bounds[epoch + 1]] for epoch in range(runs.epochs)]
+    wanted = [min(max(1, round(len(some) / PEOPLE)), len(some)) for some in nodes]
+    seeds = rng.integers(1 << 62, size=runs.epochs).tolist()
+    parted = [epoch for epoch in range(runs.epochs) if wanted[epoch] > 1 and len(nodes[epoch]) > 2]
+
+    def work() -> Iterator[tuple[Any, ...]]:
+        for number, epoch in enumerate(parted):
+            some = nodes[epoch]
+            progress("clusters", number, len(parted))
+            yield part(runs.samples, runs.begin[some], runs.end[some]), runs.place[some], wanted[epoch], seeds[epoch]
+
+    for epoch, found in zip(parted, tasks.map(_cluster, work()), strict=True):
+        label[nodes[epoch]] = found
     return label
 
 
-def _candidates(runs: Runs, nodes: Int) -> tuple[Int, Int]:
-    """Pairs i < j of nodes that are near each other in place and time; all of them where they are few."""
-    n = len(nodes)
+def _cluster(samples: Part, place: Float, wanted: int, seed: int) -> Int:
+    """Label what each person does in an epoch: a task (Algorithm 2, lines 3-5)."""
+    # Where people are many, only pairs of near ones get a cost.
+    affinity = _affinity(*_candidates(place), received(samples))
+    return _spectral(affinity, wanted, np.random.default_rng(seed))
+
+
+def _candidates(place: Float) -> tuple[Int, Int]:
+    """Pairs i < j that are near each other in place and time; all of them where they are few."""
+    n = len(place)
     if n <= ALL_PAIRS:
         first, second = np.triu_indices(n, 1)
         return first, second
-    _, near = cKDTree(runs.place[nodes]).query(runs.place[nodes], CANDIDATES + 1)
+    _, near = cKDTree(place).query(place, CANDIDATES + 1)
     one, other = np.repeat(np.arange(n), CANDIDATES + 1), near.ravel()
     pair = np.unique((np.minimum(one, other) * n + np.maximum(one, other))[one != other])
     return pair // n, pair % n
 
 
-def _affinity(first: Int, second: Int, runs: Runs, nodes: Int) -> Any:
+def _affinity(first: Int, second: Int, samples: Part) -> Any:
     """Make a symmetric sparse matrix of exp(-cost / median)."""
-    a, b = nodes[first], nodes[second]
-    cost = _k_merge.pair_costs(runs.samples, runs.begin[a], runs.end[a], runs.begin[b], runs.end[b])
+    n, begin, end = len(samples.offset) - 1, samples.offset[:-1], samples.offset[1:]
+    cost = _k_merge.pair_costs(samples, begin[first], end[first], begin[second], end[second])
     value = np.maximum(_FLOOR, np.exp(-cost / np.median(cost)))
     rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
-    return csr_array((np.concatenate([value, value]), (rows, columns)), shape=(len(nodes), len(nodes)))
+    return csr_array((np.concatenate([value, value]), (rows, columns)), shape=(n, n))
 
 
 def _spectral(affinity: Any, clusters: int, rng: np.random.Generator) -> Int:

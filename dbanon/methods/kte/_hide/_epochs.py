@@ -64,7 +64,10 @@ class Runs:
             return np.empty((0, 3))
         number = self.end - self.begin
         per = self.samples.slot[self.begin] - self.samples.slot[self.begin] % self.per
-        columns = [np.add.reduceat(c, self.begin) / number for c in (self.samples.x, self.samples.y, self.samples.slot)]
+        columns = [
+            np.add.reduceat(c, self.begin, dtype=np.int64) / number
+            for c in (self.samples.x, self.samples.y, self.samples.slot)
+        ]
         place = np.column_stack(columns)
         place[:, 2] -= per
         across, along = float(np.hypot(*place[:, :2].std(axis=0))), float(place[:, 2].std())
