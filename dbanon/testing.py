@@ -4,10 +4,11 @@ A pytest plugin that every test run of the environment loads, so it imports noth
 Without pytest there are no fixtures, and all else works. ``docs/testing.md`` is the guide.
 
 ``DBANON_TEST_DSN`` names a server to test on. Otherwise `running_server` takes a container where a Docker engine
-answers and has or can build the image, else a temporary embedded server. ``DBANON_TEST_SERVER`` (``embedded`` or
-``container``) forces one and fails where it cannot be had. ``DBANON_TEST_IMAGE`` names the image; else it is built from
-``docker/`` on the Debian image that ``DBANON_TEST_BASE`` names, which decides on the version (``debian:bookworm-slim``:
-PostgreSQL 15; ``debian:trixie-slim``: 17).
+answers and has or can build the image, else a temporary embedded server. The processes of pytest-xdist share one: the
+process that starts them starts it when the first asks, and stops it after the last. ``DBANON_TEST_SERVER``
+(``embedded`` or ``container``) forces one and fails where it cannot be had. ``DBANON_TEST_IMAGE`` names the image;
+else it is built from ``docker/`` on the Debian image that ``DBANON_TEST_BASE`` names, which decides on the version
+(``debian:bookworm-slim``: PostgreSQL 15; ``debian:trixie-slim``: 17).
 """
 
 import fcntl
@@ -16,19 +17,25 @@ import importlib
 import os
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 try:
     import pytest
 except ImportError:
-    pytest = SimpleNamespace(fixture=lambda function=None, **_: function or (lambda made: made))  # type: ignore[assignment]
+    pytest = SimpleNamespace(  # type: ignore[assignment]
+        fixture=lambda function=None, **_: function or (lambda made: made), hookimpl=lambda **_: lambda made: made
+    )
 
 if TYPE_CHECKING:
     import psycopg
@@ -47,6 +54,7 @@ __all__ = [
     "logins",
     "postgis_container",
     "running_server",
+    "shared_database",
     "template_database",
 ]
 
@@ -63,6 +71,7 @@ _FORGETFUL = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "jit": "off",
+    "autovacuum": "off",
     "shared_preload_libraries": "postgis-3",
 }
 
@@ -225,11 +234,76 @@ def _answers(host: str) -> bool:
 @pytest.fixture(scope="session")
 def dbanon_server(request: "pytest.FixtureRequest") -> "Iterator[Target]":
     """Server of the session, as `Target`; see `running_server`."""
-    with running_server() as target:
+    address = getattr(request.config, "workerinput", {}).get("dbanon_server")
+    with _borrowed_server(address) if address else running_server() as target:
         reporter = request.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.write_line(f"\ndbanon: tests run on {target.label}")
         yield target
+
+
+class _Lender:
+    """Has one server for all processes of pytest-xdist, in the process that starts and outlives them.
+
+    It answers at a socket in a private directory: to each who asks, with the server, or with why there is none.
+    """
+
+    def __init__(self) -> None:
+        self.listener = Listener(family="AF_UNIX")
+        self.stack = ExitStack()
+        self.thread = Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        from dbanon.base.errors import DbanonError
+
+        answer: Any = None
+        while True:
+            with self.listener.accept() as asking, suppress(EOFError, OSError):  # a process that was killed
+                if asking.recv() == "close":
+                    return
+                if answer is None:
+                    try:
+                        answer = self.stack.enter_context(running_server())
+                    except DbanonError as error:
+                        answer = error
+                asking.send(answer)
+
+    def close(self) -> None:
+        with Client(self.listener.address) as asking:
+            asking.send("close")
+        self.thread.join()
+        self.listener.close()
+        self.stack.close()
+
+
+_lenders: list[_Lender] = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of pytest-xdist, before it starts, where it can ask for the server."""
+    if not _lenders:
+        _lenders.append(_Lender())
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the server would outlive this process
+    node.workerinput["dbanon_server"] = _lenders[0].listener.address
+
+
+def pytest_unconfigure() -> None:
+    """Stop the server of all processes."""
+    while _lenders:
+        _lenders.pop().close()
+
+
+@contextmanager
+def _borrowed_server(address: str) -> "Iterator[Target]":
+    with Client(address) as asking:
+        asking.send("server")
+        answer = asking.recv()
+    if isinstance(answer, Exception):
+        raise answer
+    yield answer
 
 
 @contextmanager
@@ -321,14 +395,14 @@ def database_url(url: str, **words: str) -> str:
 
 @pytest.fixture(scope="session")
 def dbanon_template(dbanon_server: "Target") -> Iterator[str]:
-    """Name of a database that is migrated once a session and cloned for each test; see `template_database`."""
+    """Name of a database that is migrated once and cloned for each test; see `template_database`."""
     with template_database(dbanon_server) as name:
         yield name
 
 
 @contextmanager
 def template_database(server: "Target") -> Iterator[str]:
-    """Make a migrated database to be cloned, for the length of a ``with`` block.
+    """Have a migrated database to be cloned, for the length of a ``with`` block.
 
     Parameters
     ----------
@@ -338,19 +412,79 @@ def template_database(server: "Target") -> Iterator[str]:
     Yields
     ------
     str
-        Name of the database, to which no login can connect.
+        Name of the database, to which no login can connect. The processes of a run of pytest-xdist share it.
     """
     from dbanon import schema
 
-    name = f"dbanon_template_{secrets.token_hex(4)}"
-    with _on_server(server) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+    def fill(url: str) -> None:
+        schema.upgrade(url, share_roles=True, restrict_public=True)
+        _close_to_sessions(url)
+
+    with shared_database(server, "template", fill) as name:
+        yield name
+
+
+@contextmanager
+def shared_database(
+    server: "Target", name: str, fill: Callable[[str], object], *, template: str = "template1"
+) -> Iterator[str]:
+    """Have one database for all processes of a run of pytest-xdist: the first fills it, the last drops it.
+
+    It is for cloning, or for tests that only read.
+
+    Parameters
+    ----------
+    server : Target
+        Its login may create databases.
+    name : str
+        What the processes know it by.
+    fill : callable
+        Takes the URL of a clone of `template`, and leaves no connection to it.
+    template : str
+        Name of a database to which no session is connected.
+
+    Yields
+    ------
+    str
+        Name of the database.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(4)
+    whole = f"dbanon_{run[:8]}_{name}"
+    made = "SELECT datname FROM pg_database WHERE datname = %s AND shobj_description(oid, 'pg_database') = 'filled'"
+    key = crc32(whole.encode()) - 2**31
+    making, using = [1, key], [2, key]
+    with _on_server(server) as connection:  # its locks go with this process, however it ends
+        connection.execute("SELECT pg_advisory_lock(%s, %s)", making)
+        if not connection.execute(made, [whole]).fetchone():
+            connection.execute(f"DROP DATABASE IF EXISTS {whole} WITH (FORCE)")  # of a process that was killed
+            _clone(connection, whole, template)
+            fill(database_url(server.url, dbname=whole))
+            connection.execute(f"COMMENT ON DATABASE {whole} IS 'filled'")
+        connection.execute("SELECT pg_advisory_lock_shared(%s, %s)", using)
+        connection.execute("SELECT pg_advisory_unlock(%s, %s)", making)
         try:
-            schema.upgrade(database_url(server.url, dbname=name), share_roles=True, restrict_public=True)
-            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-            yield name
+            yield whole
         finally:
-            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            connection.execute("SELECT pg_advisory_lock(%s, %s)", making)
+            connection.execute("SELECT pg_advisory_unlock_shared(%s, %s)", using)
+            last = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", using).fetchone()
+            if last and last[0]:
+                connection.execute(f"DROP DATABASE {whole} WITH (FORCE)")
+
+
+def _close_to_sessions(url: str) -> None:
+    """Let no session connect to a database any more: one of autovacuum's would be in the way of a clone."""
+    from dbanon.postgres.server import Target, parse
+
+    with _on_server(Target(database_url(url, dbname="postgres"), "")) as connection:
+        connection.execute(f"ALTER DATABASE {parse(url)['dbname']} ALLOW_CONNECTIONS false")
+
+
+def _clone(connection: "psycopg.Connection[Any]", name: str, template: str) -> None:
+    # Copying files ends, here and at the drop, with a checkpoint, which takes long where files are synced.
+    row = connection.execute("SELECT current_setting('fsync') = 'off'").fetchone()
+    strategy = "file_copy" if row and row[0] else "wal_log"
+    connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY {strategy}")
 
 
 @pytest.fixture
@@ -378,10 +512,7 @@ def cloned_database(server: "Target", template: str) -> Iterator[str]:
     """
     name = f"dbanon_test_{secrets.token_hex(6)}"
     with _on_server(server) as connection:
-        # Copying files ends, here and at the drop, with a checkpoint, which takes long where files are synced.
-        row = connection.execute("SELECT current_setting('fsync') = 'off'").fetchone()
-        strategy = "file_copy" if row and row[0] else "wal_log"
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY {strategy}")
+        _clone(connection, name, template)
         try:
             yield database_url(server.url, dbname=name)
         finally:

@@ -33,7 +33,7 @@ from dbanon.runs._cells import fix_cells
 T = TypeVar("T")
 
 THREADS = 4  # that a part keeps busy on one machine: below twice as many cores one process has all
-_LEAST, _MOST = 1 << 19, 1 << 24  # fixes of a part: fewer are not worth their while, more take memory
+_LEAST, _MOST = 1 << 22, 1 << 24  # fixes of a part: of fewer, reading the rows again costs more; more take memory
 _A_READER = 2  # parts for each: none of them waits long for another's last
 _RUNS = 64  # ranges of ids that a part is read in; where people's trajectories lie scattered, one, and more than it has
 _NONE, _NO_TIMES = np.empty(0, np.int64), np.empty(0)

@@ -67,8 +67,8 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- Not by trying: AT TIME ZONE takes UTC+2 for two hours west.
-    IF tz IS NOT NULL AND NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = tz) THEN
+    -- Not by trying: AT TIME ZONE takes UTC+2 for two hours west. The list reads 600 files: 40 ms, which UTC need not wait for.
+    IF tz <> 'UTC' AND NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = tz) THEN
         RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', CASE tz WHEN '' THEN 'none' ELSE dbanon_internal.quoted(tz) END
             USING ERRCODE = 'DA011', DETAIL = 'pg_timezone_names lists those that can be used.',
                   HINT = 'Name another, for example tz => ''UTC''.';

@@ -12,8 +12,8 @@ from dbanon import synth
 from dbanon.base.figures import Answers, Evaluation, Figure, Questions
 from dbanon.database import Database, open_database
 from dbanon.postgres.programs import installations
-from dbanon.postgres.server import Target, parse
-from dbanon.testing import cloned_database, logins
+from dbanon.postgres.server import Target
+from dbanon.testing import cloned_database, database_url, logins, shared_database
 from tests.acceptance import commands
 
 REAL_DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -51,17 +51,19 @@ def city_template(
     dbanon_server: Target, dbanon_template: str, city_files: tuple[Path, Path]
 ) -> Iterator[tuple[str, int]]:
     """Name of a database with a loaded city and one verified run, to be cloned, and the run's id."""
-    with cloned_database(dbanon_server, dbanon_template) as url:
+
+    def fill(url: str) -> None:
         with open_database(url) as database:
             database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
             database.load_requests(city_files[1], dataset="city", columns=["poi"])
-            result = database.run("tp-aware", dataset="city", params={"k": 5}, seed=7)
-            result.require_verified()
+            database.run("tp-aware", dataset="city", params={"k": 5}, seed=7).require_verified()
             database.connection.execute(
                 "CREATE TABLE public.gps AS SELECT subject, t, position FROM dbanon.fix; "
                 "GRANT SELECT ON public.gps TO PUBLIC"
             )
-        yield parse(url)["dbname"], result.run_id
+
+    with shared_database(dbanon_server, "city", fill, template=dbanon_template) as name:
+        yield name, 1
 
 
 @pytest.fixture
@@ -81,14 +83,17 @@ def verified_city(city_url: str, city_template: tuple[str, int]) -> Iterator[tup
 @pytest.fixture(scope="session")
 def city(dbanon_server: Target, city_template: tuple[str, int], city_files: tuple[Path, Path]) -> Iterator[str]:
     """URL of a database to read alone, with two releases: city_k5 has requests, city_sites has exact rows."""
-    with cloned_database(dbanon_server, city_template[0]) as url:
+
+    def fill(url: str) -> None:
         with open_database(url) as database:
             database.publish(city_template[1], "city_k5")
             places = {"x": "lon", "y": "lat", "name": "name"}
             database.load_sites(commands.sites(city_files[0]), dataset="city", **places)
             result = database.run("sensitive-sites", dataset="city", params={"k": 4, "at": "2026-01-05T08:10:00Z"})
             database.publish(result.run_id, "city_sites", allow_overlap=True, reason="a test of files")
-        yield url
+
+    with shared_database(dbanon_server, "releases", fill, template=city_template[0]) as name:
+        yield database_url(dbanon_server.url, dbname=name)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from dbanon.database import Database
 from dbanon.runs import _measurement
 from tests.facts import names
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.stress]
 
 UNBIASED = ("count_error", "bias", "query_error", "usable_resolution_m")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests import here
 from tests.acceptance.commands import Done, call
 from tests.facts import refused
 
@@ -126,8 +127,8 @@ def test_killed_half_way_there_is_nothing(database: str) -> None:
             assert process.wait() == -signal.SIGKILL
             # The server notices a while after the client is gone.
             busy = (
-                "SELECT count(*) FROM pg_locks "
-                "WHERE relation = 'dbanon.trajectory'::regclass AND pid <> pg_backend_pid()"
+                "SELECT count(*) FROM pg_locks WHERE relation = 'dbanon.trajectory'::regclass"
+                f" AND pid <> pg_backend_pid() AND {here.LOCKS}"
             )
             while connection.execute(busy).fetchone()[0] and time.monotonic() < deadline:
                 time.sleep(0.05)

@@ -72,6 +72,7 @@ WORKING = (
 )
 
 
+@pytest.mark.stress
 def test_an_operator_works_without_parts_where_a_worker_computes(
     city_url: str, city_template: tuple[str, int], tmp_path: Path
 ) -> None:
@@ -130,6 +131,7 @@ OTHERS = (
 )
 
 
+@pytest.mark.stress
 def test_every_other_command_works_or_says_one_sentence(city_url: str, tmp_path: Path) -> None:
     for words, done in zip(OTHERS, run([("--dsn", city_url, *words) for words in OTHERS], cwd=tmp_path), strict=True):
         assert done.code == 0 or "should not" not in done.sentence, (words, done.stderr)
@@ -167,6 +169,7 @@ def test_files_are_loaded_without_what_computes(city_url: str, city_files: tuple
          parts=("files",), cwd=tmp_path)  # fmt: skip
 
 
+@pytest.mark.stress
 def test_a_run_is_computed_without_what_reads_files(city_url: str) -> None:
     given = ("run", "sensitive-sites", "--dataset", "city", "-p", "k=5")
     [done] = run([("--dsn", city_url, *given)], "compute")

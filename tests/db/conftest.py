@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from dbanon.postgres.server import parse
-from dbanon.testing import cloned_database
+from dbanon.testing import cloned_database, shared_database
 from tests.importing import settle
 
 if TYPE_CHECKING:
@@ -55,11 +54,14 @@ def verify() -> Callable[..., None]:
 @pytest.fixture(scope="session")
 def ten_template(dbanon_server: "Target", dbanon_template: str) -> Iterator[str]:
     """Name of a database with the verified run, to be cloned: half the time of writing the run into a fresh one."""
-    with cloned_database(dbanon_server, dbanon_template) as url:
+
+    def fill(url: str) -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(RUN)
             connection.execute(VERIFY, [True])
-        yield parse(url)["dbname"]
+
+    with shared_database(dbanon_server, "ten", fill, template=dbanon_template) as name:
+        yield name
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from dbanon import load
 from dbanon.database import open_database
 from dbanon.options.loading import LoadingTrajectories, Mode
+from tests import here
 from tests.acceptance.commands import call
 from tests.db.test_concurrency import in_background
 from tests.facts import names, refused
@@ -382,7 +383,8 @@ def test_a_copy_in_another_population_is_recognised_though_both_are_published_at
     with psycopg.connect(database) as first:
         first.execute("SELECT dbanon.publish(%s, 'one')", [one])
         thread, found = in_background(database, f"SELECT dbanon.publish({two}, 'two'{reason})")
-        while not connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() and thread.is_alive():
+        waiting = f"SELECT 1 FROM pg_locks WHERE NOT granted AND {here.LOCKS}"
+        while not connection.execute(waiting).fetchone() and thread.is_alive():
             connection.rollback()
         first.commit()
     thread.join(30)

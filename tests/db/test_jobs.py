@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from dbanon.testing import cloned_database
 from dbanon.worker.events import Log
 from dbanon.worker.schedule import Schedule
+from tests import here
 from tests.acceptance.workers import FIELDS, until
 from tests.db.nights import VERDICT, add, again, compute, day, night, periods, rows, source, step, value
 from tests.db.ten_people import CONFIRM
@@ -29,6 +30,7 @@ BEGIN
     RETURN t;
 END $$
 """
+LOCKS = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {here.LOCKS}"
 ADDED = """
 SELECT dbanon.add_job('{name}', 'public.gps', dataset => '{dataset}', method => '{method}',
     load => '{{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}}', params => '{{"k": 3}}'{rest})
@@ -983,11 +985,11 @@ def test_a_job_that_another_session_runs_is_left_to_it(job, database):
         assert job.execute(RUN).fetchone() == (0, 0)
         # Its own claim, of a call that was interrupted, is no obstacle.
         assert other.execute(RUN).fetchone() == (2, 0)
-    assert value(job, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    assert value(job, LOCKS) == 0
 
 
 def test_a_job_whose_session_has_ended_is_taken_over(job, database):
     with psycopg.connect(database, autocommit=True) as other:
         assert value(other, "SELECT dbanon_internal.claim_job(job_id) FROM dbanon.job")
-    until(lambda: value(job, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0)
+    until(lambda: value(job, LOCKS) == 0)
     assert job.execute(RUN).fetchone() == (2, 0)

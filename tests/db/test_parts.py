@@ -23,6 +23,7 @@ from dbanon.options.evaluating import Evaluating
 from dbanon.options.reporting import Reporting
 from dbanon.releases import published, reporting
 from dbanon.runs import evaluating
+from tests import here
 from tests.db.parts import day, grow, run_of
 from tests.db.written import CONTRACTS, VERIFIED, write
 from tests.facts import refusal
@@ -31,6 +32,7 @@ Login = Callable[[str], str]
 COUNT = "SELECT count(*) FROM published.ten"
 KEYS = """SELECT count(*), count(DISTINCT cloak_id), count(DISTINCT (record_id, seq)), max(cloak_id), max(record_id)
     FROM published.ten"""
+WAITING = f"pg_stat_activity WHERE wait_event_type = 'Lock' AND {here.SESSIONS}"
 KEPT = """INSERT INTO dbanon.evaluation
         (run_id, dataset_id, dataset_revision, method, algorithm, params, against, queries, seed, figures, run_figures,
         notes)
@@ -467,7 +469,7 @@ def test_two_sessions_grow_one_after_the_other(grown: psycopg.Connection, login:
             psycopg.connect(login("dbanon_operator"), autocommit=True) as third,
         ):
             same, other = in_background(grow, second, runs[1]), in_background(grow, third, runs[2])
-            _wait_for(grown, "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+            _wait_for(grown, f"SELECT count(*) = 2 FROM {WAITING}")
             first.commit()
             with refusal("DA003", "a part from"):
                 same.result(20)
@@ -481,7 +483,7 @@ def test_two_sessions_begin_one_release(own: psycopg.Connection, login: Login) -
         grow(first, runs[0])
         with psycopg.connect(login("dbanon_operator"), autocommit=True) as second:
             other = in_background(grow, second, runs[1])
-            _wait_for(own, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+            _wait_for(own, f"SELECT count(*) = 1 FROM {WAITING}")
             first.commit()
             assert other.result(20) == 4
     assert value(own, "SELECT parts FROM published.releases") == 2
@@ -502,7 +504,7 @@ def test_a_publication_that_is_killed_leaves_nothing(
     with psycopg.connect(database) as other:
         other.execute("LOCK TABLE dbanon.release IN SHARE ROW EXCLUSIVE MODE")  # it has copied its rows by then
         growing = in_background(grow, operator, run)
-        _wait_for(grown, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        _wait_for(grown, f"SELECT count(*) = 1 FROM {WAITING}")
         grown.execute("SELECT pg_terminate_backend(%s)", [operator.info.backend_pid])
         with pytest.raises(psycopg.OperationalError):
             growing.result(20)

@@ -17,6 +17,7 @@ from dbanon import schema
 from dbanon.base.background import in_background
 from dbanon.postgres.server import EmbeddedServer, Target, parse
 from dbanon.testing import cloned_database, database_url
+from tests import here
 from tests.db.conftest import RUN, VERIFY
 from tests.facts import names, refusal
 
@@ -183,7 +184,8 @@ def test_readers_in_the_middle_of_a_query_and_those_who_come_meanwhile_do_not_ke
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as slow:
         asked = in_background(value, slow, "SELECT count(pg_sleep(60)) FROM published.ten")
         others = [in_background(read_on, busy) for _ in range(4)]
-        until(connection, "SELECT count(*) = 5 FROM pg_stat_activity WHERE query ~ 'pg_sleep.* FROM published.ten'")
+        asleep = f"query ~ 'pg_sleep.* FROM published.ten' AND {here.SESSIONS}"
+        until(connection, f"SELECT count(*) = 5 FROM pg_stat_activity WHERE {asleep}")
         try:
             began = time.monotonic()
             assert value(operator, END_READERS) == 1
@@ -201,7 +203,8 @@ def test_who_comes_while_a_release_is_being_taken_waits_and_reads_what_replaces_
 ) -> None:
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as late:
         waiting = in_background(value, operator, REPLACE)  # gives the reader five seconds
-        until(connection, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'")
+        awaited = f"NOT granted AND mode = 'AccessExclusiveLock' AND {here.LOCKS}"
+        until(connection, f"SELECT count(*) > 0 FROM pg_locks WHERE {awaited}")
         with meanwhile(connection, late, "SELECT count(*) FROM published.ten") as read:
             reader.commit()
         assert waiting.result(timeout=10) == 4
@@ -584,7 +587,7 @@ def test_forty_sessions_that_come_again_and_again_keep_no_release(
                         reader.execute("SELECT pg_sleep(60)")
                     reader.rollback()
 
-    holders = "SELECT count(*) >= 20 FROM pg_locks WHERE relation = 'published.ten'::regclass"
+    holders = f"SELECT count(*) >= 20 FROM pg_locks WHERE relation = 'published.ten'::regclass AND {here.LOCKS}"
     threads = [in_background(come_again, number % 2 == 0) for number in range(40)]
     try:
         for _ in range(10):

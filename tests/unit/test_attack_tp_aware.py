@@ -181,6 +181,7 @@ ALONE = {
         "covers",
         lambda e: moved(moved(e, 0, 10.0), 2, 10.0),
     ),
+    "a cloak one cell short of a member in the east": ("covers", lambda e: moved(e, 2, -10.0)),
     "a cloak one cell short of a member in y": ("covers", lambda e: moved(e, 3, -10.0)),
     "a cloak one cell short of a member in the last row": ("covers", lambda e: moved(e, 1, 10.0, record=D, seq=1)),
     "a member absent at an instant": (

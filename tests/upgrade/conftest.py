@@ -9,6 +9,7 @@ import pytest
 from psycopg import sql
 
 from dbanon.testing import database_url
+from tests import here
 from tests.db.conftest import database, run, ten_template, verify
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ __all__ = ["database", "empty", "run", "ten_template", "user", "verify"]
 
 def drop_all(server: psycopg.Connection) -> None:
     """Drop all databases that `empty` made, and what is in them of roles to be dropped."""
-    names = server.execute(r"SELECT datname FROM pg_database WHERE datname LIKE 'dbanon\_empty\_%'").fetchall()
+    names = server.execute(f"SELECT datname FROM pg_database WHERE datname ~ '^dbanon_empty_{here.ROLES}'").fetchall()
     for (name,) in names:
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -31,7 +32,7 @@ def empty(dbanon_server: "Target") -> Iterator[Callable[..., str]]:
     with psycopg.connect(dbanon_server.url, autocommit=True) as server:
 
         def make(owner: str | None = None) -> str:
-            names.append(f"dbanon_empty_{secrets.token_hex(4)}")
+            names.append(f"dbanon_empty_{here.ROLES}{secrets.token_hex(4)}")
             statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(names[-1]))
             server.execute(statement)
             if owner:
@@ -46,7 +47,7 @@ def empty(dbanon_server: "Target") -> Iterator[Callable[..., str]]:
 @pytest.fixture
 def prefixes(dbanon_server: "Target", empty: Callable[..., str]) -> Iterator[list[str]]:
     """Three prefixes that no other test uses; their roles are dropped."""
-    names = [f"t{secrets.token_hex(4)}" for _ in range(3)]
+    names = [here.ROLES + secrets.token_hex(4) for _ in range(3)]
     yield names
     with psycopg.connect(dbanon_server.url, autocommit=True) as server:
         drop_all(server)

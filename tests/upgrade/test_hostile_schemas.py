@@ -10,6 +10,7 @@ from dbanon import schema
 from dbanon.base.errors import ParameterError, SchemaMismatch, StoreError
 from dbanon.schema import _roles, _text
 from dbanon.testing import database_url
+from tests import here
 from tests.acceptance.commands import call
 from tests.facts import refusal, refused
 
@@ -102,7 +103,7 @@ def test_a_helper_that_was_planted_beforehand_is_called_by_nobody(empty: Empty, 
 @pytest.mark.many
 @pytest.mark.parametrize("attribute", ["LOGIN", "SUPERUSER", "CREATEROLE", "BYPASSRLS"])
 def test_a_role_of_other_people_is_no_role_of_dbanons(empty: Empty, attribute: str) -> None:
-    url, prefix = empty(), f"t{secrets.token_hex(4)}"
+    url, prefix = empty(), here.ROLES + secrets.token_hex(4)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {prefix}_admin {attribute}")
         connection.execute(f"COMMENT ON ROLE {prefix}_admin IS 'dbanon: {_roles.PURPOSES['admin']}'")
@@ -131,7 +132,7 @@ def test_rights_that_a_superuser_took_are_given_back_by_one_or_not_at_all(empty:
 
 def test_a_copy_keeps_its_names_only_if_its_members_are_to_come_in(empty: Empty) -> None:
     """Restored with the OID of the original, which another server gave out as well."""
-    url, prefix = empty(), f"t{secrets.token_hex(4)}"
+    url, prefix = empty(), here.ROLES + secrets.token_hex(4)
     schema.upgrade(url, role_prefix=prefix)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE dbanon.installation SET server_identifier = server_identifier + 1")

@@ -306,7 +306,8 @@ def test_a_login_with_every_check_of_plpgsql_installs_it(empty: Empty) -> None:
     assert "shadows" not in installed(url, schema.script(share_roles=True))
 
 
-_HALF_WAY = "SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT %half-way%' AND pid <> pg_backend_pid()"
+_HALF_WAY = """SELECT FROM pg_stat_activity
+    WHERE query LIKE 'SELECT %half-way%' AND datname = current_database() AND pid <> pg_backend_pid()"""
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pytest
 
 from dbanon import schema
 from dbanon.testing import database_url
+from tests import here
 from tests.acceptance.commands import call
 from tests.facts import names
 
@@ -25,16 +26,17 @@ FROM (
               WHERE d.datname = current_database()
 ) o CROSS JOIN aclexplode(o.acl) x
 """
-_OBJECTS = """
+_OBJECTS = f"""
 SELECT pg_describe_object(d.classid, d.objid, d.objsubid) FROM pg_depend d
 WHERE d.refclassid = 'pg_namespace'::regclass
-UNION SELECT rolname FROM pg_roles UNION SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_'
+UNION SELECT rolname FROM pg_roles WHERE rolname ~ '^({here.ROLES}|dbanon_(admin|operator|worker|analyst)$)'
+UNION SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_'
 """
 
 
 def state(url: str) -> tuple[set[tuple[str, ...]], set[tuple[str, ...]]]:
     with psycopg.connect(url, autocommit=True) as connection:
-        return set(connection.execute(_RIGHTS).fetchall()), set(connection.execute(_OBJECTS).fetchall())
+        return set(connection.execute(_RIGHTS).fetchall()), set(connection.execute(_OBJECTS.encode()).fetchall())
 
 
 @pytest.mark.stress
@@ -44,7 +46,7 @@ def test_rights_and_objects_are_as_they_were_before(empty: Empty) -> None:
         connection.execute("CREATE EXTENSION postgis; CREATE TABLE gps (x int); GRANT SELECT ON gps TO pg_monitor")
         connection.execute("GRANT SELECT ON pg_catalog.pg_locks TO pg_monitor")
     before = state(url)
-    prefix = f"t{secrets.token_hex(4)}"
+    prefix = here.ROLES + secrets.token_hex(4)
     schema.upgrade(url, role_prefix=prefix, restrict_public=True)
     schema.upgrade(url)
     with psycopg.connect(url, autocommit=True) as connection:
