@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 STAGE = "compiling for this machine, which takes 10 seconds to a minute and is done once"
-"""How progress calls it; benchmarks/RESULTS.md has the seconds of each family."""
+"""How progress calls it; benchmarks/results/first_run.md has the seconds of each family."""
 _NICENESS = 10
 
 
