@@ -89,6 +89,7 @@ LACKING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "run": (("run", "tp-aware", "--dataset", "city"), ("compute",)),
     "verify": (("verify", "{run}"), ("compute",)),
     "worker": (("worker",), ("compute",)),
+    "compiling": (("_compile",), ("compute",)),
     "evaluate": (("evaluate", "{run}"), ("compute",)),
     "sweep": (("sweep", "tp-aware", "--dataset", "city", "-p", "k=5,6"), ("compute",)),
     "report with truth": (("report", "{run}", "--with-truth"), ("compute",)),

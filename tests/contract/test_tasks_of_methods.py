@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dbanon.methods import METHODS
+from dbanon.methods.kte import _blocks, _k_merge
 from dbanon.methods.mob import _gen_ag
 from dbanon.methods.semantic import _groups
 from tests.contract.evidence import inputs, people
@@ -40,6 +41,8 @@ def test_cloaks_are_the_same_whoever_does_the_tasks(family, algorithm, seed, mon
     monkeypatch.setattr(_groups, "ALL_PAIRS", 3)
     monkeypatch.setattr(_groups, "_MIN_UNITS", 7)
     monkeypatch.setattr(_groups, "_MIN_PAIRS", 11)
+    monkeypatch.setattr(_blocks, "MOST", 20)
+    monkeypatch.setattr(_k_merge, "_SAMPLES_ELSEWHERE", 100)
     monkeypatch.setattr(_gen_ag, "_ADDITIONS_PER_TASK", 500)
     data, params = people(60, seed=seed, instants=16), family.parse(family.example, algorithm)
     given = inputs(family.reads, data)
