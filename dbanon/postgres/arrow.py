@@ -251,8 +251,8 @@ def days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
     return numbers(found).astype(np.int64) if len(found) else None
 
 
-def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**63 - 1) -> Paths:
-    """Read the trajectories of a dataset whose ids are above one and not above another, sorted by id.
+def paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, until: int = 2**63 - 1) -> Paths:
+    """Read the trajectories of a dataset, or those whose ids are above one and not above another, sorted by id.
 
     The server puts the bytes of hundreds of trajectories together, so that neither side does anything for each alone.
     WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix: without headers, all are one array.
@@ -261,7 +261,7 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int = 0, until: int = 2**6
     # near in the index is near in the table, which the planner does not know: it would read all datasets.
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    own += f" AND trajectory_id > {int(after)} AND trajectory_id <= {int(until)}"
+    own += "" if after is None else f" AND trajectory_id > {int(after)} AND trajectory_id <= {int(until)}"
     first, last = _stretches(snapshot, own)
     query = f"""SELECT piece.*
         FROM unnest({as_array(first)}, {as_array(last)}) AS cut (first, last)
@@ -327,8 +327,7 @@ def people(snapshot: Snapshot, dataset_id: int) -> People:
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
     query = f"""SELECT piece.*
-        FROM (SELECT min(trajectory_id) >> {_IDS} AS low, max(trajectory_id) >> {_IDS} AS high {own}) ends
-        CROSS JOIN LATERAL generate_series(low, high) no
+        FROM (SELECT DISTINCT trajectory_id >> {_IDS} AS no {own} ORDER BY 1) blocks
         CROSS JOIN LATERAL (
             SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
                 string_agg(subject, ''), string_agg(int4send(weight), ''), float8send(min(first_s)),

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dbanon.base.errors import DataError
 from dbanon.base.trajectory import Float, Int
 from dbanon.postgres import arrow
 
@@ -61,6 +62,8 @@ def regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
         shapes.append(shape)
         extras.append(arrow.texts(extra_size.view(">i4"), extra).dictionary_encode())
     columns = np.concatenate(numbers, axis=1).astype(np.int32)
+    if (np.diff(columns[0]) <= 0).any():
+        raise DataError("Regions must come by ascending number; this is a defect of their reading.")
     return Regions(
         no=columns[0].astype(np.int64),
         shape_size=columns[1],

@@ -7,7 +7,8 @@ happens, the run is left with a status that says so, or without a holder, which 
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import wait
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -136,7 +137,7 @@ class _Run:
             with self.stopwatch("write_s"):
                 self._write(dataset, cloaks)
             del cloaks
-            verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack(early)
+        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack(early)
         self.stopwatch.seconds["total_s"] = time.perf_counter() - began
         refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=memory.peak_mb())
         return self._result(verdict, refusal, metrics=metrics, suppressed=suppressed)
@@ -211,13 +212,25 @@ class _Run:
 
     @contextmanager
     def _reading_early(self, dataset: DatasetRow) -> Iterator[reading.Early | None]:
-        """Have the dataset read anew, for the attack, while cloaks are written; not where another machine has it."""
+        """Have the dataset read anew, for the attack, while cloaks are written; it is there when this ends.
+
+        Not where another machine has it, nor where the server gives no further connection.
+        """
         elsewhere = reading.shares(attacker(self.family.attack)) and self.tasks.readers(parts.THREADS)
         if elsewhere or replica.is_asked(self.connection, self.asked, self.claim):
             yield None
             return
-        with reading.open_reader(self.url) as reader:
-            yield reader.read_early(dataset.dataset_id, reading.attack_reads(attacker(self.family.attack)))
+        with ExitStack() as stack:
+            try:
+                reader = stack.enter_context(reading.open_reader(self.url))
+            except StoreError as error:
+                if error.sqlstate != sqlstate.TOO_MANY:
+                    raise
+                yield None
+                return
+            early = reader.read_early(dataset.dataset_id, reading.attack_reads(attacker(self.family.attack)))
+            yield early
+            wait([early.data, *early.ahead.values()])
 
     def _attack(self, early: reading.Early | None = None) -> tuple[Verdict, bytes, float]:
         """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""

@@ -61,6 +61,7 @@ def city_template(
                 "CREATE TABLE public.gps AS SELECT subject, t, position FROM dbanon.fix; "
                 "GRANT SELECT ON public.gps TO PUBLIC"
             )
+            database.connection.execute("ANALYZE")  # servers of tests have no autovacuum
 
     with shared_database(dbanon_server, "city", fill, template=dbanon_template) as name:
         yield name, 1

@@ -41,7 +41,7 @@ TAMPERINGS = {
         """WITH pair AS (SELECT a.record_id AS one, b.record_id AS other, a.seq AS one_seq, b.seq AS other_seq,
                                 a.extra AS one_extra, b.extra AS other_extra
                          FROM dbanon.cloak a JOIN dbanon.cloak b ON b.run_id = a.run_id AND b.extra <> a.extra
-                         WHERE a.run_id = %(run)s ORDER BY 1, 3, 2, 4 LIMIT 1)
+                         WHERE a.run_id = %(run)s AND a.record_id = 1 AND b.record_id <= 2 ORDER BY 1, 3, 2, 4 LIMIT 1)
            UPDATE dbanon.cloak c
            SET extra = CASE WHEN c.record_id = pair.one THEN pair.other_extra ELSE pair.one_extra END
            FROM pair WHERE c.run_id = %(run)s

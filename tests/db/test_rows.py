@@ -510,3 +510,15 @@ def test_requests_far_apart_and_among_those_of_another_dataset_are_all_read(data
     ).fetchall()
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == sorted(expected)
     assert len(expected) > 200
+
+
+def test_trajectories_and_requests_are_read_whatever_their_ids(connection, dataset):
+    for number in (-(2**60), -3, 0, 5, 2**60):
+        connection.execute(
+            "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)"
+            " VALUES (%s, %s, %s, ST_GeomFromText('POINT M (0 0 0)', 32610))",
+            [number, dataset.dataset_id, f"s{number}"],
+        )
+    with arrow.snapshot(connection) as snapshot:
+        paths, people = arrow.paths(snapshot, dataset.dataset_id), arrow.people(snapshot, dataset.dataset_id)
+    assert paths.trajectory_id.tolist() == people.trajectory_id.tolist() == [-(2**60), -3, 0, 5, 2**60]
