@@ -9,6 +9,7 @@ run has read, and about all people, each once; else there is no verdict.
 import hashlib
 import os
 import pickle
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,6 +59,7 @@ class Place:
 
     server: tuple[int, int]  # the system's number, and that of the database
     snapshot: str
+    attack: str  # drawn for each: a server that was started again names its snapshots as before
     run_id: int
     dataset_id: int
     revision: int
@@ -169,6 +171,7 @@ def apart(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: int, tasks: Tas
     place = Place(
         server=_server(snapshot.connection),
         snapshot=arrow.exported(snapshot),
+        attack=secrets.token_hex(8),
         run_id=int(run_id),
         dataset_id=int(row["dataset_id"]),
         revision=row["revision"],

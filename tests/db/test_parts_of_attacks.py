@@ -147,7 +147,7 @@ def test_a_snapshot_that_is_over_is_no_verdict(here: str, run: int) -> None:
 
 def do_alone(run: int) -> str:
     """Have a process do a task of some other server; the sentence in which it refuses."""
-    place = parts.Place(server=(1, 1), snapshot="00000003-00000001-1", run_id=run, dataset_id=1, revision=0)
+    place = parts.Place(server=(1, 1), snapshot="00000003-00000001-1", attack="a", run_id=run, dataset_id=1, revision=0)
     part = parts._Part(ids=np.array([100]), subject=np.array([0]), ranges=[(99, 100)])
     question = parts._Question(look=len, arguments=(), bounds=(None, None), prepare=None, given=None)
     with pytest.raises(StoreError) as caught:

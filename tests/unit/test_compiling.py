@@ -1,4 +1,4 @@
-"""Who runs for the first time on a machine is told that kernels are compiled; what is compiled ahead, and when again."""
+"""Who runs for the first time on a machine is told that kernels are compiled; what is compiled ahead."""
 
 import importlib.util
 from collections.abc import Callable
@@ -100,4 +100,4 @@ def test_other_sources_have_another_stamp(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tp-aware", "kte", "mob", "semantic"])
 def test_what_an_attack_compiles_beforehand_is_compiled_without_data(name: str) -> None:
-    attacker(method(name).attack).prepare()
+    attacker(method(name).attack).prepare()  # type: ignore[attr-defined]
