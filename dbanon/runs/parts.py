@@ -127,6 +127,12 @@ class Parts:
         except DbanonError as error:  # of a process that could not do its task: nothing is known of the run
             state = error.sqlstate if isinstance(error, StoreError) else None
             raise StoreError(str(error), state) from error
+        except Exception as error:  # a machine's fault, too
+            raise StoreError(
+                "A process of the cluster must look at its part of the people. It stopped with "
+                f"{type(error).__name__}, so nothing was decided; see its log, and run it again.",
+                sqlstate.CHANGED,
+            ) from error
         seen = np.zeros(len(self.ids), np.int64)
         for at, answer in zip(parts, answers, strict=False):
             if (answer.ids, answer.rows) == (_digest(self.ids[at]), rows):

@@ -142,8 +142,8 @@ class Cluster:
 
 
 def _readers(client: Any) -> int:
-    known = client.run(_knows_a_database)
-    return sum(client.nthreads().values()) if known and all(known.values()) else 0
+    known = client.run(_knows_a_database, on_error="return")  # of a process that is gone: what it raised
+    return sum(client.nthreads().values()) if known and all(one is True for one in known.values()) else 0
 
 
 def _knows_a_database() -> bool:
@@ -176,7 +176,7 @@ class _Sent:
         self.task, self.copies = task, [client.submit(_do, task, pure=False)]
 
     def result(self, client: Any, patience_s: float) -> tuple[Any, float]:
-        """Wait for the first copy, and how long it took; after some time, begin another on another machine."""
+        """Wait for the first copy, and how long it took; after some time, begin one more on another machine."""
         from distributed import wait
 
         while True:
@@ -190,6 +190,8 @@ class _Sent:
                 return cast("tuple[Any, float]", next(copy for copy in self.copies if copy in done).result())
 
     def _send_again(self, client: Any) -> None:
+        if len(self.copies) > 1:
+            return
         keys = {copy.key for copy in self.copies}
         busy = {process for process, doing in client.processing().items() if keys & {*doing}}
         others = [process for process in client.nthreads() if process not in busy]

@@ -108,6 +108,35 @@ def test_answers_that_are_not_all_about_their_parts_are_no_verdict(
     assert caught.value.sqlstate == sqlstate.CHANGED
 
 
+@pytest.mark.parametrize("fault", [OSError("gone"), MemoryError(), AttributeError("of an older program")])
+def test_the_fault_of_a_machine_is_no_verdict(here: str, run: int, fault: Exception) -> None:
+    complete(here)
+
+    def fail() -> None:
+        raise fault
+
+    with pytest.raises(StoreError) as caught:
+        judged(here, run, Elsewhere(before=fail))
+    assert caught.value.sqlstate == sqlstate.CHANGED
+
+
+def test_rows_of_an_earlier_attack_serve_no_later_one(here: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where a server that was started again gives a snapshot the name of the earlier one."""
+    complete(here)
+    kept: list[parts.Place] = []
+    get_ready = parts._get_ready
+
+    def note(snapshot: arrow.Snapshot, place: parts.Place, question: Any) -> Any:
+        kept.append(place)
+        return get_ready(snapshot, place, question)
+
+    monkeypatch.setattr(parts, "_get_ready", note)
+    for _ in range(2):
+        judged(here, run, Elsewhere())
+    places = {replace(place, snapshot="the same") for place in kept}
+    assert len(places) == 2
+
+
 def test_a_part_that_was_left_out_is_no_verdict(here: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
     complete(here)
     cut = parts._cut
