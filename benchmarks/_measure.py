@@ -17,14 +17,15 @@ EVERY_S = 0.1
 
 
 @contextmanager
-def private_server() -> Iterator[tuple[str, Path]]:
-    """Have an embedded server of a benchmark's own: its URL, and a directory beside it that its user finds."""
+def private_server() -> Iterator[tuple[server.EmbeddedServer, Path]]:
+    """Have an embedded server of a benchmark's own, which runs, and a directory beside it that its user finds."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         directory.chmod(0o755)  # the server's user has to find its way through
         own = server.EmbeddedServer(directory / "home")
         try:
-            yield own.start().url, directory
+            own.start()
+            yield own, directory
         finally:
             own.stop()
 

@@ -24,8 +24,8 @@ PSQL = [str(find_binaries().bindir / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1
 
 
 def main(tries: int) -> None:
-    with private_server() as (url, directory), placed(url, build().files(build().VERSION, [])):
-        compare(url, directory / "dbanon.sql", tries)
+    with private_server() as (server, directory), placed(server.url, build().files(build().VERSION, [])):
+        compare(server.url, directory / "dbanon.sql", tries)
 
 
 def compare(url: str, text: Path, tries: int) -> None:

@@ -56,9 +56,9 @@ def main() -> None:
     asked = parser.parse_args()
     print("| nights before | trajectories | loaded | s | s again (all known) | heap blocks | toast blocks |")
     print("|---|---|---|---|---|---|---|")
-    with private_server() as (url, _):
-        schema.upgrade(url)
-        with psycopg.connect(url, autocommit=True) as connection:
+    with private_server() as (server, _):
+        schema.upgrade(server.url)
+        with psycopg.connect(server.url, autocommit=True) as connection:
             measure(connection, asked.nights, FIXES if asked.whole else 20)
 
 

@@ -6,12 +6,12 @@ Workers are killed where they stand, the server is stopped, runs are cancelled, 
 
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks._measure import private_server
 from dbanon import schema
 from dbanon.database import open_database
 from dbanon.postgres.server import EmbeddedServer
@@ -19,17 +19,11 @@ from tests.acceptance.chaos import Attempt
 
 
 def main(tries: int, seed: int) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
-        directory.chmod(0o755)  # the server's user has to find its way through
-        server = EmbeddedServer(directory / "home")
-        try:
-            schema.upgrade(server.start().url)
-            with open_database(server.target.url) as database:
-                database.synth("city", objects=300)
-            play(server, tries, seed, directory / "log")
-        finally:
-            server.stop()
+    with private_server() as (server, directory):
+        schema.upgrade(server.url)
+        with open_database(server.url) as database:
+            database.synth("city", objects=300)
+        play(server, tries, seed, directory / "log")
 
 
 def play(server: EmbeddedServer, tries: int, seed: int, log: Path) -> None:

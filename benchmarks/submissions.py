@@ -23,7 +23,8 @@ SESSIONS, WORKERS = 8, 2
 
 
 def main(submissions: int) -> None:
-    with private_server() as (url, directory):
+    with private_server() as (server, directory):
+        url = server.url
         schema.upgrade(url)
         with open_database(url) as database:
             database.synth("tiny", objects=20, blocks=4, instants=5)

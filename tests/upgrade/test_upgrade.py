@@ -142,7 +142,7 @@ def test_a_database_of_before_the_first_release_is_refused_and_the_way_out_works
             "CREATE TABLE dbanon.alembic_version (version_num varchar(32));"
             "INSERT INTO dbanon.alembic_version VALUES ('0003')"
         )
-    with refusal(SchemaMismatch, "0003", "`dbanon db uninstall`"):
+    with refusal(SchemaMismatch, "0003", "`dbanon db uninstall`", "load the data again"):
         schema.upgrade(url, share_roles=True)
     assert call(url, "db", "uninstall", "--yes").code == 0
     assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
