@@ -91,7 +91,7 @@ MUTANTS = [
         "sql/40_runs/10_digest.sql",  # another person under the same number
         "b.name_sizes || b.names)",
         "b.name_sizes)",
-        "tests/db/test_publish.py tests/db/test_gate.py",
+        "tests/db/test_tables.py",
     ),
     Mutant(
         "sql/60_releases/20_publish.sql",  # a release has its records in the run's order
