@@ -339,6 +339,7 @@ COMMENT ON COLUMN dbanon.verification.attack IS 'The attack.';
 COMMENT ON COLUMN dbanon.verification.passed IS 'True if the attack failed to break the guarantee.';
 COMMENT ON COLUMN dbanon.verification.figures IS 'What was counted, by clause.';
 COMMENT ON COLUMN dbanon.verification.digest IS 'Digest of the rows the verdict is about.';
+COMMENT ON COLUMN dbanon.verification.outdated IS 'Whether an earlier version made its digest in another way than this one: its run is verified again before it is published.';
 COMMENT ON COLUMN dbanon.verification.checked_at IS 'When.';
 COMMENT ON COLUMN dbanon.verification.checked_by IS 'Login that verified.';
 COMMENT ON COLUMN dbanon.verification.clauses IS 'What must hold, one by one: [{name, passed, violations, sentence}].';
@@ -377,7 +378,7 @@ COMMENT ON COLUMN dbanon.release.overlap IS 'What was measured against the relea
 COMMENT ON COLUMN dbanon.release.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 COMMENT ON COLUMN dbanon.release.span IS 'From the start of its first row to the end of its last.';
 COMMENT ON COLUMN dbanon.release.reach IS 'How far from its rows others are compared with them: 0, or for a snapshot or exact rows the greater of max_gap_s and the settle time of the population.';
-COMMENT ON COLUMN dbanon.release.content IS 'Digest of its people, sets, periods and regions: equal for the very same ones.';
+COMMENT ON COLUMN dbanon.release.content IS 'Digest of its people, sets, periods and regions: equal for the very same ones, unless one of the two was published before revision 0006, which made it in another way.';
 COMMENT ON COLUMN dbanon.release.groups_sum IS 'Sum of keyed hashes of its rows in dbanon.grouping and dbanon.exposure: a publication that reads them compares it.';
 COMMENT ON COLUMN dbanon.release.cells_sum IS 'Sum of keyed hashes of its rows in dbanon.published_cell: a publication that reads them compares it.';
 COMMENT ON COLUMN dbanon.release.holds IS 'What its rows say of each of their people: instant or some time, as published.releases has it.';

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from psycopg import sql
 
-from dbanon.base.errors import DataError
+from dbanon.base.errors import DataError, StoreError
+from dbanon.postgres import sqlstate
 from dbanon.postgres.binary_copy import HEADER, TRAILER
 from dbanon.postgres.connection import as_is, postgis
 
@@ -50,11 +51,21 @@ def snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> It
     ----------
     name : str, optional
         Of the state that another session has `exported`.
+
+    Raises
+    ------
+    StoreError
+        If that session is over, which is worth another try.
     """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         if name is not None:
-            connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
+            try:
+                connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
+            except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):  # the latter since 17
+                raise StoreError(
+                    "A task must read in the snapshot of its run. That is over; run it again.", sqlstate.CHANGED
+                ) from None
         yield Snapshot(connection, sql.Identifier(postgis(connection)).as_string(connection))
 
 

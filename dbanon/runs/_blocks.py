@@ -57,7 +57,7 @@ def regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
     numbers = [np.empty((4, 0), ">i4")]
     shapes, extras = [], [pa.array([], pa.string()).dictionary_encode()]
     for block in _blocks(snapshot, "region_blocks", run_id, whole):
-        _, no, shape_size, shape, _, _, crowd, subjects, extra_size, extra = block
+        _, _, no, shape_size, shape, _, _, crowd, subjects, extra_size, extra = block
         numbers.append(np.stack([no, shape_size, crowd, subjects]).view(">i4"))
         shapes.append(shape)
         extras.append(arrow.texts(extra_size.view(">i4"), extra).dictionary_encode())
@@ -79,7 +79,7 @@ def members(snapshot: arrow.Snapshot, run_id: int) -> Members:
     """Read the members of a run."""
     whole = hashlib.sha256()
     numbers, ends = [np.empty((2, 0), ">i8")], [np.empty((0, 2))]
-    for _, record, trajectory, size, period in _blocks(snapshot, "membership_blocks", run_id, whole):
+    for _, _, record, trajectory, size, period in _blocks(snapshot, "membership_blocks", run_id, whole):
         numbers.append(np.stack([record, trajectory]).view(">i8"))
         ends.append(_ends(size.view(">i4").astype(np.int64), period))
     records, trajectories = np.concatenate(numbers, axis=1).astype(np.int64)
@@ -93,31 +93,19 @@ def digest_names(member: Int, trajectory_id: Int, subject: Int, texts: pa.String
     ids = ids[np.diff(ids, prepend=ids[:1] - 1) > 0]
     at = np.minimum(np.searchsorted(trajectory_id, ids), max(len(trajectory_id) - 1, 0))
     known = trajectory_id[at] == ids if len(trajectory_id) else np.zeros(len(ids), bool)
-    names = texts.take(pa.array(subject[at] if len(subject) else at, mask=~known))
+    ids, names = ids[known], texts.take(pa.array(subject[at[known]]))
+    _, offsets, data = names.buffers()
+    ends = np.frombuffer(offsets or b"", np.int32)[names.offset : names.offset + len(names) + 1]
+    letters = np.frombuffer(data or b"", np.uint8)
     whole = hashlib.sha256()
     cuts = np.flatnonzero(np.diff(ids >> _IDS)) + 1
     for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(ids)], strict=True):
         if high > low:
-            whole.update(hashlib.sha256(_named(ids[low:high], names[low:high])).digest())
+            own = hashlib.sha256(np.append([ids[low] >> _IDS, high - low], ids[low:high]).astype(">i8").tobytes())
+            own.update(np.diff(ends[low : high + 1]).astype(">i4").tobytes())
+            own.update(letters[ends[low] : ends[high]].data)
+            whole.update(own.digest())
     return whole.digest()
-
-
-def _named(ids: Int, names: pa.StringArray) -> bytes:
-    """Write each id, the size of its name and the name, one behind the other."""
-    texts = names.fill_null("")
-    _, offsets, data = texts.buffers()
-    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
-    size = np.diff(ends)
-    heads = np.empty((len(ids), 12), np.uint8)
-    heads[:, :8] = ids.astype(">i8").view(np.uint8).reshape(-1, 8)
-    said = np.where(names.is_null().to_numpy(zero_copy_only=False), -1, size).astype(">i4")
-    heads[:, 8:] = said.view(np.uint8).reshape(-1, 4)
-    begin = np.cumsum(size + 12) - size - 12
-    written = np.empty(int(size.sum()) + 12 * len(ids), np.uint8)
-    written[begin[:, None] + np.arange(12)] = heads
-    letters = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
-    written[np.repeat(begin + 12 - (ends[:-1] - ends[0]), size) + np.arange(len(letters))] = letters
-    return written.tobytes()
 
 
 def rectangles(found: Regions) -> tuple[Float, NDArray[np.int32]] | None:
@@ -151,7 +139,7 @@ def elements(text: str) -> list[str]:
         return [f"[{text}]"]
     found, at = [], 1
     while text[at] != "]":
-        _, end = _DECODER.raw_decode(text, at)
+        _, end = _decode(text, at)
         found.append(text[at:end])
         at = end + 2 if text[end] == "," else end
     return found
@@ -161,17 +149,32 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
     """Cut the text of a JSON object, as the server writes one, into its keys and the texts of their values."""
     at = 1
     while text[at] != "}":
-        key, at = _DECODER.raw_decode(text, at)
-        _, end = _DECODER.raw_decode(text, at + 2)  # behind a colon and a space
+        key, at = _decode(text, at)
+        _, end = _decode(text, at + 2)  # behind a colon and a space
         yield key, text[at + 2 : end]
         at = end + 2 if text[end] == "," else end
+
+
+def _decode(text: str, at: int) -> tuple[Any, int]:
+    """Decode the JSON value that begins at a place; gives where it ends, too."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except RecursionError:
+        raise DataError(
+            "Values in `extra` of a stored row must be at most some hundred arrays or objects deep. One is deeper, "
+            "and no method writes such; run the method again."
+        ) from None
 
 
 def _blocks(snapshot: arrow.Snapshot, function: str, run_id: int, whole: Any) -> Iterator[list[Bytes]]:
     # Right after rows were written nothing is known of them, and the planner would read all runs for each block.
     snapshot.connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+    before = None
     for block in arrow.rows_of_bytes(snapshot, f"SELECT * FROM dbanon_internal.{function}({int(run_id)})"):
-        own = hashlib.sha256()
+        no = int.from_bytes(block[0].tobytes(), signed=True)
+        if before is not None and no <= before:
+            raise DataError("Blocks must come by ascending number; this is a defect of their reading.")
+        before, own = no, hashlib.sha256()
         for values in block:
             own.update(values.data)
         whole.update(own.digest())

@@ -160,6 +160,12 @@ class Shared:
     parts: Parts
 
 
+def count(fixes: int, readers: int) -> int:
+    """Count the parts that so many fixes are cut into for so many threads that read; 0 where one process has all."""
+    number = min(fixes // _LEAST, max(_A_READER * readers, fixes // _MOST)) if readers else 0
+    return number if number > 1 else 0
+
+
 def apart(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: int, tasks: Tasks) -> Shared | None:
     """Read who is in a dataset, without fixes; None where no other process reads, or there is little to read.
 
@@ -169,9 +175,8 @@ def apart(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: int, tasks: Tas
     if not readers:
         return None
     people = arrow.people(snapshot, int(row["dataset_id"]))
-    fixes = int(people.weight.sum()) // 24
-    number = min(fixes // _LEAST, max(_A_READER * readers, fixes // _MOST))
-    if number < 2:
+    number = count(int(people.weight.sum()) // 24, readers)
+    if not number:
         return None
     codes, subject = arrow.TextCodes.encoding(people.subject)
     place = Place(

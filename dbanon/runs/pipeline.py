@@ -129,10 +129,11 @@ class _Run:
             )
             if read.joined:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
+        fixes = len(read.trajectories.t)
         del read
         memory.release()
         metrics, suppressed = cloaks.metrics, cloaks.suppressed
-        with self._reading_early(dataset) as early:
+        with self._reading_early(dataset, fixes) as early:
             self.progress("writing cloaks", 0, cloaks.rows)
             with self.stopwatch("write_s"):
                 self._write(dataset, cloaks)
@@ -211,26 +212,30 @@ class _Run:
             )
 
     @contextmanager
-    def _reading_early(self, dataset: DatasetRow) -> Iterator[reading.Early | None]:
+    def _reading_early(self, dataset: DatasetRow, fixes: int) -> Iterator[reading.Early | None]:
         """Have the dataset read anew, for the attack, while cloaks are written; it is there when this ends.
 
         Not where another machine has it, nor where the server gives no further connection.
         """
-        elsewhere = reading.shares(attacker(self.family.attack)) and self.tasks.readers(parts.THREADS)
-        if elsewhere or replica.is_asked(self.connection, self.asked, self.claim):
+        if self._is_shared(fixes) or replica.is_asked(self.connection, self.asked, self.claim):
             yield None
             return
+        early = None
         with ExitStack() as stack:
-            try:
+            with suppress(DbanonError):  # what is wrong beyond this reading is found out by the write and the attack
                 reader = stack.enter_context(reading.open_reader(self.url))
-            except StoreError as error:
-                if error.sqlstate != sqlstate.TOO_MANY:
-                    raise
-                yield None
-                return
-            early = reader.read_early(dataset.dataset_id, reading.attack_reads(attacker(self.family.attack)))
+                early = reader.read_early(dataset.dataset_id, reading.attack_reads(attacker(self.family.attack)))
             yield early
-            wait([early.data, *early.ahead.values()])
+            if early is not None:
+                wait([early.data, *early.ahead.values()])
+
+    def _is_shared(self, fixes: int) -> bool:
+        """Whether other processes will look at fixes; where that is not known now, the attack asks again."""
+        try:
+            readers = self.tasks.readers(parts.THREADS) if reading.shares(attacker(self.family.attack)) else 0
+        except StoreError:  # cloaks are to be written all the same
+            return False
+        return parts.count(fixes, readers) > 0
 
     def _attack(self, early: reading.Early | None = None) -> tuple[Verdict, bytes, float]:
         """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""

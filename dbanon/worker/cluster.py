@@ -54,7 +54,7 @@ class Cluster:
         StoreError
             If the scheduler does not answer.
         """
-        with self._connected() as client:
+        with self._connected() as client, self._asking():
             number, readers = len(client.nthreads()), _readers(client)
         say(f"the tasks of runs go to {self._address}, with {counted(number, 'process', 'processes')} now")
         if not self._address.startswith("tls://"):
@@ -74,9 +74,15 @@ class Cluster:
         return share(lambda several: self._spread(function, several), function, arguments)
 
     def readers(self, threads: int = 1) -> int:
-        """Count the threads of the cluster if all of its processes know a database; see `dbanon.base.tasks.Tasks`."""
+        """Count the threads of the cluster if all of its processes know a database; see `dbanon.base.tasks.Tasks`.
+
+        Raises
+        ------
+        StoreError
+            If the scheduler is gone, which is worth another try.
+        """
         del threads
-        with self._connected() as client:
+        with self._connected() as client, self._asking():
             return _readers(client)
 
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
@@ -132,6 +138,13 @@ class Cluster:
             Client(self._address, timeout=_ANSWER_S, set_as_default=False) as client,
         ):
             yield client
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError) as error:  # the scheduler is lost, or the client has noticed and is closed
+            raise self._gone() from error
 
     def _gone(self) -> StoreError:
         return StoreError(
@@ -193,10 +206,11 @@ class _Sent:
         if len(self.copies) > 1:
             return
         keys = {copy.key for copy in self.copies}
-        busy = {process for process, doing in client.processing().items() if keys & {*doing}}
-        others = [process for process in client.nthreads() if process not in busy]
-        if busy and others:  # nobody has begun it where `busy` is empty
-            self.copies.append(client.submit(_do, self.task, pure=False, workers=others))
+        with suppress(OSError, RuntimeError):  # where the scheduler is lost, waiting ends with that
+            busy = {process for process, doing in client.processing().items() if keys & {*doing}}
+            others = [process for process in client.nthreads() if process not in busy]
+            if busy and others:  # nobody has begun it where `busy` is empty
+                self.copies.append(client.submit(_do, self.task, pure=False, workers=others))
 
 
 def _do(task: _Task) -> tuple[Any, float]:

@@ -1,4 +1,4 @@
-"""Functions that took or gave something else before, and the longest row of a release."""
+"""Functions that took or gave something else, verdicts with digests of before, and the longest row of a release."""
 
 revision = "0006"
 down_revision = "0005"
@@ -11,7 +11,11 @@ DROP FUNCTION IF EXISTS dbanon_internal.run_digest(bigint), dbanon_internal.run_
     dbanon_internal.membership_evidence(bigint), dbanon_internal.check_publishable(bigint),
     dbanon_internal.judge(bigint, bigint), dbanon_internal.measure(bigint, bigint),
     dbanon_internal.check_overlap(bigint, bigint, boolean), dbanon_internal.run_says(bigint),
-    dbanon_internal.site_evidence(bigint), dbanon_internal.shown_regions(bigint);
+    dbanon_internal.site_evidence(bigint), dbanon_internal.shown_regions(bigint),
+    dbanon_internal.copy_release(bigint, bigint, integer, tstzrange), dbanon_internal.finish_table(text, tstzrange);
+-- Verdicts that are there have digests that no run gets any more.
+ALTER TABLE dbanon.verification ADD COLUMN outdated boolean NOT NULL DEFAULT true;
+ALTER TABLE dbanon.verification ALTER COLUMN outdated SET DEFAULT false;
 -- Of a release that was published before it is not known.
 ALTER TABLE dbanon.release ADD COLUMN longest_s double precision;
 """

@@ -3,7 +3,7 @@
 -- The functions are single SELECTs without settings of their own, so that the planner inlines them.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.region_blocks(run_id bigint) RETURNS TABLE (
-    rows bigint, numbers bytea, shape_sizes bytea, shapes bytea, cells_sizes bytea, cells bytea, crowds bytea, subjects bytea,
+    block bigint, rows bigint, numbers bytea, shape_sizes bytea, shapes bytea, cells_sizes bytea, cells bytea, crowds bytea, subjects bytea,
     extra_sizes bytea, extras bytea)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
@@ -16,7 +16,7 @@ BEGIN ATOMIC
         FROM block b
         WHERE b.no IS NOT NULL
     )
-    SELECT piece.*
+    SELECT b.no::bigint, piece.*
     FROM block b
     CROSS JOIN LATERAL (
         SELECT pg_catalog.count(*), pg_catalog.string_agg(pg_catalog.int4send(r.region_no), ''),
@@ -35,11 +35,11 @@ BEGIN ATOMIC
     WHERE b.no IS NOT NULL;
 END;
 COMMENT ON FUNCTION dbanon_internal.region_blocks(bigint) IS
-'The regions of a run by number, some thousand a row: of each column the binary form of all values (extra: its text in UTF-8), with the
+'The regions of a run by number, some thousand a row, or block: of each column the binary form of all values (extra: its text in UTF-8), with the
 size of each, -1 where it is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.membership_blocks(run_id bigint) RETURNS TABLE (
-    rows bigint, records bytea, trajectories bytea, period_sizes bytea, periods bytea)
+    block bigint, rows bigint, records bytea, trajectories bytea, period_sizes bytea, periods bytea)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     WITH RECURSIVE block (no) AS (
@@ -50,7 +50,7 @@ BEGIN ATOMIC
         FROM block b
         WHERE b.no IS NOT NULL
     )
-    SELECT piece.*
+    SELECT b.no, piece.*
     FROM block b
     CROSS JOIN LATERAL (
         SELECT pg_catalog.count(*), pg_catalog.string_agg(pg_catalog.int8send(r.record_id), ''),
@@ -68,19 +68,20 @@ COMMENT ON FUNCTION dbanon_internal.membership_blocks(bigint) IS
 'The members of a run by record, trajectory and period, those of a thousand records a row: of each column the binary form of all values,
 with the size of each period, -1 where it is null.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.name_blocks(run_id bigint) RETURNS TABLE (names bytea)
+CREATE OR REPLACE FUNCTION dbanon_internal.name_blocks(run_id bigint) RETURNS TABLE (
+    block bigint, rows bigint, trajectories bytea, name_sizes bytea, names bytea)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-    SELECT pg_catalog.string_agg(
-        pg_catalog.int8send(m.trajectory_id) || pg_catalog.int4send(coalesce(pg_catalog.octet_length(t.subject), -1))
-        || pg_catalog.convert_to(coalesce(t.subject, ''), 'UTF8'), '' ORDER BY m.trajectory_id)
-    FROM (SELECT DISTINCT m.trajectory_id, r.dataset_id
-          FROM ONLY dbanon.membership m JOIN ONLY dbanon.run r ON r.run_id = m.run_id
-          WHERE m.run_id = name_blocks.run_id) m
-    LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = m.dataset_id
-    GROUP BY m.trajectory_id >> 16
-    ORDER BY m.trajectory_id >> 16;
+    SELECT n.block, pg_catalog.count(*), pg_catalog.string_agg(pg_catalog.int8send(n.trajectory_id), ''),
+        pg_catalog.string_agg(pg_catalog.int4send(pg_catalog.octet_length(n.subject)), ''),
+        pg_catalog.convert_to(pg_catalog.string_agg(n.subject, ''), 'UTF8')
+    FROM (SELECT t.trajectory_id >> 16 AS block, t.trajectory_id, t.subject
+          FROM ONLY dbanon.trajectory t
+          WHERE t.dataset_id = (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = name_blocks.run_id)
+              AND EXISTS (SELECT FROM ONLY dbanon.membership m WHERE m.run_id = name_blocks.run_id AND m.trajectory_id = t.trajectory_id)
+          ORDER BY 1, 2 OFFSET 0) n
+    GROUP BY n.block;
 END;
 COMMENT ON FUNCTION dbanon_internal.name_blocks(bigint) IS
-'The trajectories that are members of a run, by id, those with the same id >> 16 a row: of each its id, the size of the name of its subject,
--1 where the run''s dataset has no such trajectory, and that name in UTF-8.';
+'The trajectories of a run''s dataset that are members of the run, by id, those with the same id >> 16 a row: their ids, the sizes of the names
+of their subjects, and these in UTF-8.';

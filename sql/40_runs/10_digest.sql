@@ -1,7 +1,7 @@
 -- The digest that ties a verdict to exactly the rows it was given on, and to the people they are about.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_content(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.table_content(run_id bigint, relation text) RETURNS bytea
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT COST 1000000
 SET search_path = pg_catalog, pg_temp
 -- The plan is made for a run of average size: after one run of millions of rows it would read them for every small one.
 SET enable_seqscan = off
@@ -10,16 +10,46 @@ SET enable_mergejoin = off
 SET work_mem = '64MB'
 AS $$
 BEGIN
+    RETURN sha256(coalesce(CASE relation
+        WHEN 'region' THEN (
+            SELECT string_agg(sha256(int8send(b.block) || int8send(b.rows) || b.numbers || b.shape_sizes || b.shapes || b.cells_sizes || b.cells
+                                     || b.crowds || b.subjects || b.extra_sizes || b.extras), ''::bytea ORDER BY b.block)
+            FROM dbanon_internal.region_blocks(table_content.run_id) b)
+        WHEN 'membership' THEN (
+            SELECT string_agg(sha256(int8send(b.block) || int8send(b.rows) || b.records || b.trajectories || b.period_sizes || b.periods),
+                              ''::bytea ORDER BY b.block)
+            FROM dbanon_internal.membership_blocks(table_content.run_id) b)
+        -- A trajectory that is renamed, or is gone, changes the digest.
+        WHEN 'trajectory' THEN (
+            SELECT string_agg(sha256(int8send(b.block) || int8send(b.rows) || b.trajectories || b.name_sizes || b.names), ''::bytea ORDER BY b.block)
+            FROM dbanon_internal.name_blocks(table_content.run_id) b)
+        END, ''));
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.table_content(bigint, text) IS
+'SHA-256 over the blocks of a run in one of its large tables: its regions, its members, or the trajectories that are members.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_content(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET parallel_setup_cost = 0
+SET parallel_tuple_cost = 0
+SET work_mem = '64MB'
+AS $$
+BEGIN
     -- The tables as they are stored: each region and period once, each record as its numbers of them. In parts, because no
     -- value may be larger than 1 GB.
-    RETURN sha256(coalesce(run_content.large,
-            (SELECT sha256(coalesce(string_agg(sha256(int8send(b.rows) || b.numbers || b.shape_sizes || b.shapes || b.cells_sizes || b.cells
-                                                      || b.crowds || b.subjects || b.extra_sizes || b.extras), ''), ''))
-                FROM dbanon_internal.region_blocks(run_content.run_id) b)
-            || (SELECT sha256(coalesce(string_agg(sha256(int8send(b.rows) || b.records || b.trajectories || b.period_sizes || b.periods), ''), ''))
-                FROM dbanon_internal.membership_blocks(run_content.run_id) b)
-            -- A trajectory that is renamed, or is gone, changes the digest.
-            || (SELECT sha256(coalesce(string_agg(sha256(b.names), ''), '')) FROM dbanon_internal.name_blocks(run_content.run_id) b))
+    IF large IS NULL AND (SELECT r.rows FROM ONLY dbanon.run r WHERE r.run_id = run_content.run_id) > 10000 THEN
+        -- Each in a process of its own: a function in SQL, or SELECT INTO, would start no parallel workers.
+        large := (
+            SELECT string_agg(x.digest, ''::bytea ORDER BY x.no)
+            FROM (SELECT 3 AS no, dbanon_internal.table_content(run_content.run_id, 'trajectory') AS digest
+                  UNION ALL SELECT 1, dbanon_internal.table_content(run_content.run_id, 'region')
+                  UNION ALL SELECT 2, dbanon_internal.table_content(run_content.run_id, 'membership')) x);
+    END IF;
+    RETURN sha256(coalesce(large, dbanon_internal.table_content(run_content.run_id, 'region')
+            || dbanon_internal.table_content(run_content.run_id, 'membership') || dbanon_internal.table_content(run_content.run_id, 'trajectory'))
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(p.period_no, p.period))), ''::bytea ORDER BY p.period_no), ''))
             FROM ONLY dbanon.period p WHERE p.run_id = run_content.run_id)
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(d.record_id, d.periods, d.regions))), ''::bytea

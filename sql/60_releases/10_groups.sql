@@ -25,13 +25,12 @@ COMMENT ON FUNCTION dbanon_internal.run_extent(bigint) IS
 'The box around all regions of a run: least x and y, greatest x and y.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_says(
-    run_id bigint, OUT holds text, OUT step_s integer, OUT window_s integer, OUT day_zone text, OUT longest_s double precision)
+    run_id bigint, OUT holds text, OUT step_s integer, OUT window_s integer, OUT day_zone text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT m.traits ->> 'holds', e.step_s, e.step_s * (r.params ->> (m.traits ->> 'window'))::integer,
-        CASE WHEN (m.traits -> 'days')::boolean THEN d.day_zone END,
-        (SELECT max(extract(epoch FROM upper(p.period) - lower(p.period)))::double precision FROM ONLY dbanon.period p WHERE p.run_id = r.run_id)
+        CASE WHEN (m.traits -> 'days')::boolean THEN d.day_zone END
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.method m ON m.name = r.method
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
@@ -39,8 +38,7 @@ AS $$
     WHERE r.run_id = run_says.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_says(bigint) IS
-'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, where records end, and how long the
-longest of them is.';
+'What the rows of a run say, as functions for analysts need it: when they hold, how far instants are apart, and where records end.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_traits(run_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT

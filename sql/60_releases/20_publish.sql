@@ -59,6 +59,11 @@ BEGIN
             USING ERRCODE = 'DA004', DETAIL = format('Attack: %s.', method.attack),
                   HINT = format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
+    IF verdict.outdated THEN
+        RAISE EXCEPTION 'A run must be verified by this version of dbanon to be published. Run % was verified by an earlier one.', run.run_id
+            USING ERRCODE = 'DA004', DETAIL = 'The digest of its rows was made in another way then, so it does not say whether they changed since.',
+                  HINT = format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id);
+    END IF;
     -- The verdict is on rows with a certain digest; any change of them since, by any login, shows here.
     content := dbanon_internal.run_content(run.run_id);
     digest := dbanon_internal.run_digest(run.run_id, content);
@@ -130,7 +135,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.release_columns(text) IS
 'The method''s own columns of a release, as SQL.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(run_id bigint, release_id bigint, prefix integer, bounds tstzrange) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(
+    run_id bigint, release_id bigint, prefix integer, bounds tstzrange, OUT rows bigint, OUT longest_s double precision)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
@@ -149,7 +155,6 @@ DECLARE
     own text;
     -- Keys of a part have its number above 32 bits of their own.
     base CONSTANT bigint := coalesce(copy_release.prefix, 0)::bigint << 32;
-    copied bigint;
 BEGIN
     SELECT m.name, m.region_type, d.srid INTO STRICT method, region_type, srid
         FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
@@ -180,14 +185,14 @@ BEGIN
         'JOIN ONLY dbanon.period p ON p.run_id = $1 AND p.period_no = e.period_no '
         'JOIN ONLY dbanon.region c ON c.run_id = $1 AND c.region_no = e.region_no '
         'ORDER BY s.record_id, e.seq', target, region_value, own) USING copy_release.run_id, base;
-    GET DIAGNOSTICS copied = ROW_COUNT;
-    PERFORM dbanon_internal.finish_table(target, bounds);
-    RETURN copied;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    longest_s := dbanon_internal.finish_table(target, bounds);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copy_release(bigint, bigint, integer, tstzrange) IS
 'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered and stored in an
-order drawn from a cryptographic source; those of a part with its prefix before their numbers.';
+order drawn from a cryptographic source; those of a part with its prefix before their numbers; returns how many there are, and how many seconds
+the longest holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.show_release(release_id bigint, name text, replaced bigint, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -311,7 +316,7 @@ DECLARE
     known numeric;
     overlap jsonb;
     allowed boolean;
-    copied bigint;
+    copied record;
     chosen text[];
     part record;
     said text;
@@ -392,7 +397,7 @@ BEGIN
                                     groups_sum, cells_sum, holds, step_s, window_s, day_zone, extent, pois_at, percent_left_out, series_id, bounds, prefix, places,
                                     longest_s)
             OVERRIDING SYSTEM VALUE
-            VALUES (new_release, publish.name, publish.run_id, checked.digest, copied, nullif(overlap, '{}'),
+            VALUES (new_release, publish.name, publish.run_id, checked.digest, copied.rows, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
                     dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer),
                     dbanon_internal.run_span(publish.run_id), dbanon_internal.run_reach(publish.run_id),
@@ -401,7 +406,7 @@ BEGIN
                     dbanon_internal.run_extent(publish.run_id), dbanon_internal.pois_at(new_release, run.dataset_id),
                     dbanon_internal.share_of_people(publish.run_id),
                     CASE WHEN publish.grow THEN dbanon_internal.join_series(publish.run_id, publish.name, part.bounds, chosen, new_release) END,
-                    part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.places_digest(publish.run_id) END, says.longest_s);
+                    part.bounds, part.prefix, CASE WHEN publish.grow THEN dbanon_internal.places_digest(publish.run_id) END, copied.longest_s);
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile
@@ -411,7 +416,7 @@ BEGIN
     FOR said IN SELECT n FROM dbanon_internal.run_notices(publish.run_id) n LOOP
         RAISE NOTICE '%', said;
     END LOOP;
-    RETURN copied;
+    RETURN copied.rows;
 END
 $$;
 COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS

@@ -245,13 +245,14 @@ COMMENT ON FUNCTION dbanon_internal.new_part(bigint, text, text[]) IS
 
 -- ---- tables
 
-CREATE OR REPLACE FUNCTION dbanon_internal.finish_table(target text, bounds tstzrange) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.finish_table(target text, bounds tstzrange) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET maintenance_work_mem = '256MB'
 AS $$
 DECLARE
     own text;
+    longest_s double precision;
     varies boolean;
 BEGIN
     EXECUTE format('CREATE UNIQUE INDEX ON %s (cloak_id)', target);
@@ -260,8 +261,8 @@ BEGIN
     EXECUTE format('CREATE INDEX ON %s USING gist (region)', target);
     -- Who asks for a time asks for the starts of rows from longest_s before it on, which an index has. Only where a few rows are long and most
     -- are short are these many more than hold then. It takes as long as all others together, and without buffers five times as long.
-    EXECUTE format('SELECT 8 * max(valid_to - valid_from) > max(valid_to) - min(valid_from) '
-                   'AND 16 * avg(valid_to - valid_from) < max(valid_to) - min(valid_from) FROM %s', target) INTO varies;
+    EXECUTE format('SELECT extract(epoch FROM max(valid_to - valid_from)), 8 * max(valid_to - valid_from) > max(valid_to) - min(valid_from) '
+                   'AND 16 * avg(valid_to - valid_from) < max(valid_to) - min(valid_from) FROM %s', target) INTO longest_s, varies;
     IF varies THEN
         EXECUTE format('CREATE INDEX ON %s USING gist (period) WITH (buffering = on)', target);
     END IF;
@@ -281,10 +282,12 @@ BEGIN
     END IF;
     EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The rows of one release, or of parts of one, never changed; read through its view.');
     EXECUTE format('ANALYZE %s', target);
+    RETURN longest_s;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.finish_table(text, tstzrange) IS
-'Makes the indexes and triggers of a table with rows of a release; and the check of its bounds, where it is of parts.';
+'Makes the indexes and triggers of a table with rows of a release; and the check of its bounds, where it is of parts; returns how many
+seconds its longest row holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.join_series(run_id bigint, name text, bounds tstzrange, readers text[], release_id bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

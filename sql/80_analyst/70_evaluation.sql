@@ -8,7 +8,9 @@ AS $$
         lower(t.span), upper(t.span), d.srid,
         coalesce(r.rows, (SELECT sum(cardinality(g.regions)) FROM ONLY dbanon.record g WHERE g.run_id = r.run_id)),
         s.holds, s.step_s, s.window_s, s.day_zone, dbanon_internal.run_extent(r.run_id), 1,
-        ARRAY[lower(t.span)], ARRAY[upper(t.span)], s.longest_s
+        ARRAY[lower(t.span)], ARRAY[upper(t.span)],
+        -- Of all stored periods: one that no row has makes answers slower, and no other.
+        (SELECT max(extract(epoch FROM upper(p.period) - lower(p.period)))::double precision FROM ONLY dbanon.period p WHERE p.run_id = r.run_id)
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.method m ON m.name = r.method
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id

@@ -3,13 +3,15 @@
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
 
 from dbanon.base.errors import StoreError
 from dbanon.base.progress import silent
-from dbanon.base.tasks import HERE
+from dbanon.base.tasks import HERE, Processes
+from dbanon.database import open_database
 from dbanon.options.reading import Reading
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect
@@ -129,6 +131,40 @@ def test_where_the_server_gives_no_more_connections_one_session_reads_all(
         assert reader.beside(_pid, run).result() == reader._snapshot.connection.info.backend_pid
         again, same = reader.evidence(run)
         assert (again.member_trajectory.tolist(), same) == (whole.member_trajectory.tolist(), digest)
+
+
+class _Lost(Processes):
+    def readers(self, threads: int = 1) -> int:
+        raise StoreError("The scheduler is lost.", "08006")
+
+
+def _not(_: str) -> None:
+    raise StoreError("No further connection.", "08006")
+
+
+@pytest.mark.parametrize("lost", ["scheduler", "connection"])
+def test_cloaks_are_written_though_nothing_can_be_read_meanwhile(
+    database: str, run: int, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """Who answers then is asked again by the attack."""
+    write = pipeline._Run._write
+    opened = reading.open_reader
+
+    def back(self: pipeline._Run, *cloaks: Any) -> None:
+        monkeypatch.setattr(reading, "open_reader", opened)
+        write(self, *cloaks)
+
+    def away(self: pipeline._Run, *arguments: Any) -> Any:
+        monkeypatch.setattr(reading, "open_reader", _not)
+        return early(self, *arguments)
+
+    early = pipeline._Run._reading_early
+    if lost == "connection":
+        monkeypatch.setattr(pipeline._Run, "_reading_early", away)
+        monkeypatch.setattr(pipeline._Run, "_write", back)
+    with open_database(database) as here:
+        here.tasks = _Lost() if lost == "scheduler" else HERE
+        assert here.run("tp-aware", dataset="ten", params={"k": 5}).status == "verified"
 
 
 def test_requests_that_are_read_beside_the_trajectories_are_the_same(database: str, run: int) -> None:

@@ -131,10 +131,14 @@ def test_rows_of_an_earlier_attack_serve_no_later_one(here: str, run: int, monke
         return get_ready(snapshot, place, question)
 
     monkeypatch.setattr(parts, "_get_ready", note)
-    for _ in range(2):
-        judged(here, run, Elsewhere())
+    first, again = (judged(here, run, Elsewhere()) for _ in range(2))
     places = {replace(place, snapshot="the same") for place in kept}
     assert len(places) == 2
+    with psycopg.connect(here, autocommit=True) as connection:
+        connection.execute("UPDATE dbanon.region SET region = public.ST_Translate(region, 5000, 0)")
+    moved = judged(here, run, Elsewhere())
+    assert moved == judged(here, run, None)
+    assert first == again != moved
 
 
 def test_a_part_that_was_left_out_is_no_verdict(here: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +174,9 @@ def test_a_snapshot_that_is_over_is_no_verdict(here: str, run: int) -> None:
     tasks = Elsewhere()
     judged(here, run, tasks)
     task, each = pickle.loads(tasks.sent[0])
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError) as caught:
         task(*each)
+    assert caught.value.sqlstate == sqlstate.CHANGED
 
 
 def do_alone(run: int) -> str:

@@ -81,6 +81,26 @@ def test_a_verified_run_becomes_a_view_of_the_same_rows(connection: psycopg.Conn
     ).fetchall() == [("ten", 1, 4, True)]
 
 
+def test_the_longest_row_is_one_of_those_published(own: psycopg.Connection, verify: Verify) -> None:
+    period = "[4714-11-24 00:00+00 BC, 2009-01-01 00:00+00)"
+    own.execute("INSERT INTO dbanon.period (run_id, period_no, period) VALUES (1, 99, %s)", [period])
+    verify(own)
+    publish(own)
+    assert value(own, "SELECT longest_s FROM dbanon.release") == 60
+
+
+def test_no_row_is_looked_for_before_the_first_time_of_its_part(connection: psycopg.Connection, run: int) -> None:
+    first = """
+        SELECT extract(epoch FROM published.first_from(
+            jsonb_populate_record(NULL::published.releases,
+                jsonb_build_object('longest_s', %s::float8, 'starts', ARRAY[p.start])),
+            tstzrange(p.start + '300 s', NULL)) - p.start)
+        FROM (VALUES ('2008-06-04 08:00Z'::timestamptz), ('4714-11-24 00:00:00+00 BC')) p (start)
+    """
+    for longest_s, after_s in ((60, 240), (86400, 0), (2e11, 0), (None, 0)):
+        assert connection.execute(first, [longest_s]).fetchall() == [(after_s,), (after_s,)]
+
+
 def test_the_view_has_the_fixed_columns_first_and_then_the_methods_own(
     connection: psycopg.Connection, run: int
 ) -> None:

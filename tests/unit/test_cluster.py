@@ -78,7 +78,16 @@ def test_a_task_of_a_slow_machine_is_done_by_another(two, monkeypatch: pytest.Mo
     monkeypatch.setattr(cluster, "_PATIENCE_S", 0.1)
     monkeypatch.setattr(cluster, "_PATIENCE", 1)
     numbers = [(str(tmp_path), number) for number in range(3)]
+    asked, processing = iter([OSError("for once not heard")]), distributed.Client.processing
+
+    def hear(client: distributed.Client) -> object:
+        for error in asked:
+            raise error
+        return processing(client)
+
+    monkeypatch.setattr(distributed.Client, "processing", hear)
     assert Cluster(two.scheduler_address).map(shared_tasks.hang_once, numbers) == [0, 1, 2]
+    assert next(asked, None) is None
     (tmp_path / "over").touch()
 
 
@@ -133,6 +142,20 @@ def test_a_scheduler_that_ends_is_worth_another_try(impatient: None, tmp_path: P
     with local(1) as cluster, pytest.raises(StoreError) as caught:
         Cluster(cluster.scheduler_address).map(shared_tasks.go_on, arguments())
     assert caught.value.sqlstate == "08006"
+
+
+@pytest.mark.parametrize("error", [OSError("closed"), TimeoutError(), RuntimeError("IOLoop is closed")])
+def test_a_scheduler_that_is_lost_while_it_is_asked_is_worth_another_try(
+    two, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(distributed.Client, "run", lost)
+    for ask in (lambda: Cluster(two.scheduler_address).readers(), lambda: Cluster(two.scheduler_address).check(print)):
+        with pytest.raises(StoreError) as caught:
+            ask()
+        assert caught.value.sqlstate == "08006"
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tls://127.0.0.1:1", "here", "no://where:1", ""])

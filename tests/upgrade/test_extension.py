@@ -141,9 +141,13 @@ def restored(dumped: bytes, url: str) -> str:
 
 
 def verify(url: str) -> None:
-    """Give the verdicts of before the digests that this version makes, as `dbanon verify` does."""
+    """Add a verdict to each of before, with the digest that this version makes, as `dbanon verify` does."""
     with psycopg.connect(url) as connection:
-        connection.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
+        connection.execute(
+            "INSERT INTO dbanon.verification (run_id, attack, passed, figures, clauses, digest)"
+            " SELECT run_id, attack, passed, figures, clauses, dbanon_internal.run_digest(run_id)"
+            " FROM dbanon.verification"
+        )
 
 
 def judge(url: str) -> None:
@@ -209,6 +213,10 @@ def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_rea
     with monkeypatch.context() as older:
         older.setattr(schema, "EXPECTED_REVISION", "0004")  # a program of before
         names(call(before, "worker").sentence, "0004", _text.EXPECTED_REVISION, "newer dbanon")
+    with psycopg.connect(before, autocommit=True) as connection, connection.transaction(force_rollback=True):
+        connection.execute(CONFIRM)
+        with refusal("DA004", "verified by an earlier", f"dbanon.verify_run({ALLOWED})"):
+            connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED])
     verify(before)
     judge(before)
     done = call(before, "db", "uninstall", "--yes")
