@@ -103,6 +103,16 @@ def test_equal_sums_are_taken_in_the_order_of_the_run(search):
     assert lists == [[other for other in in_order if other != subject][:7] for subject in range(n)]
 
 
+def test_whose_places_all_round_away_from_the_subjects_is_found(search, monkeypatch):
+    """The last candidate is the nearest: one cell from the subject, and when quantised one off at each instant."""
+    monkeypatch.setattr(_gen_ag, "_BLOCK_VALUES", 1)
+    edge, instants = 2**29, 60
+    place = [[edge + off] * instants for off in (-1, edge, *[-3] * 200, 0)]
+    own = [set(range(instants))] + [set()] * (len(place) - 1)
+    case = (place, own, range(len(place)), [0], 1, range(len(place)))
+    assert found(search, case) == expected(case) == [[len(place) - 1]]
+
+
 def test_sums_that_differ_by_one_are_told_apart_however_large(search):
     """Quantised they are equal, and past 2^53 they would be as float64."""
     far = 2**46
