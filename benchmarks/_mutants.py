@@ -102,7 +102,7 @@ MUTANTS = [
     Mutant(
         "sql/90_grants.sql",
         "GRANT SELECT ON dbanon.audit, dbanon.quarantine, dbanon.job TO @operator@;",
-        "GRANT SELECT ON dbanon.audit, dbanon.quarantine, dbanon.job TO @operator@, @analyst@;",
+        "GRANT SELECT ON dbanon.audit, dbanon.quarantine, dbanon.job TO @operator@, @worker@;",
         "tests/db/test_rights.py",
     ),
     Mutant(
