@@ -72,7 +72,7 @@ _FORGETFUL = {
     "full_page_writes": "off",
     "jit": "off",
     "autovacuum": "off",
-    "shared_preload_libraries": "postgis-3",
+    "shared_preload_libraries": "postgis-3,plpgsql",
 }
 
 

@@ -1,5 +1,6 @@
 """Fixtures of dbanon's own tests: short names for those of `dbanon.testing`, real logins, and the session's seed."""
 
+import itertools
 import os
 import secrets
 from collections import Counter
@@ -57,6 +58,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"seed: {SEED} (DBANON_TEST_SEED), hypothesis {given or SEED}; test server: {server}"
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "dbanon_server" in getattr(item, "fixturenames", ()):
@@ -72,6 +74,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= {item for item in items if _is_divided(item) and _third(item) not in thirds}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
+    items[:] = _slow_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _slow_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
+    """Let each process of pytest-xdist begin with modules that have tests marked stress: no long one is the last.
+
+    A process is given one of `processes` equal parts of the list, and takes tests from the end of another's part when
+    it has done its own.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("stress")}
+    first: list[list[pytest.Item]] = [[] for _ in range(processes)]
+    modules = itertools.groupby([item for item in items if item.path in slow], lambda item: item.path)
+    for number, (_, module) in enumerate(modules):
+        first[number % processes] += module
+    rest = iter([item for item in items if item.path not in slow])
+    ordered: list[pytest.Item] = []
+    for number, begun in enumerate(first):
+        size = (len(items) - len(ordered)) // (processes - number)
+        ordered += [*begun, *itertools.islice(rest, max(size - len(begun), 0))]
+    return [*ordered, *rest]
 
 
 def _is_divided(item: pytest.Item) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from dbanon.base.figures import Answers, Asked, Figure, Questions
 from dbanon.base.trajectory import Bool, Float
@@ -97,8 +97,8 @@ def within(true: Float, answers: Answers) -> Bool:
 
 def exact_interval(successes: float, n: int) -> tuple[float, float]:
     """Bound a share by its exact binomial 90 % interval (Clopper and Pearson, Biometrika 26(4), 1934)."""
-    low = stats.beta.ppf(INTERVAL[0], successes, n - successes + 1) if successes > 0 else 0.0
-    high = stats.beta.ppf(INTERVAL[1], successes + 1, n - successes) if successes < n else 1.0
+    low = special.betaincinv(successes, n - successes + 1, INTERVAL[0]) if successes > 0 else 0.0
+    high = special.betaincinv(successes + 1, n - successes, INTERVAL[1]) if successes < n else 1.0
     return float(low), float(high)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from dbanon.base.trajectory import Float, Int
 
@@ -69,6 +68,8 @@ def location_tau_b(true: Tally, told: Tally) -> float | None:
 
     Source: Kendall: The Treatment of Ties in Ranking Problems, Biometrika 33(3), 1945.
     """
+    from scipy import stats  # slow to import, and seldom needed
+
     _, a, e = _align(true, told)
     there = (a > 0) | (e > 0)
     if len(np.unique(a[there])) < 2 or len(np.unique(e[there])) < 2:

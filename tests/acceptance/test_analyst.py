@@ -26,7 +26,7 @@ from dbanon.cli import report
 from dbanon.methods import METHODS
 from dbanon.pages import words
 from dbanon.postgres.server import Target
-from dbanon.testing import cloned_database, logins
+from dbanon.testing import database_url, logins, shared_database
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance.analyst_places import SRID, Place
 from tests.acceptance.analyst_taxis import CABS, SOME_TAXIS
@@ -78,15 +78,19 @@ class Opened:
 def open_place(
     dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Opened]]:
-    """Publish a place when it is first asked for, in a database for all tests here."""
+    """Publish a place when it is first asked for, in a database that all tests here read."""
     with ExitStack() as stack:
 
         @functools.cache
         def opened(name: str) -> Opened:
             place = PLACES[name]
-            url = stack.enter_context(cloned_database(dbanon_server, dbanon_template))
-            place.load(url, tmp_path_factory.mktemp(name))
-            place.publish_all(url)
+
+            def fill(url: str) -> None:
+                place.load(url, tmp_path_factory.mktemp(name))
+                place.publish_all(url)
+
+            shared = shared_database(dbanon_server, f"place_{name}", fill, template=dbanon_template)
+            url = database_url(dbanon_server.url, dbname=stack.enter_context(shared))
             login = stack.enter_context(logins(url))
             analyst = stack.enter_context(psycopg.connect(login("dbanon_analyst"), autocommit=True))
             return Opened(place, url, analyst, _zones(place, analyst))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dbanon import testing
 from dbanon.database import open_database
 from dbanon.postgres.server import EmbeddedServer
 from tests.acceptance.chaos import Attempt
@@ -20,7 +21,7 @@ SEED = int(os.environ.get("DBANON_TEST_SEED", random.SystemRandom().randrange(2*
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedServer]:
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-chaos-"))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-chaos-", dir=testing._memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home")
     try:

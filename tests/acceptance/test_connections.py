@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import schema, synth
+from dbanon import schema, synth, testing
 from dbanon.base.errors import StoreError
 from dbanon.database import open_database
 from dbanon.postgres.connection import connect, one
@@ -33,7 +33,7 @@ SETTINGS = {"fsync": "off", "max_connections": "12", "superuser_reserved_connect
 
 @pytest.fixture(scope="module")
 def directory() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    made = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
     made.chmod(0o711)
     yield made
     shutil.rmtree(made)

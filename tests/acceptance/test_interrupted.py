@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import synth
+from dbanon import synth, testing
 from dbanon.base.background import in_background
 from dbanon.cli._stopping import Stopping
 from dbanon.database import open_database
@@ -185,7 +185,7 @@ def test_a_signal_during_a_notice_interrupts_all_the_same(city_url: str, capfd: 
 @pytest.fixture(scope="module")
 def own_server(city_files: tuple[Path, Path]) -> Iterator[EmbeddedServer]:
     """A server that may be stopped, with the city and a verified run."""
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home", settings={"fsync": "off", "full_page_writes": "off"})
     try:

@@ -89,7 +89,7 @@ class Nights:
         kills: list[Callable[[], None]] = [self._kill_worker, self._kill_server, self._kill_runner]
         try:
             for number in range(KILLS):
-                until = time.monotonic() + self.random.uniform(0.2, 4)
+                until = time.monotonic() + self.random.uniform(0.2, 2)
                 while time.monotonic() < until:
                     self._go_on()
                     time.sleep(0.2)

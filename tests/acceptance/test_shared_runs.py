@@ -12,7 +12,9 @@ import pytest
 
 import dbanon
 from dbanon.base.tasks import HERE
+from dbanon.postgres.server import Target
 from dbanon.runs import parts
+from dbanon.testing import cloned_database, shared_database
 from dbanon.worker.cluster import Cluster
 from tests import wholeness
 from tests.acceptance import workers
@@ -28,16 +30,38 @@ CROWD = """CREATE TABLE public.crowd AS
     FROM public.gps, generate_series(1, 2) AS n"""
 IMPORT = """SELECT * FROM dbanon.import_trajectories('public.crowd', dataset => 'crowd', subject => 'subject',
     "time" => 't', geom => 'position')"""
+ALONE = 2  # the run that one process has computed
 SUBMIT = "SELECT dbanon.submit_run('crowd', 'tp-aware', '{\"k\": 7, \"instants\": 1}')"
+FEW = "SELECT dbanon.submit_run('city', 'tp-aware', '{\"k\": 5, \"instants\": 30}')"
 # Seconds instead of milliseconds: time to do something meanwhile. Two helpers a run, on whatever machine.
 SLOW = {"NUMBA_DISABLE_JIT": "1", "NUMBA_NUM_THREADS": "3"}
+
+
+@pytest.fixture(scope="module")
+def crowd_template(dbanon_server: Target, city_template: tuple[str, int]) -> Iterator[str]:
+    """Name of a database with the crowd, whose run ALONE one process has computed."""
+
+    def fill(url: str) -> None:
+        with psycopg.connect(url) as connection:
+            connection.execute(CROWD)
+            connection.execute(IMPORT)
+        with dbanon.connect(url) as database:
+            alone = database.run("tp-aware", dataset="crowd", params={"k": 7, "instants": 1})
+            assert (alone.run_id, alone.status) == (ALONE, "verified")
+
+    with shared_database(dbanon_server, "crowd", fill, template=city_template[0]) as name:
+        yield name
+
+
+@pytest.fixture
+def city_url(dbanon_server: Target, crowd_template: str) -> Iterator[str]:
+    with cloned_database(dbanon_server, crowd_template) as clone:
+        yield clone
 
 
 @pytest.fixture
 def city(city_url: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(city_url, autocommit=True) as connection:
-        connection.execute(CROWD)
-        connection.execute(IMPORT)
         yield connection
 
 
@@ -46,8 +70,8 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "worker.log"
 
 
-def submitted(city: psycopg.Connection) -> int:
-    row = city.execute(SUBMIT).fetchone()
+def submitted(city: psycopg.Connection, submit: str = SUBMIT) -> int:
+    row = city.execute(submit).fetchone()
     assert row is not None
     return row[0]
 
@@ -95,10 +119,6 @@ def check_whole(city: psycopg.Connection) -> None:
 def test_helpers_compute_a_run_and_the_rows_are_those_of_one_process(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
-    with workers.up(city_url, log) as worker:
-        alone = submitted(city)
-        until(lambda: told(city, alone) == ("verified",), 120, worker)
-        assert workers.stop(worker) == 0
     with workers.up(city_url, log, environment=SLOW) as worker:
         shared = submitted(city)
         until(lambda: helped(city, shared), 120, worker)
@@ -106,7 +126,7 @@ def test_helpers_compute_a_run_and_the_rows_are_those_of_one_process(
         until(lambda: told(city, shared) == ("verified",), 120, worker)
         assert helpers(process) == []
         assert workers.stop(worker) == 0
-    assert rows(city, shared) == rows(city, alone)
+    assert rows(city, shared) == rows(city, ALONE)
     check_whole(city)
 
 
@@ -135,10 +155,7 @@ def test_a_run_is_done_whichever_of_its_processes_is_killed(
         assert told(city, run, "attempts") == (1 if killed == "helper" else 2,)
         assert (process in worker.children()) == (killed == "helper")
         assert workers.stop(worker) == 0
-    with workers.up(city_url, log) as worker:
-        alone = submitted(city)
-        until(lambda: told(city, alone) == ("verified",), 120, worker)
-    assert rows(city, run) == rows(city, alone)
+    assert rows(city, run) == rows(city, ALONE)
     check_whole(city)
 
 
@@ -151,7 +168,7 @@ def test_a_cancelled_run_ends_in_all_of_its_processes(city_url: str, city: psyco
         city.execute("SELECT dbanon.cancel_run(%s)", [run])
         until(lambda: told(city, run) == ("cancelled",), 30, worker)
         until(lambda: not exist(interrupted) and worker.children(), 30, worker)
-        following = submitted(city)
+        following = submitted(city, FEW)
         until(lambda: told(city, following) == ("verified",), 120, worker)
         assert workers.stop(worker) == 0
     check_whole(city)
@@ -193,10 +210,7 @@ def test_a_cluster_does_the_tasks_of_a_worker(city_url: str, city: psycopg.Conne
         assert "true positions" in worker.said()
         assert "do" in cluster.scheduler.task_prefixes
         assert workers.stop(worker) == 0
-    with workers.up(city_url, log) as worker:
-        alone = submitted(city)
-        until(lambda: told(city, alone) == ("verified",), 120, worker)
-    assert rows(city, run) == rows(city, alone)
+    assert rows(city, run) == rows(city, ALONE)
     check_whole(city)
 
 

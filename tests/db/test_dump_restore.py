@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from dbanon import schema
+from dbanon import schema, testing
 from dbanon.postgres.programs import find_binaries, installations, run_as
 from dbanon.postgres.server import DATABASE, EmbeddedServer, dumps_lack_postgis
 from dbanon.testing import database_url
@@ -156,7 +156,7 @@ def test_a_member_of_the_admin_role_dumps_all_of_it(login: Callable[[str], str])
 @pytest.fixture
 def embedded() -> Iterator[EmbeddedServer]:
     """An embedded server that is not yet made."""
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home", settings={"fsync": "off"})
     yield server

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from dbanon import schema
+from dbanon import schema, testing
 from dbanon.postgres.programs import find_binaries, installations
 from dbanon.postgres.server import EmbeddedServer, parse, uri
 from dbanon.testing import cloned_database, database_url
@@ -281,7 +281,7 @@ def test_a_login_without_rights_on_the_schema_hears_nothing_of_it(
 @pytest.fixture
 def primary() -> Iterator[EmbeddedServer]:
     """A server of the test's own that has published."""
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home", settings={"fsync": "off"})
     try:

@@ -514,24 +514,25 @@ def test_a_publication_that_is_killed_leaves_nothing(
 
 @pytest.mark.stress
 def test_a_year_of_parts_leaves_room_for_twenty_sessions(own: psycopg.Connection, login: Login) -> None:
-    """Folded by month, as a job does it: the month that goes on has a table a day."""
+    """Folded by month, as a job does it: the month that goes on has a table a day.
+
+    Of each other month three days do, which leave one table.
+    """
     assert value(own, "SHOW max_locks_per_transaction") == "64"
-    for number in range(-4, 361):  # from 31 May on
+    numbers = [n for n in range(-34, 361) if day(n).day <= 3 or day(n) >= day(361 - 31)]  # from 1 May on
+    for number in numbers:
         grow(own, run_of(own, number))
         if day(number).day == 1:
             own.execute("SELECT dbanon.fold_release('ten', %s)", [day(number)])
-    assert len(column(own, TABLES)) < 45
-    assert value(own, "SELECT parts FROM published.releases") == 365
+    assert 40 < len(column(own, TABLES)) < 45
+    assert value(own, "SELECT parts FROM published.releases") == len(numbers)
     with ExitStack() as stack:
         sessions = [stack.enter_context(psycopg.connect(login("dbanon_analyst"))) for _ in range(20)]
         for session in sessions:
-            assert value(session, COUNT) == 4 * 365
-            assert (
-                value(
-                    session, "SELECT count(*) FROM published.ten WHERE region && ST_MakeEnvelope(0, 0, 10, 10, 32610)"
-                )
-                == 730
-            )
+            assert value(session, COUNT) == 4 * len(numbers)
+            assert value(
+                session, "SELECT count(*) FROM published.ten WHERE region && ST_MakeEnvelope(0, 0, 10, 10, 32610)"
+            ) == 2 * len(numbers)
         assert grow(own, run_of(own, 361)) == 4
 
 

@@ -176,9 +176,9 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
     """In the middle of it: most of the rows are still to come when the first batch is here."""
     connection.execute(
         "ALTER TABLE dbanon.trajectory ALTER path SET STORAGE EXTERNAL;"
-        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
-        " SELECT dataset_id, 's' || i, path FROM dbanon.dataset, generate_series(1, 20000) i, (SELECT ST_SetSRID("
-        "ST_MakeLine(array_agg(ST_MakePointM(j, j, j) ORDER BY j)), 32610) AS path FROM generate_series(1, 150) j) p"
+        "WITH p AS MATERIALIZED (SELECT ST_SetSRID(ST_MakeLine(array_agg(ST_MakePointM(j, j, j) ORDER BY j)), 32610)"
+        " AS path FROM generate_series(1, 150) j) INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT dataset_id, 's' || i, path FROM dbanon.dataset, generate_series(1, 5000) i, p"
     )
     append = arrow._Columns.append
     ended = []

@@ -10,6 +10,7 @@ A test holds sentences.txt against the sources; ``DBANON_WRITE_GOLDEN=1`` writes
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -34,12 +35,6 @@ def is_sentence(text: str) -> bool:
 # --- Python
 
 
-def _documentation(tree: ast.Module) -> set[int]:
-    """Docstrings, and other strings that stand alone."""
-    alone = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
-    return {id(value) for value in alone if isinstance(value, ast.Constant)}
-
-
 def _text(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
@@ -48,21 +43,19 @@ def _text(node: ast.expr) -> str | None:
     return None
 
 
-def _strings(node: ast.AST, skipped: set[int]) -> Iterator[str]:
-    """The strings below a node in the order of the source; those within the braces of another one come after it."""
-    if id(node) in skipped:
+def strings(node: ast.AST) -> Iterator[str]:
+    """All strings of a Python module in the order of the source; those within the braces of another come after it.
+
+    Not docstrings, and others that stand alone.
+    """
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return
     text = _text(node) if isinstance(node, ast.expr) else None
     if text is not None:
         yield text
     for child in ast.iter_child_nodes(node):
         if not (isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant)):
-            yield from _strings(child, skipped)
-
-
-def strings(tree: ast.Module) -> Iterator[str]:
-    """All strings of a Python module but its documentation."""
-    return _strings(tree, _documentation(tree))
+            yield from strings(child)
 
 
 def of_python(source: str) -> list[str]:
@@ -99,6 +92,7 @@ def _line(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").strip()
 
 
+@cache
 def sentences() -> dict[str, list[str]]:
     """The sentences of each source by its path, each said once."""
     readers = {"dbanon/**/*.py": of_python, "sql/**/*.sql": of_sql}
