@@ -44,9 +44,9 @@ def instance(rng, most=24, instants=(1, 70), furthest=(1, 6, 1000, 2**30)):
     return place, own, rng.sample(range(n), n), asking, among
 
 
-def found(search, case, dtype=np.int32):
+def found(search, case):
     place, own, rank, asking, number, among = case
-    places = np.array([[7 if p is None else p for p in row] for row in place], dtype)
+    places = np.array([[7 if p is None else p for p in row] for row in place], np.int64)
     allowed = np.isin(np.arange(len(place)), among)
     rows = search(positions_of(place, own, rank), places, np.array(asking, np.int64), number, allowed)
     assert rows.dtype == np.int32
@@ -68,10 +68,9 @@ def test_the_nearest_are_those_of_an_exhaustive_search(search, cases, part):
     for _ in cases(150):
         place, own, rank, asking, among = instance(rng)
         number = rng.randint(1, len(place) + 1)
-        dtype = rng.choice([np.int32, np.int64])
         case = (place, own, rank, asking, number, among)
         lists = expected(case)
-        assert found(search, case, dtype) == lists, case
+        assert found(search, case) == lists, case
         for subject, one in zip(asking, lists, strict=True):
             away = [oracle.deviation(place, own, subject, other) for other in one if other >= 0]
             tied += len(set(away)) < len(away)
@@ -112,7 +111,7 @@ def test_sums_that_differ_by_one_are_told_apart_however_large(search):
     own, rank = [set(range(200))] + [set()] * 50, range(51)
     assert float(200 * far + 1) == float(200 * far)
     case = (place, own, rank, [0], 20, range(51))
-    assert found(search, case, np.int64) == expected(case)
+    assert found(search, case) == expected(case)
 
 
 @pytest.mark.parametrize("instants", [254, 255, 256, 257, 700])

@@ -32,11 +32,16 @@ def parts(rng: random.Random, case: Case) -> list[list[tuple[int, int]]]:
     return [list(zip(slots, cells, strict=True)) for slots, cells in zip(case.slots, case.cells, strict=True)]
 
 
+def scale_of(loss: Loss) -> Scale:
+    """With the types that methods have, for which kernels are compiled already."""
+    return Scale(loss.weight_time, float(loss.span_slots), float(loss.area_mm2))
+
+
 def optimal(area, loss: Loss, members):
     fixes = [fix for own in members for fix in sorted(own, key=lambda fix: fix[0])]
     return _optimum.rows(
         np.array(area, np.int64),
-        Scale(loss.weight_time, loss.span_slots, loss.area_mm2),
+        scale_of(loss),
         np.concatenate([[0], np.cumsum([len(own) for own in members])]),
         np.array([slot for slot, _ in fixes], np.int64),
         np.array([atom for _, atom in fixes], np.int32),
@@ -81,7 +86,7 @@ def test_groups_are_those_of_the_plain_algorithm(cases):
         units = _points.units(
             data_of(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
         )
-        scale = Scale(case.loss.weight_time, case.loss.span_slots, case.loss.area_mm2)
+        scale = scale_of(case.loss)
         found = _groups.groups(units, np.array(case.area, np.int64), scale, case.k)
         tracks = [plain.stays(*both, case.gap_slots) for both in zip(case.slots, case.cells, strict=True)]
 
@@ -102,7 +107,7 @@ def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped
         units = _points.units(
             data_of(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
         )
-        scale = Scale(case.loss.weight_time, case.loss.span_slots, case.loss.area_mm2)
+        scale = scale_of(case.loss)
         found = _groups.groups(units, np.array(case.area, np.int64), scale, case.k)
         assert sorted(unit for one in found for unit in one.units) == list(range(len(case.subjects)))
         assert all(len({case.subjects[unit] for unit in one.units}) >= case.k for one in found)

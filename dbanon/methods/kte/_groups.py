@@ -233,7 +233,9 @@ def _swap(work: _Work, group: Int, home: Int) -> None:
     # Room for all who are too many.
     room = np.full((len(size), int(size.max() + (size - work.k).sum() + 1)), -1)
     room[:, : members.shape[1]] = members
-    _exchange.improve(work.table, work.near[:, :_OTHERS], work.k, room, size, home)
+    # Also where there are no more than that: the kernel is compiled for one layout.
+    near = np.ascontiguousarray(work.near[:, :_OTHERS])
+    _exchange.improve(work.table, near, work.k, room, size, home)
     inside = np.arange(room.shape[1]) < size[:, None]
     group[room[inside]] = np.nonzero(inside)[0]
 
