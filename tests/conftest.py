@@ -22,7 +22,7 @@ from dbanon.testing import logins, shared_database
 SEED = int(os.environ.get("DBANON_TEST_SEED") or secrets.randbelow(2**31))
 os.environ["DBANON_TEST_SEED"] = str(SEED)
 PAPERS = Path(__file__).parent / "papers"
-REFERENCE_SYSTEMS = "srid IN (2227, 3857, 4326, 25832) OR srid BETWEEN 32601 AND 32760"
+REFERENCE_SYSTEMS = "srid IN (2227, 2263, 3857, 4326, 25832) OR srid BETWEEN 32601 AND 32760"
 DATABASE = [Path(__file__).parent / name for name in ("db", "upgrade")]
 
 

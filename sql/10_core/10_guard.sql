@@ -8,7 +8,7 @@
 --   DA002 the name, or the reason, cannot be used
 --   DA003 the name is taken
 --   DA004 the run is not to be published
---   DA005 rows changed since verification, or what is known of a release since its publication
+--   DA005 rows changed since verification, or an earlier version verified them, or what is known of a release since its publication
 --   DA006 releases and the audit only grow
 --   DA007 rows of a released run are never changed, and nothing is dropped that a live release rests on
 --   DA008 wrong SRID

@@ -61,7 +61,7 @@ BEGIN
     END IF;
     IF verdict.outdated THEN
         RAISE EXCEPTION 'A run must be verified by this version of dbanon to be published. Run % was verified by an earlier one.', run.run_id
-            USING ERRCODE = 'DA004', DETAIL = 'The digest of its rows was made in another way then, so it does not say whether they changed since.',
+            USING ERRCODE = 'DA005', DETAIL = 'The digest of its rows was made in another way then, so it does not say whether they changed since.',
                   HINT = format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
     -- The verdict is on rows with a certain digest; any change of them since, by any login, shows here.

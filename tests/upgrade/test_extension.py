@@ -215,7 +215,7 @@ def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_rea
         names(call(before, "worker").sentence, "0004", _text.EXPECTED_REVISION, "newer dbanon")
     with psycopg.connect(before, autocommit=True) as connection, connection.transaction(force_rollback=True):
         connection.execute(CONFIRM)
-        with refusal("DA004", "verified by an earlier", f"dbanon.verify_run({ALLOWED})"):
+        with refusal("DA005", "verified by an earlier", f"dbanon.verify_run({ALLOWED})"):
             connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED])
     verify(before)
     judge(before)
