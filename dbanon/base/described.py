@@ -81,6 +81,8 @@ class Described:
         Columns of the view, each with its meaning.
     changed : bool
         Whether a run's rows or data changed after the attack.
+    outdated : bool
+        Whether an earlier version attacked it, so that nobody can say whether they changed.
     readers : sequence of str or None
         Roles that may read the release, or None for all analysts.
     """
@@ -114,6 +116,7 @@ class Described:
     checked_by: str | None = None
     digest: str | None = None
     changed: bool = False
+    outdated: bool = False
     readers: Sequence[str] | None = None
     published_at: datetime | None = None
     published_by: str | None = None
@@ -158,6 +161,7 @@ class Described:
             parts=tuple(_read_part(one) for one in card["parts"]),
             checked_at=moment(attack["checked_at"]),
             changed=bool(attack["changed"]),
+            outdated=bool(attack["outdated"]),
             published_at=moment(card["published_at"]),
             versions={name: version for name, version in versions.items() if version},
         )

@@ -44,7 +44,7 @@ def _compile_beside() -> None:
     nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)
     quiet = [nothing, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
     # Not subprocess.Popen, which warns of a process that nobody waits for.
-    command = [sys.executable, "-m", "dbanon", "_compile"]
+    command = [sys.executable, "-P", "-m", "dbanon", "_compile"]  # not the dbanon of the current directory
     os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setsid=True)
 
 

@@ -32,7 +32,7 @@ _ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in 
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
 _TIMESTAMPTZ = 1184  # microseconds since 2000-01-01 UTC
-POSTGRES_EPOCH_US = 946_684_800_000_000
+_POSTGRES_EPOCH_US = 946_684_800_000_000
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,15 @@ def snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> It
                     "A task must read in the snapshot of its run. That is over; run it again.", sqlstate.CHANGED
                 ) from None
         yield Snapshot(connection, sql.Identifier(postgis(connection)).as_string(connection))
+
+
+def unix_s(sent: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Give timestamps that were sent (microseconds since 2000) in unix seconds, as the server's ``date_part`` does."""
+    latest = (
+        np.iinfo(np.int64).max - _POSTGRES_EPOCH_US
+    )  # later ones, from the year 294247 on, have no int64 since 1970
+    whole = np.minimum(sent, latest) + _POSTGRES_EPOCH_US
+    return np.asarray(np.where(sent > latest, sent.astype(float) + _POSTGRES_EPOCH_US, whole) / 1e6)
 
 
 def exported(snapshot: Snapshot) -> str:
@@ -139,7 +148,7 @@ def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.A
             size[null] = 0
         place = at if missing is None else np.where(null, 0, at)
         if kind == _TIMESTAMPTZ:
-            since_1970 = _numbers(rows, place, ">i8") + POSTGRES_EPOCH_US
+            since_1970 = _numbers(rows, place, ">i8") + _POSTGRES_EPOCH_US
             columns.append(pa.array(since_1970, pa.timestamp("us", "UTC"), mask=missing))
         elif kind in _NUMBERS:
             columns.append(pa.array(_numbers(rows, place, _NUMBERS[kind]), mask=missing))

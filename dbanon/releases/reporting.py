@@ -154,6 +154,8 @@ def _require_verified(record: Described) -> None:
     """Raise `ParameterError` unless every clause holds of a run's rows as they are."""
     if not record.clauses:
         found = "was not attacked"
+    elif record.outdated:
+        found = "was attacked by an earlier version of dbanon"
     elif record.changed:
         found = "has rows or data that changed since its attack"
     elif record.held < len(record.clauses):

@@ -201,4 +201,4 @@ def _seconds(data: Bytes, at: Int) -> Float:
     sent = data[at[:, None] + np.arange(8)].view(">i8")[:, 0].astype(np.int64)
     last = np.iinfo(np.int64)
     endless = (sent == last.min) | (sent == last.max)
-    return np.asarray(np.where(endless, np.copysign(np.inf, sent), (sent + arrow.POSTGRES_EPOCH_US * ~endless) / 1e6))
+    return np.asarray(np.where(endless, np.copysign(np.inf, sent), arrow.unix_s(sent)))

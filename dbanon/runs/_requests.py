@@ -33,7 +33,7 @@ def read(snapshot: arrow.Snapshot, dataset_id: int) -> pa.Table:
         ends = np.append(0, np.flatnonzero(lines == _NEWLINE) + 1)
         line = arrow.texts(np.diff(ends), lines).dictionary_encode()
         content = pa.DictionaryArray.from_arrays(line.indices, pc.utf8_slice_codeunits(line.dictionary, 0, -1))
-        t = (sent_at.view(">i8") + arrow.POSTGRES_EPOCH_US) / 1e6  # as the server's date_part does
+        t = arrow.unix_s(sent_at.view(">i8").astype(np.int64))
         batches.append(pa.record_batch([t, arrow.texts(size.view(">i4"), names), content], schema=_COLUMNS))
     snapshot.connection.execute("SET LOCAL enable_seqscan = DEFAULT")
     whole = pa.concat_tables([_COLUMNS.empty_table(), pa.Table.from_batches(batches, _COLUMNS)])

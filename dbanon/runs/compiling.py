@@ -3,9 +3,10 @@
 Numba keeps what it has compiled, and compiles one function at a time in a process.
 """
 
+import fcntl
 import multiprocessing
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,16 +44,28 @@ def compile_ahead(families: Collection[str] = ()) -> None:
     from dbanon.methods import METHODS
 
     stamp = kernels.stamp(Path(__file__).parents[1].rglob("*.py"))
-    if not families and stamp.exists():
-        return
-    parts = [(name, is_attack) for name in families or METHODS for is_attack in (False, True)]
+    with _alone(stamp):
+        if families or not stamp.exists():
+            _compile_all(families or METHODS)
+        if not families:
+            stamp.touch()
+
+
+@contextmanager
+def _alone(stamp: Path) -> Iterator[None]:
+    """Let no two processes compile the same at a time: the second finds it done."""
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    with stamp.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _compile_all(families: Iterable[str]) -> None:
+    parts = [(name, is_attack) for name in families for is_attack in (False, True)]
     spawn = multiprocessing.get_context("spawn")  # a child that is forked has no threads of Numba's
     with ProcessPoolExecutor(None, spawn, initializer=os.nice, initargs=(_NICENESS,), max_tasks_per_child=1) as pool:
         for done in [pool.submit(_compile, *part) for part in parts]:
             done.result()
-    if not families:
-        stamp.parent.mkdir(parents=True, exist_ok=True)
-        stamp.touch()
 
 
 def _compile(name: str, is_attack: bool) -> None:

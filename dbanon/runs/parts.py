@@ -22,8 +22,9 @@ import psycopg
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.apart import Apart, Bounds
+from dbanon.attacks.shared.claims import UndecidableError
 from dbanon.attacks.shared.replay import runs, within
-from dbanon.base.errors import DbanonError, StoreError
+from dbanon.base.errors import DataError, DbanonError, StoreError
 from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Int, Trajectories
 from dbanon.postgres import arrow, server, sqlstate
@@ -87,11 +88,15 @@ class _Question:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Answer:
-    """What came of a part: of which trajectories and rows, as they were read, and the result, if a fix was there."""
+    """What came of a part: of which trajectories and rows, as they were read, and the result, if a fix was there.
+
+    Or why nothing can be decided on it.
+    """
 
     ids: bytes
     rows: bytes
     found: tuple[Any, ...]
+    undecided: str | None = None
 
 
 # ---- in the process with the run -------------------------------------------------------------------------------------
@@ -133,6 +138,9 @@ class Parts:
                 f"{type(error).__name__}, so nothing was decided; see its log, and run it again.",
                 sqlstate.CHANGED,
             ) from error
+        for answer in answers:
+            if answer.undecided is not None:
+                raise UndecidableError(answer.undecided)
         seen = np.zeros(len(self.ids), np.int64)
         for at, answer in zip(parts, answers, strict=False):
             if (answer.ids, answer.rows) == (_digest(self.ids[at]), rows):
@@ -244,6 +252,13 @@ class _Ready:
 
 def _answer(place: Place, part: _Part, question: _Question) -> _Answer:
     """Read a part, and look at it."""
+    try:
+        return _look(place, part, question)
+    except (UndecidableError, DataError) as doubt:  # which one process would have, too
+        return _Answer(ids=b"", rows=b"", found=(), undecided=str(doubt))
+
+
+def _look(place: Place, part: _Part, question: _Question) -> _Answer:
     with errors_translated(), _snapshot(place) as snapshot:
         data = _read(snapshot, place, part)
         ready = None if question.prepare is None else _get_ready(snapshot, place, question)

@@ -220,14 +220,19 @@ class _Run:
         if self._is_shared(fixes) or replica.is_asked(self.connection, self.asked, self.claim):
             yield None
             return
-        early = None
-        with ExitStack() as stack:
-            with suppress(DbanonError):  # what is wrong beyond this reading is found out by the write and the attack
+        early, stack = None, ExitStack()
+        try:
+            with suppress(
+                DbanonError, psycopg.Error
+            ):  # what is wrong beyond this reading is found out by the write and the attack
                 reader = stack.enter_context(reading.open_reader(self.url))
                 early = reader.read_early(dataset.dataset_id, reading.attack_reads(attacker(self.family.attack)))
             yield early
             if early is not None:
-                wait([early.data, *early.ahead.values()])
+                wait(early.coming)
+        finally:
+            with suppress(DbanonError):
+                stack.close()
 
     def _is_shared(self, fixes: int) -> bool:
         """Whether other processes will look at fixes; where that is not known now, the attack asks again."""

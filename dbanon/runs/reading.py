@@ -245,6 +245,15 @@ class Early:
     data: "Future[tuple[Trajectories, arrow.TextCodes]]"
     ahead: dict[str, "Future[pa.Table]"]
 
+    @property
+    def coming(self) -> list["Future[Any]"]:
+        """All that is being read."""
+        return [self.data, *self.ahead.values()]
+
+    def is_of(self, row: dict[str, Any]) -> bool:
+        """Whether all was read, of a dataset in this state."""
+        return self.row == row and all(one.done() and one.exception() is None for one in self.coming)
+
 
 def _evidence(
     snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside, *, early: Early | None, tasks: Tasks
@@ -265,41 +274,34 @@ def _evidence(
         )
     package = attacker(methods.method(run["method"]).attack)
     reading = beside(partial(_rows.read, run_id=int(run_id)))
-    shared = None
-    if early is not None and early.row == row:
-        (paths, codes), ahead = early.data.result(), early.ahead
+    if early is not None and early.is_of(row):
+        (paths, codes), ahead, shared = early.data.result(), early.ahead, None
     else:
         ahead = _ahead(beside, run["dataset_id"], attack_reads(package)) if data is snapshot else {}
-        if data is snapshot and shares(package):
-            shared = parts.apart(snapshot, row, int(run_id), tasks)
-        if shared is None:
-            paths, codes = trajectories(data, run["dataset_id"])
-        else:
-            paths, codes = cast("Trajectories", shared.data), shared.subjects
+        can_share = data is snapshot and shares(package)
+        shared = parts.apart(snapshot, row, int(run_id), tasks) if can_share else None
+        paths, codes = _people(data, run["dataset_id"], shared)
     written = reading.result()
     if shared is not None:
         shared.parts.rows = written.digests
-    rows = Evidence(
-        method=run["method"],
-        algorithm=run["algorithm"],
-        params=json.loads(run["params"]),
-        suppressed=json.loads(run["suppressed"]),
-        trajectories=paths,
-        **written.fields,
-    )
+    texts = {name: json.loads(run[name]) for name in ("params", "suppressed")}
+    rows = Evidence(method=run["method"], algorithm=run["algorithm"], **texts, trajectories=paths, **written.fields)
     source = _Source(
-        snapshot=snapshot,
-        dataset=_Dataset(data, run["dataset_id"], paths, codes, ahead),
-        run_id=int(run_id),
-        params=rows.params,
-        beside=beside,
-        written=written,
-    )
+        snapshot=snapshot, dataset=_Dataset(data, run["dataset_id"], paths, codes, ahead), run_id=int(run_id),
+        params=rows.params, beside=beside, written=written,
+    )  # fmt: skip
     read = package.read(rows, source)
     if any(getattr(read, item.name) is not getattr(rows, item.name) for item in fields(Evidence)):
         raise DataError("An attack must be given the rows as they are stored; this is a defect of its reading.")
     names = _blocks.digest_names(rows.member_trajectory, paths.trajectory_id, paths.subject, codes.texts)
     return read, stored.run_digest(snapshot.connection, run_id, written.digests + names)
+
+
+def _people(data: arrow.Snapshot, dataset_id: int, shared: parts.Shared | None) -> tuple[Trajectories, arrow.TextCodes]:
+    """Read all trajectories, or take those whose fixes others read."""
+    if shared is None:
+        return trajectories(data, dataset_id)
+    return cast("Trajectories", shared.data), shared.subjects
 
 
 def shares(package: Attacker) -> bool:

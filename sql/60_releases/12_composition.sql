@@ -636,6 +636,10 @@ BEGIN
     IF others LIKE '% of dataset %' THEN
         hint := hint || ' Where equal names are different people, their datasets belong in different populations.';
     END IF;
+    IF EXISTS (SELECT FROM dbanon_internal.compared(run_id, release_id) c JOIN ONLY dbanon.release l ON l.release_id = c.release_id
+               WHERE c.release_id <> refuse_overlap.release_id AND c.alone AND l.longest_s IS NULL) THEN
+        hint := hint || ' Groups that an earlier version of dbanon published are not known for the same.';
+    END IF;
     IF (measured ->> 'smallest_crowd')::bigint = 0 THEN
         since := dbanon_internal.free_since(run_id, release_id);
         IF since IS NOT NULL THEN

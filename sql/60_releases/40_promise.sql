@@ -52,12 +52,14 @@ AS $$
     SELECT v.* FROM ONLY dbanon.release l
     JOIN ONLY dbanon.run r ON r.run_id = l.run_id
     JOIN ONLY dbanon.method m ON m.name = r.method
-    JOIN ONLY dbanon.verification v ON v.run_id = l.run_id AND v.attack = m.attack AND v.digest = l.digest
+    -- A digest of an earlier version is of rows that no later one can be compared with: then every later verification counts.
+    JOIN ONLY dbanon.verification v ON v.run_id = l.run_id AND v.attack = m.attack AND (v.digest = l.digest OR NOT v.outdated AND EXISTS (
+        SELECT FROM ONLY dbanon.verification o WHERE o.run_id = l.run_id AND o.digest = l.digest AND o.outdated))
     WHERE l.release_id = release_figures.release_id
     ORDER BY v.verification_id DESC LIMIT 1
 $$;
 COMMENT ON FUNCTION dbanon_internal.release_figures(bigint) IS
-'The latest verification of exactly what a release holds.';
+'The latest verification of exactly what a release holds; of its run, where the release is of an earlier version.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.newest_part(series_id bigint) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

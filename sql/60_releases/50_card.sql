@@ -48,7 +48,7 @@ BEGIN
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
         'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'holds', method.traits -> 'holds',
-        'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
+        'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures, 'outdated', verdict.outdated,
             'changed', CASE WHEN release.release_id IS NULL AND NOT verdict.outdated THEN verdict.digest <> dbanon_internal.run_digest(run.run_id) END,
             'clauses', (SELECT coalesce(jsonb_agg(c.value || coalesce(method.traits -> 'clauses' -> (c.value ->> 'name'), '{}') ORDER BY c.ordinality), '[]')
                         FROM jsonb_array_elements(verdict.clauses) WITH ORDINALITY c),

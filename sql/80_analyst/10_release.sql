@@ -196,7 +196,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     -- Rows lie within their part: none of a span begins before the part that the span begins in. Nor does one begin earlier than the longest
     -- row is long; in seconds, since a day may have 23 or 25 hours, and only where there is such a time.
-    SELECT CASE WHEN extract(epoch FROM lower(span) - p.start) > about.longest_s THEN lower(span) - make_interval(secs => about.longest_s)
+    SELECT CASE WHEN NOT isfinite(lower(span)) OR NOT isfinite(p.start) THEN p.start
+                WHEN extract(epoch FROM lower(span) - p.start) > about.longest_s THEN lower(span) - make_interval(secs => about.longest_s)
                 ELSE p.start END
     FROM (SELECT coalesce(about.starts[width_bucket(lower(span), about.starts)], lower(span)) AS start) p
 $$;

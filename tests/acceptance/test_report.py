@@ -357,6 +357,10 @@ def test_a_run_that_is_refused_or_was_changed_since_has_no_page_to_sign(verified
         " FROM dbanon.region WHERE run_id = %s)",
         [run_id],
     )
+    database.connection.execute("UPDATE dbanon.verification SET outdated = true WHERE run_id = %s", [run_id])
+    with pytest.raises(ParameterError, match="attacked by an earlier version"):
+        database.report(run_id)
+    database.connection.execute("UPDATE dbanon.verification SET outdated = false WHERE run_id = %s", [run_id])
     for said in ("changed since its attack", "keeps [0-9]+ of"):
         for page in (lambda: database.report(run_id), lambda: database.compare(run_id, run_id)):
             with pytest.raises(ParameterError, match=said):

@@ -2,6 +2,9 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -138,31 +141,51 @@ class _Lost(Processes):
         raise StoreError("The scheduler is lost.", "08006")
 
 
-def _not(_: str) -> None:
-    raise StoreError("No further connection.", "08006")
+def _fail(*_: object, **__: object) -> None:
+    raise psycopg.errors.DiskFull("No space is left.")
 
 
-@pytest.mark.parametrize("lost", ["scheduler", "connection"])
-def test_cloaks_are_written_though_nothing_can_be_read_meanwhile(
+@contextmanager
+def _ended(self: pipeline._Run, *arguments: Any) -> Iterator[reading.Early | None]:
+    """Read early in a session that is ended during the write."""
+    with EARLY(self, *arguments) as early:
+        assert early is not None
+        wait(early.coming)
+        idle = "state = 'idle in transaction' AND datname = current_database()"
+        ended = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {idle}"
+        assert self.connection.execute(ended).fetchone() == (1,)
+        yield early
+
+
+EARLY = pipeline._Run._reading_early
+AWAY: dict[str, tuple[Any, str, Any]] = {
+    "further connection": (reading, "open_reader", _fail),
+    "first query": (reading.Reader, "read_early", _fail),
+    "later query": (reading, "trajectories", _fail),
+    "session": (pipeline._Run, "_reading_early", _ended),
+}
+
+
+@pytest.mark.parametrize("lost", ["scheduler", *AWAY])
+def test_cloaks_are_written_and_attacked_though_nothing_can_be_read_meanwhile(
     database: str, run: int, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    """Who answers then is asked again by the attack."""
-    write = pipeline._Run._write
-    opened = reading.open_reader
+    read, write = pipeline._Run._read, pipeline._Run._write
 
-    def back(self: pipeline._Run, *cloaks: Any) -> None:
-        monkeypatch.setattr(reading, "open_reader", opened)
+    def then_lost(self: pipeline._Run, params: Any) -> Any:
+        found = read(self, params)
+        if lost in AWAY:
+            away.setattr(*AWAY[lost])
+        return found
+
+    def then_back(self: pipeline._Run, *cloaks: Any) -> None:
+        time.sleep(0.1)  # a reading that was begun ends
+        away.undo()
         write(self, *cloaks)
 
-    def away(self: pipeline._Run, *arguments: Any) -> Any:
-        monkeypatch.setattr(reading, "open_reader", _not)
-        return early(self, *arguments)
-
-    early = pipeline._Run._reading_early
-    if lost == "connection":
-        monkeypatch.setattr(pipeline._Run, "_reading_early", away)
-        monkeypatch.setattr(pipeline._Run, "_write", back)
-    with open_database(database) as here:
+    monkeypatch.setattr(pipeline._Run, "_read", then_lost)
+    monkeypatch.setattr(pipeline._Run, "_write", then_back)
+    with open_database(database) as here, pytest.MonkeyPatch.context() as away:
         here.tasks = _Lost() if lost == "scheduler" else HERE
         assert here.run("tp-aware", dataset="ten", params={"k": 5}).status == "verified"
 

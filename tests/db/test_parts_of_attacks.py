@@ -12,7 +12,8 @@ import pytest
 
 from dbanon.attacks import Verdict, attacker
 from dbanon.attacks.shared.apart import is_apart
-from dbanon.base.errors import StoreError
+from dbanon.attacks.shared.claims import UndecidableError
+from dbanon.base.errors import DataError, StoreError
 from dbanon.postgres import arrow, server, sqlstate
 from dbanon.runs import parts, reading
 
@@ -118,6 +119,21 @@ def test_the_fault_of_a_machine_is_no_verdict(here: str, run: int, fault: Except
     with pytest.raises(StoreError) as caught:
         judged(here, run, Elsewhere(before=fail))
     assert caught.value.sqlstate == sqlstate.CHANGED
+
+
+@pytest.mark.parametrize("doubt", [UndecidableError("No slots."), DataError("A path is torn.")])
+def test_what_is_undecidable_in_a_part_is_a_refusal_as_it_is_in_one_process(
+    here: str, run: int, monkeypatch: pytest.MonkeyPatch, doubt: Exception
+) -> None:
+    def fail(*_: Any) -> None:
+        raise doubt
+
+    complete(here)
+    monkeypatch.setattr(parts, "_read", fail)
+    verdict, _ = judged(here, run, Elsewhere())
+    assert [(clause.name, clause.passed, clause.sentence) for clause in verdict.clauses] == [
+        ("decidable", False, str(doubt))
+    ]
 
 
 def test_rows_of_an_earlier_attack_serve_no_later_one(here: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,10 @@
 """Who runs for the first time on a machine is told that kernels are compiled; what is compiled ahead."""
 
 import importlib.util
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -10,6 +14,7 @@ import pytest
 from dbanon import worker
 from dbanon.attacks import attacker
 from dbanon.base import kernels
+from dbanon.cli import db
 from dbanon.methods import METHODS, method
 from dbanon.runs import compiling
 
@@ -86,6 +91,34 @@ def test_methods_that_are_named_do_not_stand_for_all(asked: list[Part]) -> None:
     assert sorted(asked) == [("kte", False), ("kte", True)]
     compiling.compile_ahead()
     assert len(asked) == 2 + 2 * len(METHODS)
+
+
+def test_what_another_process_compiles_is_waited_for(asked: list[Part], tmp_path: Path) -> None:
+    stamp = tmp_path / "kept" / "stamp"
+    with compiling._alone(stamp):
+        second = threading.Thread(target=compiling.compile_ahead)
+        second.start()
+        second.join(0.2)
+        assert second.is_alive()
+        stamp.touch()
+    second.join()
+    assert asked == []
+
+
+def test_what_compiles_ahead_is_not_what_lies_in_the_current_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spawned: list[list[str]] = []
+    monkeypatch.setattr(os, "posix_spawn", lambda _, command, *__, **___: spawned.append(command))
+    db._compile_beside()
+    [command] = spawned
+    assert command[-1] == "_compile"
+    for name in ("dbanon", "multiprocessing"):
+        (tmp_path / f"{name}.py").write_text("open('seen', 'w')")
+    subprocess.run([*command, "sensitive-sites"], cwd=tmp_path, check=True)
+    program = Path(sys.executable).parent / "dbanon"
+    subprocess.run([program, "_compile", "sensitive-sites"], cwd=tmp_path, check=True)  # it starts processes, too
+    assert not (tmp_path / "seen").exists()
 
 
 def test_other_sources_have_another_stamp(tmp_path: Path) -> None:

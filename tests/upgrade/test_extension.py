@@ -187,6 +187,15 @@ def reading(url: str) -> Iterator[None]:
     assert set(said) == {(4,)}
 
 
+def later_refusals_show(url: str) -> None:
+    """Releases whose digests are of an earlier version show the latest verification of their runs."""
+    with psycopg.connect(url, autocommit=True) as connection, connection.transaction(force_rollback=True):
+        connection.execute("UPDATE dbanon.verification SET passed = false WHERE NOT outdated")
+        passed = "dbanon.release_card(name) -> 'attack' ->> 'passed'"
+        live = f"SELECT DISTINCT {passed} FROM dbanon.release WHERE withdrawn_at IS NULL"
+        assert connection.execute(live).fetchall() == [("false",)]
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_read(
     before: str, folder: Folder, way: str, monkeypatch: pytest.MonkeyPatch
@@ -219,6 +228,7 @@ def test_each_way_upgrades_what_is_alive_to_the_golden_schema_while_analysts_rea
             connection.execute("SELECT dbanon.publish(%s, 'free')", [ALLOWED])
     verify(before)
     judge(before)
+    later_refusals_show(before)
     done = call(before, "db", "uninstall", "--yes")
     assert done.code == 0, done.stderr
     assert ("DROP EXTENSION dbanon" in done.stderr) == (way == "extension")
