@@ -29,27 +29,38 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.table_content(bigint, text) IS
 'SHA-256 over the blocks of a run in one of its large tables: its regions, its members, or the trajectories that are members.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.large_content(run_id bigint) RETURNS bytea
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET parallel_setup_cost = 0
+SET parallel_tuple_cost = 0
+AS $$
+BEGIN
+    IF (SELECT r.rows FROM ONLY dbanon.run r WHERE r.run_id = large_content.run_id) > 10000 THEN
+        -- Each in a process of its own: a function in SQL, or an assignment, would start no parallel workers.
+        RETURN (
+            SELECT string_agg(x.digest, ''::bytea ORDER BY x.no)
+            FROM (SELECT 3 AS no, dbanon_internal.table_content(large_content.run_id, 'trajectory') AS digest
+                  UNION ALL SELECT 1, dbanon_internal.table_content(large_content.run_id, 'region')
+                  UNION ALL SELECT 2, dbanon_internal.table_content(large_content.run_id, 'membership')) x);
+    END IF;
+    RETURN dbanon_internal.table_content(run_id, 'region') || dbanon_internal.table_content(run_id, 'membership')
+        || dbanon_internal.table_content(run_id, 'trajectory');
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.large_content(bigint) IS
+'The digests of a run''s regions, members and names, one behind the other.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.run_content(run_id bigint, large bytea DEFAULT NULL) RETURNS bytea
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
-SET parallel_setup_cost = 0
-SET parallel_tuple_cost = 0
 SET work_mem = '64MB'
 AS $$
 BEGIN
     -- The tables as they are stored: each region and period once, each record as its numbers of them. In parts, because no
     -- value may be larger than 1 GB.
-    IF large IS NULL AND (SELECT r.rows FROM ONLY dbanon.run r WHERE r.run_id = run_content.run_id) > 10000 THEN
-        -- Each in a process of its own: a function in SQL, or SELECT INTO, would start no parallel workers.
-        large := (
-            SELECT string_agg(x.digest, ''::bytea ORDER BY x.no)
-            FROM (SELECT 3 AS no, dbanon_internal.table_content(run_content.run_id, 'trajectory') AS digest
-                  UNION ALL SELECT 1, dbanon_internal.table_content(run_content.run_id, 'region')
-                  UNION ALL SELECT 2, dbanon_internal.table_content(run_content.run_id, 'membership')) x);
-    END IF;
-    RETURN sha256(coalesce(large, dbanon_internal.table_content(run_content.run_id, 'region')
-            || dbanon_internal.table_content(run_content.run_id, 'membership') || dbanon_internal.table_content(run_content.run_id, 'trajectory'))
+    RETURN sha256(coalesce(large, dbanon_internal.large_content(run_id))
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(p.period_no, p.period))), ''::bytea ORDER BY p.period_no), ''))
             FROM ONLY dbanon.period p WHERE p.run_id = run_content.run_id)
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(d.record_id, d.periods, d.regions))), ''::bytea
