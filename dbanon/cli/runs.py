@@ -168,7 +168,7 @@ def worker(
 
 @app.command("_compile", hidden=True)
 def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="METHOD...")] = None) -> None:
-    """Compile for this machine what runs need, at low priority."""
+    """Compile for this machine what runs of these families need; of all, at low priority."""
     parts.demand("compute")
     from dbanon.runs import compiling
 

@@ -37,8 +37,8 @@ def notify(say: Callable[[], None]) -> Iterator[None]:
 def compile_ahead(families: Collection[str] = ()) -> None:
     """Compile what runs of some families, or of all, and the attacks on them need, so that no run waits for it.
 
-    A method, and an attack, in a process of its own, at low priority, as many at a time as there are cores. Where all
-    of it was compiled before, it ends at once.
+    A method, and an attack, in a process of its own, as many at a time as there are cores; at low priority, unless
+    families are named, for which somebody waits. Where all of it was compiled before, it ends at once.
     """
     from dbanon.base import kernels
     from dbanon.methods import METHODS
@@ -46,7 +46,7 @@ def compile_ahead(families: Collection[str] = ()) -> None:
     stamp = kernels.stamp(Path(__file__).parents[1].rglob("*.py"))
     with _alone(stamp):
         if families or not stamp.exists():
-            _compile_all(families or METHODS)
+            _compile_all(families or METHODS, niceness=0 if families else _NICENESS)
         if not families:
             stamp.touch()
 
@@ -60,10 +60,10 @@ def _alone(stamp: Path) -> Iterator[None]:
         yield
 
 
-def _compile_all(families: Iterable[str]) -> None:
+def _compile_all(families: Iterable[str], *, niceness: int) -> None:
     parts = [(name, is_attack) for name in families for is_attack in (False, True)]
     spawn = multiprocessing.get_context("spawn")  # a child that is forked has no threads of Numba's
-    with ProcessPoolExecutor(None, spawn, initializer=os.nice, initargs=(_NICENESS,), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(None, spawn, initializer=os.nice, initargs=(niceness,), max_tasks_per_child=1) as pool:
         for done in [pool.submit(_compile, *part) for part in parts]:
             done.result()
 
