@@ -75,9 +75,6 @@ def _fail(sentence: str, code: int) -> NoReturn:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit; `arguments` are those of ``sys.argv`` by default, without the program's name."""
-    os.environ["PYTHONSAFEPATH"] = (
-        "1"  # else processes that are started would import what lies in the current directory
-    )
     given = _hoist(sys.argv[1:] if arguments is None else arguments)
     everywhere.json, everywhere.debug = "--json" in given, "--debug" in given
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # it logs what is reported as an error anyway

@@ -48,7 +48,7 @@ def card() -> dict[str, Any]:
         "seed": secret("a seed"), "subjects": [secret("a person")], "requests": [secret("what somebody asked for")],
         "attack": {
             "clauses": [clause, few], "left_open": {}, "checked_at": HOUR[1], "checked_by": "op", "digest": "00",
-            "passed": True, "changed": None, "figures": {"seen": secret("a figure of the attack")},
+            "passed": True, "changed": None, "outdated": False, "figures": {"seen": secret("a figure of the attack")},
         },
         "left_out": {
             "meaning": "People are left out.", "reasons": {"few": "Too few"},
