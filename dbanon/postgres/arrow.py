@@ -71,9 +71,8 @@ def snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> It
 
 def unix_s(sent: NDArray[np.int64]) -> NDArray[np.float64]:
     """Give timestamps that were sent (microseconds since 2000) in unix seconds, as the server's ``date_part`` does."""
-    latest = (
-        np.iinfo(np.int64).max - _POSTGRES_EPOCH_US
-    )  # later ones, from the year 294247 on, have no int64 since 1970
+    # From the year 294247 on, microseconds since 1970 do not fit into an int64.
+    latest = np.iinfo(np.int64).max - _POSTGRES_EPOCH_US
     whole = np.minimum(sent, latest) + _POSTGRES_EPOCH_US
     return np.asarray(np.where(sent > latest, sent.astype(float) + _POSTGRES_EPOCH_US, whole) / 1e6)
 

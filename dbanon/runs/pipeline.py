@@ -213,18 +213,17 @@ class _Run:
 
     @contextmanager
     def _reading_early(self, dataset: DatasetRow, fixes: int) -> Iterator[reading.Early | None]:
-        """Have the dataset read anew, for the attack, while cloaks are written; it is there when this ends.
+        """Read the dataset anew for the attack while the block writes cloaks, and wait for it at the end.
 
-        Not where another machine has it, nor where the server gives no further connection.
+        Gives None where other machines read it, or where the server gives no further connection.
         """
         if self._is_shared(fixes) or replica.is_asked(self.connection, self.asked, self.claim):
             yield None
             return
         early, stack = None, ExitStack()
         try:
-            with suppress(
-                DbanonError, psycopg.Error
-            ):  # what is wrong beyond this reading is found out by the write and the attack
+            # The write and the attack find out what is wrong beyond this reading.
+            with suppress(DbanonError, psycopg.Error):
                 reader = stack.enter_context(reading.open_reader(self.url))
                 early = reader.read_early(dataset.dataset_id, reading.attack_reads(attacker(self.family.attack)))
             yield early
