@@ -418,6 +418,26 @@ def test_what_must_stand_alone_is_told_from_when_on_it_would(
     names(hint, *([since] if since else []))
 
 
+def test_groups_that_an_earlier_version_published_are_said_not_to_be_known_for_the_same(
+    own: psycopg.Connection,
+) -> None:
+    made = []
+    for number in (2, 3):
+        made.append(run := a_run(own, Release(number, (Group(1, 40, LOW), Group(1, 40, HIGH)))))
+        own.execute("UPDATE dbanon.run SET method = 'mob', algorithm = 'symmetric' WHERE run_id = %s", [run])
+        own.execute(
+            "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+            " VALUES (%s, 'mob', true, dbanon_internal.run_digest(%s))",
+            [run, run],
+        )
+    publish(own, made[0], "alone")
+    own.execute("ALTER TABLE dbanon.release DISABLE TRIGGER USER")
+    for longest_s, is_said in (("60", False), ("NULL", True)):
+        own.execute(f"UPDATE dbanon.release SET content = NULL, longest_s = {longest_s}")
+        hint = str(refused(own, made[1], "again").diag.message_hint)
+        assert ("earlier version of dbanon" in hint) == is_said
+
+
 def test_whom_one_release_hides_and_another_shows_within_a_day_is_counted(own: psycopg.Connection) -> None:
     publish(own, snapshot(own, LOW), "at_eight")
     (notice,) = publish(own, snapshot(own, at_s=3600), "at_nine")  # all exact, where the five were hidden
