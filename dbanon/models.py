@@ -22,7 +22,7 @@ from dbanon.releases import published
 parts.demand("files", what="dbanon.models")
 import geoalchemy2  # noqa: E402, F401 - by its import SQLAlchemy knows geometry
 
-_KEY = "cloak_id"  # views have no keys in the catalogue; docs/contracts.md promises this one
+_KEY = "cloak_id"  # views have no keys in the catalogue; docs/developers/rows.md promises this one
 # GeoAlchemy2 writes names into its queries without quotes. Ours need none; a view that was made by hand may.
 _READABLE = (
     "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"

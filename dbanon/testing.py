@@ -1,7 +1,7 @@
 """PostGIS for tests, for users' and dbanon's own: servers, fresh databases, logins, and pytest fixtures of them.
 
 A pytest plugin that every test run of the environment loads, so it imports nothing but pytest until a fixture is used.
-Without pytest there are no fixtures, and all else works. ``docs/testing.md`` is the guide.
+Without pytest there are no fixtures, and all else works. ``docs/developers/testing.md`` is the guide.
 
 ``DBANON_TEST_DSN`` names a server to test on. Otherwise `running_server` takes a container where a Docker engine
 answers and has or can build the image, else a temporary embedded server. The processes of pytest-xdist share one: the

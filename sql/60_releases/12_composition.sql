@@ -1,5 +1,5 @@
 -- Composition: whether a run, published beside earlier releases of its population, leaves a person fewer candidates than promised.
--- docs/composition.md states the rule. A run that is measured stands here as a release: its groups are stored under a number first.
+-- docs/understand/releases-together.md states the rule. A run that is measured stands here as a release: its groups are stored under a number first.
 -- Functions that return a query of theirs in PL/pgSQL do so because a session keeps the plan; to plan them takes longer than to measure ten people.
 
 -- Bound when it is made, so that the planner puts it into the statement.
@@ -565,7 +565,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
-'What an adversary is left with who reads a run beside earlier releases of the same population, withdrawn ones too (docs/composition.md states the rule):
+'What an adversary is left with who reads a run beside earlier releases of the same population, withdrawn ones too (docs/understand/releases-together.md states the rule):
 of all the sets of releases that an adversary may have read, the one that leaves the least. Takes: run_id. Returns: one row: relation (disjoint:
 no person is in both at a time or within reach; same: the very same groups were published before; overlapping), smallest_crowd: the fewest
 candidates that a promise leaves a person, 0 where a release that stands alone meets another, k: what was promised there, below: how many promises

@@ -16,7 +16,7 @@ import shapely
 from tests import pages
 from tests.acceptance.analyst_truth import Span, Truth
 
-PAGE = "docs/howto/analyst.md"
+PAGE = "docs/analysts/analyst.md"
 _VAN_NESS = "LINESTRING(-122.423 37.760, -122.423 37.810)"
 SRID, CELL_M = 32610, 1000
 CITY = ZoneInfo("America/Los_Angeles")

@@ -1,4 +1,4 @@
-"""The administrator's session in ``docs/howto/administrator.md``, typed into psql by the logins it names."""
+"""The administrator's session in ``docs/administrators/administrator.md``, typed into psql by the logins it names."""
 
 import re
 import secrets
@@ -13,7 +13,7 @@ from dbanon.postgres import programs, server
 from tests import wholeness
 from tests.acceptance import workers
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "administrator.md"
+PAGE = Path(__file__).parents[2] / "docs" / "administrators" / "administrator.md"
 BLOCKS = re.findall(r"^```sql ?(\w*)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 RAW = """
 CREATE TABLE public.requests AS SELECT subject, sent_at AS t, content ->> 'poi' AS poi FROM dbanon.request;

@@ -16,8 +16,8 @@ from tests.acceptance import workers
 from tests.db import nights
 
 pytestmark = pytest.mark.stress
-[CONFIGURED] = [text for _, text in pages.blocks("docs/howto/administrator.md", "ini") if "pg_cron" in text]
-[(_, SCHEDULED)] = pages.blocks("docs/howto/every-night.md", "sql cron")
+[CONFIGURED] = [text for _, text in pages.blocks("docs/administrators/administrator.md", "ini") if "pg_cron" in text]
+[(_, SCHEDULED)] = pages.blocks("docs/administrators/every-night.md", "sql cron")
 CALLS = "SELECT status FROM cron.job_run_details WHERE status IN ('succeeded', 'failed') ORDER BY runid"
 
 

@@ -16,7 +16,7 @@ from tests.acceptance import workers
 from tests.acceptance.commands import call
 
 pytestmark = pytest.mark.db
-PAGE = "docs/howto/every-night.md"
+PAGE = "docs/administrators/every-night.md"
 ROWS = """
 INSERT INTO public.gps
 SELECT 'c' || i, t, 8.2 + 0.0005 * i + 0.001 * sin(extract(epoch FROM t) / 3000 + i), 53.1 + 0.0005 * i

@@ -16,8 +16,9 @@ from tests import pages
 from tests.acceptance.commands import as_typed
 
 pytestmark = pytest.mark.db
-TESTING, API, COMPOSITION = "docs/testing.md", "docs/python.md", "docs/composition.md"
-DATA = ("docs/howto/generate.md", "docs/howto/load.md")
+TESTING, API = "docs/developers/testing.md", "docs/reference/python.md"
+COMPOSITION = "docs/understand/releases-together.md"
+DATA = ("docs/administrators/generate.md", "docs/administrators/load.md")
 REFUSED = 5  # the exit code
 
 

@@ -17,7 +17,7 @@ from tests import pages
 from tests.acceptance import workers
 
 pytestmark = pytest.mark.db
-README, ANALYST = "README.md", "docs/howto/analyst.md"
+README, ANALYST = "README.md", "docs/analysts/analyst.md"
 SHELL = ("bash", "-euo", "pipefail", "-c")
 PSQL = ("psql", "-X", "-v", "ON_ERROR_STOP=1")
 

@@ -39,7 +39,8 @@ def tutorial(
     for data in (CABS, PICK_UPS):
         (folder / data.name).symlink_to(data)
     with cloned_database(dbanon_server, dbanon_template) as url:
-        typed = [pair for _, block in pages.blocks("docs/tutorial.md", "console") for pair in pages.typed(block)]
+        shown = pages.blocks("docs/administrators/taxis.md", "console")
+        typed = [pair for _, block in shown for pair in pages.typed(block)]
         refusal = next(i for i, (command, _) in enumerate(typed) if command.startswith("dbanon publish"))
         done = [(shown, command, as_typed(url, folder, command)) for command, shown in typed[: refusal + 1]]
         yield Tutorial(url, done)

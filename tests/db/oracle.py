@@ -1,4 +1,4 @@
-"""The rule of docs/composition.md in sets and loops: what the measurement in SQL is held against.
+"""The rule of docs/understand/releases-together.md in sets and loops: what the measurement in SQL is held against.
 
 A moment is a whole number, a period the moments from `first` to before `last`, a region its number. Nothing is quick.
 """

@@ -1,4 +1,4 @@
-"""The family of docs/howto/add-a-family.md, as it stands there: all it takes is its code and a line of the registry."""
+"""The family of docs/developers/add-a-family.md, as it stands there: its code and a line of the registry are all."""
 
 import ast
 import dataclasses
@@ -25,7 +25,7 @@ from tests.contract import test_methods as contract
 from tests.contract.evidence import attacked, people, run
 from tests.unit.test_docs import HEADINGS
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-family.md"
+PAGE = Path(__file__).parents[2] / "docs" / "developers" / "add-a-family.md"
 NAME = "slot-boxes"
 MOST_STATEMENTS = 95
 

@@ -1,6 +1,6 @@
 """Rows of all families: written from `Cloaks`, read as evidence, published, compared, described and taken back.
 
-`tests.db.written` has them as docs/contracts.md does.
+`tests.db.written` has them as docs/developers/rows.md does.
 """
 
 import threading

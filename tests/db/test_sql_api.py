@@ -1,4 +1,4 @@
-"""docs/sql-api.md says what the database says, and what it says is right."""
+"""docs/reference/sql.md says what the database says, and what it says is right."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from tests.golden import sql_api
 
-PAGE = sql_api.ROOT / "docs" / "sql-api.md"
+PAGE = sql_api.ROOT / "docs" / "reference" / "sql.md"
 
 
 def test_the_page_is_what_the_database_says(connection: psycopg.Connection) -> None:
@@ -16,7 +16,7 @@ def test_the_page_is_what_the_database_says(connection: psycopg.Connection) -> N
     if os.environ.get("DBANON_WRITE_GOLDEN"):
         PAGE.write_text(found)
     assert found == PAGE.read_text(), (
-        "docs/sql-api.md is stale; write it with DBANON_WRITE_GOLDEN=1 pytest tests/db/test_sql_api.py"
+        "docs/reference/sql.md is stale; write it with DBANON_WRITE_GOLDEN=1 pytest tests/db/test_sql_api.py"
     )
 
 

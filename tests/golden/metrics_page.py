@@ -1,4 +1,4 @@
-"""The page docs/metrics.md, made from the list of metrics.
+"""The page docs/reference/metrics.md, made from the list of metrics.
 
 A test holds the page against the list; ``DBANON_WRITE_GOLDEN=1`` writes it.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dbanon.metrics import GROUPS, METRICS, Metric
 
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 INTRODUCTION = """\
 # Metrics

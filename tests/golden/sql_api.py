@@ -1,4 +1,4 @@
-"""Writes docs/sql-api.md from what a database says of itself: comments, signatures and rights.
+"""Writes docs/reference/sql.md from what a database says of itself: comments, signatures and rights.
 
 A test holds the file against a fresh database; ``DBANON_WRITE_GOLDEN=1`` writes it. What is new in schema dbanon gets
 its section by itself; `TOPICS` only orders the functions.
@@ -156,7 +156,7 @@ def codes() -> dict[str, str]:
 
 
 def document(connection: psycopg.Connection) -> str:
-    """Return the text of docs/sql-api.md."""
+    """Return the text of docs/reference/sql.md."""
     every = [thing for thing in things(connection) if thing.schema != "dbanon_internal" and not thing.helps_analysts]
     topics = _topics([thing for thing in every if thing.callable])
     calls = [thing for _, members in topics for thing in members]
@@ -189,7 +189,7 @@ def _glance(*lists: list[Thing]) -> str:
         "owner reads and no role changes. `published.releases` lists to each login the releases that it may read,",
         "`published.parts` the parts of those that grow, `published.columns` what their columns mean,",
         "`published.left_out` how many people are not in them, and `published.atoms` of what their regions are",
-        "made: see [how to read a release](howto/analyst.md). [Error codes](#error-codes) are at the end.\n",
+        "made: see [how to read a release](../analysts/analyst.md). [Error codes](#error-codes) are at the end.\n",
     ]
     return "\n".join(lines)
 

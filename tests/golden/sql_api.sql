@@ -1,4 +1,4 @@
--- Everything in the schemas dbanon and dbanon_internal that docs/sql-api.md tells of, as JSON: who may do what, and what the comments say.
+-- Everything in the schemas dbanon and dbanon_internal that docs/reference/sql.md tells of, as JSON: who may do what, and what the comments say.
 WITH role (name) AS (
     VALUES ('operator'), ('worker'), ('analyst')
 ), relation AS (

@@ -23,7 +23,7 @@ from dbanon.methods.tp_aware import _bundles
 from tests.contract import test_methods as every
 from tests.contract import test_methods_meet_their_attacks as meeting
 
-PAGE = (Path(__file__).parents[2] / "docs" / "comparisons.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "developers" / "papers.md").read_text()
 TP_AWARE = ("bulk-dp", "fast-tga", "slow-tga", "hilbert")
 ALGORITHMS = {"kte": ("glove",), "sensitive-sites": ("knn",), "semantic": ("merge",), "tp-aware": TP_AWARE}
 CONTRACT = [

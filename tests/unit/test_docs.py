@@ -11,7 +11,7 @@ from tests.importing import REASONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
-WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "sql-api.md"]  # which is generated
+WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "sql.md"]  # which is generated
 HEADINGS = [
     *("Privacy claim", "Adversary", "Algorithm", "Parameters", "Complexity"),
     *("Departures from the paper", "Example", "Known limits", "References"),
@@ -44,7 +44,7 @@ def test_a_method_page_names_every_parameter_with_its_default(family: str) -> No
 
 
 def test_every_dependency_has_a_line_that_says_why() -> None:
-    decisions = (ROOT / "docs" / "decisions.md").read_text()
+    decisions = (ROOT / "docs" / "developers" / "decisions.md").read_text()
     declared = re.findall(r'^    "([a-z0-9-]+(?:\[\w+\])?)>=', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert declared
     for name in declared:
@@ -66,18 +66,20 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
-def test_every_page_is_linked_from_the_readme(page: Path) -> None:
-    assert f"]({page.relative_to(ROOT)})" in (ROOT / "README.md").read_text()
+def test_every_page_is_linked_from_the_contents() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#:]+)", index.read_text())}
+    assert set((ROOT / "docs").rglob("*.md")) - {index} - linked == set()
+    assert "](docs/index.md)" in (ROOT / "README.md").read_text()
 
 
 def test_every_reason_to_leave_a_row_out_is_explained() -> None:
-    page = (ROOT / "docs" / "howto" / "load.md").read_text()
+    page = (ROOT / "docs" / "administrators" / "load.md").read_text()
     assert set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)) == REASONS
 
 
 def test_the_picture_of_the_layers_is_the_enforced_one() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
+    page = (ROOT / "docs" / "developers" / "architecture.md").read_text()
     drawn = [line[:45].split() for line in page.split("```")[1].strip().splitlines()]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     [layers] = [c["layers"] for c in project["tool"]["importlinter"]["contracts"] if c["type"] == "layers"]
@@ -86,7 +88,7 @@ def test_the_picture_of_the_layers_is_the_enforced_one() -> None:
 
 
 def test_every_decision_says_what_was_rejected() -> None:
-    page = (ROOT / "docs" / "decisions.md").read_text().partition("\n## Dependencies")[0]
+    page = (ROOT / "docs" / "developers" / "decisions.md").read_text().partition("\n## Dependencies")[0]
     entries = re.findall(r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|^## |\Z)", page, re.MULTILINE | re.DOTALL)
     assert entries
     assert [title for title, text in entries if "Rejected:" not in text] == []
@@ -97,7 +99,7 @@ def test_a_page_names_the_actor(page: Path) -> None:
     assert re.findall(r"\b(?:whoever|somebody|anybody|everybody|who did what)\b", prose(page), re.IGNORECASE) == []
 
 
-@pytest.mark.parametrize("page", ["decisions.md", "architecture.md"])
+@pytest.mark.parametrize("page", ["developers/decisions.md", "developers/architecture.md"])
 def test_a_page_on_the_code_names_only_what_is_there(page: str) -> None:
     files = [file for folder in ("dbanon", "sql", "migrations") for file in (ROOT / folder).rglob("*.[ps][yq]*")]
     code = "\n".join(file.read_text() for file in files if file.is_file() and file.suffix in (".py", ".sql"))
@@ -122,14 +124,16 @@ def prose(page: Path) -> str:
     return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-ADMINISTRATOR, ANALYST = (ROOT / "docs" / "howto" / f"{page}.md" for page in ("administrator", "analyst"))
+ADMINISTRATOR, ANALYST = (
+    ROOT / "docs" / page for page in ("administrators/administrator.md", "analysts/analyst.md")
+)
 
 
 def test_the_readme_says_how_long_the_limitations_take() -> None:
     [minutes] = re.findall(
-        r"\[Limitations\]\(docs/limitations\.md\) \((\d+) minutes\)", (ROOT / "README.md").read_text()
+        r"\[Limitations\]\(docs/understand/limits\.md\) \((\d+) minutes\)", (ROOT / "README.md").read_text()
     )
-    words = len((ROOT / "docs" / "limitations.md").read_text().split())
+    words = len((ROOT / "docs" / "understand" / "limits.md").read_text().split())
     assert abs(int(minutes) - words / 200) < 4
 
 
@@ -143,12 +147,12 @@ def test_the_analyst_exports_the_rows_that_the_readme_publishes() -> None:
 def test_the_table_of_errors_has_whole_sentences() -> None:
     listed = (ROOT / "sql" / "10_core" / "10_guard.sql").read_text().partition("class DA:\n")[2].partition("\n\n")[0]
     said = " ".join(re.sub(r"^--\s*", "", line) for line in listed.splitlines())
-    table = section(ROOT / "docs" / "sql-api.md", "Error codes")
+    table = section(ROOT / "docs" / "reference" / "sql.md", "Error codes")
     for code, words in re.findall(r"(DA\d{3}) (.+?)(?= DA\d{3} |$)", said):
         assert f"| {code} | {words} |" in table
 
 
-@pytest.mark.parametrize("page", [ROOT / "docs" / "glossary.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [ROOT / "docs" / "understand" / "glossary.md"], ids=lambda page: page.name)
 def test_the_glossary_has_one_entry_a_word(page: Path) -> None:
     entries = re.findall(r"^\*\*(.+?)\.\*\*", page.read_text(), re.MULTILINE)
     assert entries
@@ -170,7 +174,7 @@ def test_what_a_load_prints_is_shown_with_its_number(page: Path) -> None:
 
 
 def test_the_runs_of_the_tutorial_are_numbered_from_one() -> None:
-    runs = re.findall(r"^Run (\d+) \(", (ROOT / "docs" / "tutorial.md").read_text(), re.MULTILINE)
+    runs = re.findall(r"^Run (\d+) \(", (ROOT / "docs" / "administrators" / "taxis.md").read_text(), re.MULTILINE)
     assert runs == [str(n + 1) for n in range(len(runs))] != []
 
 
@@ -178,16 +182,16 @@ def test_the_runs_of_the_tutorial_are_numbered_from_one() -> None:
 def test_one_of_two_pages_has_all_limits_of_a_method(family: str) -> None:
     """Each of the two may send readers to the other for more, but not both."""
     page = section(ROOT / "docs" / "methods" / f"{family}.md", "Known limits")
-    limits = section(ROOT / "docs" / "limitations.md", f"What the promise of `{family}` leaves open")
+    limits = section(ROOT / "docs" / "understand" / "limits.md", f"What the promise of `{family}` leaves open")
     more = (
-        re.search(rf"\]\(methods/{family}\.md#known-limits\) has", limits),
+        re.search(rf"\]\(\.\./methods/{family}\.md#known-limits\) has", limits),
         re.search(r"^\[Lim.* has", page, re.MULTILINE),
     )
     assert sum(map(bool, more)) == 1
 
 
 def test_the_job_of_every_night_is_one_recipe() -> None:
-    for page in (ADMINISTRATOR, ROOT / "docs" / "composition.md"):
+    for page in (ADMINISTRATOR, ROOT / "docs" / "understand" / "releases-together.md"):
         recipe = section(page, "Every night")
         assert re.search(r"\bsince(?:=|\W+)2026-01-06T00:00:00Z", recipe)
         assert not re.search(r"""\bstart["'=]""", recipe)

@@ -200,7 +200,7 @@ def test_bundles_around_a_snapshot_are_refused_where_they_take_its_crowd_apart()
     assert judge(first, bundles(5, *HALVES)) == (True, 2, 5)
 
 
-# --- the ten people of docs/contracts.md, as docs/composition.md shows them -------------------------------------------
+# --- the ten people of docs/developers/rows.md, as docs/understand/releases-together.md shows them
 
 
 def said(first: Release, then: Release) -> str:
@@ -216,7 +216,7 @@ def test_the_page_shows_how_the_ten_people_are_judged_in_both_orders() -> None:
         "| " + " | ".join([f"**{name}**", *(said(first, then) for then in families.values())]) + " |\n"
         for name, first in families.items()
     ]
-    assert "".join(rows) in (pages.ROOT / "docs/composition.md").read_text()
+    assert "".join(rows) in (pages.ROOT / "docs/understand/releases-together.md").read_text()
 
 
 # --- another way to say it --------------------------------------------------------------------------------------------

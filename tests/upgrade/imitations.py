@@ -1,8 +1,8 @@
 """Servers set up as managed ones are: a superuser whom only the provider knows, and a login that is less than one.
 
 What a provider does inside of its own build of PostgreSQL is done here with roles, rights and event triggers, as
-strictly as its documents say, and more strictly where they are silent. ``docs/howto/managed`` says which sentences rest
-on documents alone.
+strictly as its documents say, and more strictly where they are silent. ``docs/administrators/managed`` says which sentences
+rest on documents alone.
 """
 
 import secrets
@@ -46,7 +46,7 @@ class Provider:
     Attributes
     ----------
     page : str
-        Name of its page in ``docs/howto/managed``.
+        Name of its page in ``docs/administrators/managed``.
     superuser, admin : str
         The login of the provider, and the one that a customer is given.
     roles : str

@@ -1,4 +1,4 @@
-"""The pages of ``docs/howto/managed``, carried out as written by the logins they name, on imitated managed servers."""
+"""The pages of ``docs/administrators/managed``, carried out by the logins they name, on imitated servers."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ from tests.upgrade.imitations import Managed, Provider
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
-PAGES = ROOT / "docs" / "howto" / "managed"
+PAGES = ROOT / "docs" / "administrators" / "managed"
 LOGINS = ("olga", "wanda", "anna")
 _DSN = re.compile(r'"(host=[^"]*)"')
 _LEFT = """

@@ -1,7 +1,8 @@
 """The paper's own algorithm, as one of the family semantic: regions that grow while trajectories are merged.
 
 Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017: the loss of
-section III-B, Algorithms 1 and 2, and the reshaping of section IV-B. docs/comparisons.md says what is left open there.
+section III-B, Algorithms 1 and 2, and the reshaping of section IV-B.
+docs/developers/papers.md says what is left open there.
 """
 
 import numpy as np
