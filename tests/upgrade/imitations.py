@@ -1,8 +1,8 @@
 """Servers set up as managed ones are: a superuser whom only the provider knows, and a login that is less than one.
 
 What a provider does inside of its own build of PostgreSQL is done here with roles, rights and event triggers, as
-strictly as its documents say, and more strictly where they are silent. ``docs/administrators/managed`` says which sentences
-rest on documents alone.
+strictly as its documents say, and more strictly where they are silent. ``docs/administrators/managed`` says
+which sentences rest on documents alone.
 """
 
 import secrets
