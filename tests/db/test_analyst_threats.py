@@ -449,7 +449,7 @@ def test_who_runs_the_server_still_reads_its_counters(connection: psycopg.Connec
     assert row == (True,)
 
 
-def test_what_stays_open_is_as_the_page_on_security_says(connection: psycopg.Connection, analyst: psycopg.Connection) -> None:
+def test_what_stays_open_is_as_the_page_says(connection: psycopg.Connection, analyst: psycopg.Connection) -> None:
     """Counts that no right covers: docs/administrators/security.md names them."""
     connection.execute("ANALYZE dbanon.trajectory, dbanon.membership")
     counted = "SELECT sum(reltuples) FROM pg_class WHERE relname IN ('trajectory', 'membership') AND relkind = 'r'"

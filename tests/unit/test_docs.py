@@ -125,9 +125,7 @@ def prose(page: Path) -> str:
 
 
 GLOSSARY, LIMITS = (ROOT / "docs" / "understand" / page for page in ("glossary.md", "limits.md"))
-ADMINISTRATOR, ANALYST = (
-    ROOT / "docs" / page for page in ("administrators/administrator.md", "analysts/analyst.md")
-)
+ADMINISTRATOR, ANALYST = (ROOT / "docs" / page for page in ("administrators/administrator.md", "analysts/analyst.md"))
 
 
 def test_the_readme_says_how_long_the_limits_take() -> None:
@@ -204,7 +202,9 @@ def test_the_limits_have_five_of_a_method_and_its_page_has_all(family: str) -> N
 
 
 def test_the_page_on_security_names_tests_that_are_there() -> None:
-    named = re.findall(r"`(?:tests/db/)?(test_\w+\.py)`", (ROOT / "docs" / "administrators" / "security.md").read_text())
+    named = re.findall(
+        r"`(?:tests/db/)?(test_\w+\.py)`", (ROOT / "docs" / "administrators" / "security.md").read_text()
+    )
     assert named
     assert [name for name in named if not (ROOT / "tests" / "db" / name).exists()] == []
 
