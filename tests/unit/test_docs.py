@@ -11,6 +11,8 @@ from tests.importing import REASONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
+DECISIONS = ROOT / "docs" / "developers" / "decisions"
+LISTS = {DECISIONS / "dependencies.md", DECISIONS / "speed.md"}
 WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "sql.md"]  # which is generated
 HEADINGS = [
     *("Privacy claim", "Adversary", "Algorithm", "Parameters", "Complexity"),
@@ -44,7 +46,7 @@ def test_a_method_page_names_every_parameter_with_its_default(family: str) -> No
 
 
 def test_every_dependency_has_a_line_that_says_why() -> None:
-    decisions = (ROOT / "docs" / "developers" / "decisions.md").read_text()
+    decisions = (DECISIONS / "dependencies.md").read_text()
     declared = re.findall(r'^    "([a-z0-9-]+(?:\[\w+\])?)>=', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert declared
     for name in declared:
@@ -87,11 +89,14 @@ def test_the_picture_of_the_layers_is_the_enforced_one() -> None:
     assert [sorted(line) for line in drawn] == [sorted(line) for line in enforced]
 
 
-def test_every_decision_says_what_was_rejected() -> None:
-    page = (ROOT / "docs" / "developers" / "decisions.md").read_text().partition("\n## Dependencies")[0]
-    entries = re.findall(r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|^## |\Z)", page, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize(
+    "page", sorted({*DECISIONS.glob("*.md")} - LISTS), ids=lambda page: page.name
+)
+def test_every_decision_says_what_was_rejected(page: Path) -> None:
+    text = page.read_text()
+    entries = re.findall(r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert entries
-    assert [title for title, text in entries if "Rejected:" not in text] == []
+    assert [title for title, decided in entries if "Rejected:" not in decided] == []
 
 
 @pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
@@ -99,11 +104,11 @@ def test_a_page_names_the_actor(page: Path) -> None:
     assert re.findall(r"\b(?:whoever|somebody|anybody|everybody|who did what)\b", prose(page), re.IGNORECASE) == []
 
 
-@pytest.mark.parametrize("page", ["developers/decisions.md", "developers/architecture.md"])
-def test_a_page_on_the_code_names_only_what_is_there(page: str) -> None:
+@pytest.mark.parametrize("pages", ["developers/decisions/*.md", "developers/architecture.md"])
+def test_a_page_on_the_code_names_only_what_is_there(pages: str) -> None:
     files = [file for folder in ("dbanon", "sql", "migrations") for file in (ROOT / folder).rglob("*.[ps][yq]*")]
     code = "\n".join(file.read_text() for file in files if file.is_file() and file.suffix in (".py", ".sql"))
-    text = (ROOT / "docs" / page).read_text()
+    text = "\n".join(page.read_text() for page in (ROOT / "docs").glob(pages))
     named = set(re.findall(r"`dbanon(?:_internal)?\.(\w+)", text))
     assert named
     assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", code)] == []
