@@ -89,9 +89,7 @@ def test_the_picture_of_the_layers_is_the_enforced_one() -> None:
     assert [sorted(line) for line in drawn] == [sorted(line) for line in enforced]
 
 
-@pytest.mark.parametrize(
-    "page", sorted({*DECISIONS.glob("*.md")} - LISTS), ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", sorted({*DECISIONS.glob("*.md")} - LISTS), ids=lambda page: page.name)
 def test_every_decision_says_what_was_rejected(page: Path) -> None:
     text = page.read_text()
     entries = re.findall(r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|^## |\Z)", text, re.MULTILINE | re.DOTALL)
