@@ -40,9 +40,11 @@ CREATE TABLE public.gps_wednesday AS SELECT subject, t + interval '2 days' AS t,
 CREATE TABLE public.gps_thursday AS SELECT subject, t + interval '3 days' AS t, position FROM public.gps;
 CREATE TABLE public.gps_late AS SELECT 'late ' || subject AS subject, t + interval '1 day' AS t,
     ST_Translate(position, 100, 100) AS position FROM public.gps;
-CREATE TABLE public.clinics AS SELECT position AS place, 'clinic ' || row_number() OVER () AS title FROM public.gps LIMIT 3;
+CREATE TABLE public.clinics AS SELECT position AS place, 'clinic ' || row_number() OVER () AS title
+    FROM public.gps LIMIT 3;
 CREATE TABLE public.shops AS SELECT position AS geom, 'shop' AS kind FROM public.gps LIMIT 5;
-CREATE TABLE public.towers AS SELECT DISTINCT ON (subject) position AS geom, 'mast ' || subject AS mast FROM public.gps LIMIT 5;
+CREATE TABLE public.towers AS SELECT DISTINCT ON (subject) position AS geom, 'mast ' || subject AS mast
+    FROM public.gps LIMIT 5;
 CREATE TABLE public.districts AS SELECT ST_Buffer(ST_ConvexHull(ST_Collect(position)), 50) AS geom FROM public.gps;
 CREATE TABLE public.coverage AS SELECT geom, 'all' AS station FROM public.districts;
 CREATE TABLE public.sightings AS SELECT DISTINCT ON (subject) subject AS person, t AS seen_at FROM public.gps;
