@@ -206,7 +206,7 @@ _ALL = (
         unit="bits",
         better="less",
         plain="How far the distances that people travel are from the true ones: 0 is the same, 1 the worst.",
-        source=f"{_ADATRACE} (length error, whose buckets leave the longest tracks out)",
+        source=f"{_ADATRACE} (length error, with buckets that leave the longest tracks out)",
         group="field",
     ),
     Metric(
