@@ -224,14 +224,6 @@ def test_the_job_of_every_night_is_one_recipe() -> None:
         assert not re.search(r"""\bstart["'=]""", recipe)
 
 
-def test_every_environment_variable_is_on_one_page() -> None:
-    files = [*(ROOT / "dbanon").rglob("*.py"), *(ROOT / "docker").iterdir()]
-    read = {name for file in files if file.is_file() for name in re.findall(r"\bDBANON_[A-Z_]+", file.read_text())}
-    page = (ROOT / "docs" / "reference" / "settings.md").read_text()
-    listed = re.findall(r"^\| `(DBANON_\w+)` \|", page, re.MULTILINE)
-    assert sorted(listed) == sorted(read)
-
-
 def test_the_page_for_administrators_says_what_an_operator_does_not_read() -> None:
     rights = (ROOT / "tests" / "db" / "rights.txt").read_text()
     closed = re.findall(r"^(?:table|view) dbanon\.(\w+) +- +S", rights, re.MULTILINE)
