@@ -346,7 +346,7 @@ def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
                 "summary": family.summary,
                 "guarantee": family.guarantee,
                 "paper": family.paper,
-                "algorithms": [vars(algorithm) for algorithm in family.algorithms],
+                "algorithms": [vars(one) | {"guarantee": family.promise_of(one.name)} for one in family.algorithms],
                 "parameters": parameters,
             }
             for family, parameters in described
@@ -366,6 +366,7 @@ def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> st
     sentences = [
         f"{family.name}: {family.summary}",
         family.guarantee,
+        *(f"{one.name}: {one.guarantee}" for one in family.algorithms if one.guarantee),
         *([f"Paper: {family.paper}"] if family.paper else []),
     ]
     algorithms = [(a.name, a.summary) for a in family.algorithms]

@@ -109,7 +109,7 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
         wants=asked.wants,
         settings=marked,
         notes=_make_notes(asked, marked),
-        hides=family.guarantee,
+        hides=family.promise_of(algorithm),
         families=tuple(_find_families(connection, combinations[0].key)),
     )
     return replace(made, sentences=settings.sentences(made))
@@ -191,7 +191,7 @@ def _find_families(connection: Connection, key: kept.Key) -> Iterator[Family]:
         name = ", ".join(f"{name} {value}" for name, value in given.items())
         found.setdefault((method, algorithm), []).append((name, figures))
     for (method, algorithm), several in found.items():
-        hides = methods.method(method).guarantee
+        hides = methods.method(method).promise_of(algorithm)
         yield Family(method=method, algorithm=algorithm, hides=hides, settings=tuple(several))
 
 

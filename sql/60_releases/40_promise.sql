@@ -80,6 +80,16 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.describe_range(text, text) IS
 'Two ends of a range, or the one value where they are the same.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.promise_of(method dbanon.method, algorithm text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce((SELECT nullif(a.value ->> 'guarantee', '') FROM jsonb_array_elements((method).algorithms) a
+                     WHERE a.value ->> 'name' = algorithm), (method).guarantee)
+$$;
+COMMENT ON FUNCTION dbanon_internal.promise_of(dbanon.method, text) IS
+'The promise of an algorithm: its own, or that of its family.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.release_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -98,6 +108,7 @@ BEGIN
         WHERE l.release_id = release_promise.release_id;
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
+    method.guarantee := dbanon_internal.promise_of(method, run.algorithm);
     parts := ARRAY(SELECT l.release_id FROM ONLY dbanon.release o JOIN ONLY dbanon.release l ON l.series_id = o.series_id
                    WHERE o.release_id = release_promise.release_id AND l.withdrawn_at IS NULL);
     WITH part AS MATERIALIZED (

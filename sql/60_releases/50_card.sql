@@ -46,7 +46,7 @@ BEGIN
         'live', CASE WHEN release.release_id IS NOT NULL THEN release.withdrawn_at IS NULL END, 'dataset', dataset.name,
         'run_id', run.run_id, 'status', run.status,
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
-        'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
+        'promise', dbanon_internal.promise_of(method, run.algorithm), 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'holds', method.traits -> 'holds',
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures, 'outdated', verdict.outdated,
             'changed', CASE WHEN release.release_id IS NULL AND NOT verdict.outdated THEN verdict.digest <> dbanon_internal.run_digest(run.run_id) END,

@@ -124,9 +124,7 @@ def prose(page: Path) -> str:
     return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-ADMINISTRATOR, ANALYST = (
-    ROOT / "docs" / page for page in ("administrators/administrator.md", "analysts/analyst.md")
-)
+ADMINISTRATOR, ANALYST = (ROOT / "docs" / page for page in ("administrators/administrator.md", "analysts/analyst.md"))
 
 
 def test_the_readme_says_how_long_the_limitations_take() -> None:
