@@ -118,14 +118,14 @@ class Thing:
 
     def part(self, word: str) -> str:
         """Return what the comment says after `word`, or before all such words if it is empty."""
-        pieces = re.split(r"\s*\b(Takes|Returns|Raises|Example):\s*", " ".join(self.comment.split()))
+        pieces = re.split(r"\s*\b(Arguments|Returns|Raises|Example):\s*", " ".join(self.comment.split()))
         said = dict(zip(["", *pieces[1::2]], pieces[0::2], strict=True))
         return said.get(word, "")
 
     @property
     def helps_analysts(self) -> bool:
         """Whether it is a helper that stands in schema published because analysts may use no other."""
-        return self.schema == "published" and not self.part("Takes")
+        return self.schema == "published" and not self.part("Arguments")
 
     @property
     def summary(self) -> str:
@@ -233,7 +233,7 @@ def _split(arguments: str) -> list[str]:
 
 def _function(thing: Thing) -> str:
     lines = [f"\n### {thing.name}\n\n{_text(thing.part(''))}\n\n```sql\n{_signature(thing)}\n```\n\n"]
-    for word in ("Takes", "Returns", "Raises"):
+    for word in ("Arguments", "Returns", "Raises"):
         said = thing.part(word)
         if said.startswith("- "):
             lines += [f"- **{word}**\n", *(f"  - {_text(item)}\n" for item in said[2:].split(" - "))]
