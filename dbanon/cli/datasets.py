@@ -60,14 +60,14 @@ def _confirmed(database: "Database", name: str) -> bool:
     people = counted(rows[0]["subjects"], "subject")
     stderr_line(f"This deletes dataset {name} with {held} of {people}, its loads and its runs.")
     if not sys.stdin.isatty():
-        raise ParameterError("Dropping a dataset must be confirmed. There is no terminal to ask on; add --yes.")
+        raise ParameterError("Dropping a dataset must be confirmed. There is no terminal to ask on. Add --yes.")
     return typer.confirm("Delete all of it?", err=True)
 
 
 @app.command("forget-before", epilog=GLOBAL)
 def forget_before(
     dataset: Name,
-    time: Annotated[str, typer.Argument(help="ISO 8601 with a zone, or unix seconds; in the past.")],
+    time: Annotated[str, typer.Argument(help="ISO 8601 with a zone, or unix seconds. In the past.")],
 ) -> None:
     """Delete what a dataset has from before a time, and the unpublished runs with any of it; releases stay."""
     with open_database() as database:

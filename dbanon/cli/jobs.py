@@ -22,7 +22,7 @@ def add_job(name: Name, **asked: Any) -> None:
     with open_database() as database:
         job_id, notices = database.add_job(name, **asked)
     value = {"job_id": job_id, "name": name, "notices": list(notices)}
-    show(lambda: f"Job {name} is there; see what it would do: dbanon job plan {name}", lambda: value)
+    show(lambda: f"Job {name} is there. See what it would do: dbanon job plan {name}", lambda: value)
     say(notices)
 
 

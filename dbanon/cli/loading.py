@@ -26,7 +26,7 @@ def load_trajectories(
         typer.Argument(
             metavar="FILE",
             readable=False,
-            help="CSV (also .gz) or Parquet, one fix a row; GPX, PLT or MF-JSON; or a folder of GPX and PLT.",
+            help="CSV (also .gz) or Parquet, one fix a row; GPX, PLT or MF-JSON. Or a folder of GPX and PLT.",
         ),
     ],
     **options: Any,
@@ -61,7 +61,7 @@ PlaceFile = Annotated[
     typer.Argument(
         metavar="FILE",
         readable=False,
-        help="CSV (also .gz) or Parquet, one place a row; or GeoJSON, GeoPackage or a Shapefile.",
+        help="CSV (also .gz) or Parquet, one place a row. Or GeoJSON, GeoPackage or a Shapefile.",
     ),
 ]
 
@@ -99,7 +99,7 @@ def load_stations(file: PlaceFile, **options: Any) -> None:
 def load_quasi_identifiers(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one subject and time a row."),
+        typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one person and time a row."),
     ],
     **options: Any,
 ) -> None:
@@ -134,14 +134,14 @@ def generate(
     from dbanon.cli import report
 
     if (dataset is None) == (csv is None):
-        raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")
+        raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither. Choose one.")
     if csv is not None:
         plan = generating.Generating(**asked)
         of_dataset = any(getattr(plan, one.name) != one.default for one in fields(generating.OfDataset))
         if plan.mode == "append" or of_dataset:
             raise ParameterError(
-                "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv; leave "
-                "it out, and give it when you load the files."
+                "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv. "
+                "Leave it out, and give it when you load the files."
             )
         with Display(lines=True) as progress:
             made = synth.into_files(csv, plan, replace=plan.mode == "replace", progress=progress)

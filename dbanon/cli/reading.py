@@ -16,7 +16,7 @@ Release = Annotated[str, typer.Argument(help="Name of a live release.")]
 @app.command(epilog=GLOBAL)
 def export(
     name: Release,
-    file: Annotated[Path, typer.Argument(help="Ends in .csv, .geojson, .parquet, .gpkg or .fgb; replaced if there.")],
+    file: Annotated[Path, typer.Argument(help="Ends in .csv, .geojson, .parquet, .gpkg or .fgb. Replaced if there.")],
     where: Annotated[str | None, typer.Option(help="Only rows that meet this SQL condition on the columns.")] = None,
 ) -> None:
     """Write a release to a file: CSV, GeoJSON, GeoParquet, GeoPackage or FlatGeobuf; its promise is in the metadata."""
@@ -29,7 +29,7 @@ def export(
 @app.command(epilog=GLOBAL)
 def style(
     name: Release,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file, usually .qml; replaced if there.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file, usually .qml. Replaced if there.")],
 ) -> None:
     """Write a style for QGIS: regions by crowd in colours, exact rows apart, and the columns of the time."""
     with open_database() as database:

@@ -111,7 +111,7 @@ def load_text(report: "LoadReport") -> str:
     rows += [(f"left out: {reason}", n) for reason, n in sorted(report.left_out.items())]
     if report.trajectories:
         rows += [("trajectories", report.trajectories), ("subjects", report.subjects)]
-        rows += [("days of subjects", report.days)] if report.days is not None else []
+        rows += [("days of people", report.days)] if report.days is not None else []
         rows += [("SRID", str(report.srid))]
     rows += [(f"kept: {reason}", n) for reason, n in sorted(report.far.items())]
     counts = table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
@@ -134,7 +134,7 @@ def synth_text(report: "SynthReport") -> str:
     files = "".join(f"Wrote {visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
     known = f"SRID {report.srid}, seed {report.seed}"
-    return f"{listing}\n\n{files}{known}\nTime: {seconds}; peak memory {report.peak_rss_mb:,.0f} MB"
+    return f"{listing}\n\n{files}{known}\nTime: {seconds}. Peak memory {report.peak_rss_mb:,.0f} MB"
 
 
 def run_json(result: "RunResult") -> dict[str, Any]:
@@ -182,7 +182,7 @@ def run_text(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
         parts.append(textwrap.fill(f"The attack counted: {figures}.", WIDTH))
     if result.timings:
         seconds = ", ".join(f"{name.removesuffix('_s')} {value:.2f} s" for name, value in result.timings.items())
-        parts.append(f"Time: {seconds}; peak memory {result.peak_rss_mb:,.0f} MB")
+        parts.append(f"Time: {seconds}. Peak memory {result.peak_rss_mb:,.0f} MB")
     if result.release:
         parts.append(published_text(result.release, result.rows_published or 0))
     return "\n\n".join(parts)
@@ -318,7 +318,7 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
         )
         parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
     if file is not None:
-        parts.append(f"Wrote {visible(str(file))}; it is private: errors are computed from the true data.")
+        parts.append(f"Wrote {visible(str(file))}. It is private: errors are computed from the true data.")
     return "\n\n".join(parts)
 
 

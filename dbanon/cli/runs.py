@@ -75,7 +75,7 @@ def _counts(database: "Database", run_id: int) -> "Sequence[Figure]":
     return stored.count_figures(database.connection, run_id) if console.draws() and not everywhere.json else ()
 
 
-Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
+Method = Annotated[str, typer.Argument(help="The method family. See 'dbanon methods'.")]
 
 
 @app.command(epilog=GLOBAL)
@@ -98,7 +98,7 @@ def submit(method: Method, **asked: Any) -> None:
     """Queue a run for the next worker that is free, and return at once."""
     with open_database() as database:
         run_id = database.submit(method, **asked)
-    show(lambda: f"Run {run_id} is queued; watch it with: dbanon runs", lambda: {"run_id": run_id})
+    show(lambda: f"Run {run_id} is queued. Watch it with: dbanon runs", lambda: {"run_id": run_id})
 
 
 @app.command(epilog=GLOBAL)
@@ -114,14 +114,14 @@ def cancel(run_id: RunId) -> None:
 def worker(
     jobs: Annotated[
         int,
-        typer.Option(min=1, max=64, metavar="<int>", help="Runs computed at the same time; they divide the cores."),
+        typer.Option(min=1, max=64, metavar="<int>", help="Runs computed at the same time. They divide the cores."),
     ] = 1,
     grace_s: Annotated[
         float,
         typer.Option(
             min=0,
             metavar="<float>",
-            help="Seconds a run may go on after the worker is asked to stop; then it is queued again.",
+            help="Seconds a run may go on after the worker is asked to stop. Then it is queued again.",
         ),
     ] = 5.0,
     lock_dsn: Annotated[
@@ -143,7 +143,7 @@ def worker(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Answer /healthz, /readyz and /metrics over HTTP there, to every client; such as 127.0.0.1:9464.",
+            help="Answer /healthz, /readyz and /metrics over HTTP there, to every client. Such as 127.0.0.1:9464.",
         ),
     ] = None,
     schedule: Annotated[
@@ -220,7 +220,7 @@ def evaluate(
 
     if (run is None) == (file is None):
         got = "neither" if run is None else "both"
-        raise ParameterError(f"Exactly one of a run and --file must be given. Got {got}; correct it.")
+        raise ParameterError(f"Exactly one of a run and --file must be given. Got {got}. Correct it.")
 
     with open_database() as database:
         what = file or (_run_number(str(run)) if str(run).isdecimal() else str(run))
@@ -334,7 +334,7 @@ def remember(
     """Let later loads bring a subject again who was forgotten; what was erased does not come back."""
     with open_database() as database:
         lifted = database.remember(population, subject)
-    said = "Later loads bring the subject again." if lifted else "The subject had not been forgotten."
+    said = "Later loads bring the person again." if lifted else "The person had not been forgotten."
     show(lambda: said, lambda: {"population": population, "lifted": lifted})
 
 

@@ -119,12 +119,12 @@ def _demand_allowed(connection: Connection, asked: Sweeping) -> None:
     """Refuse a login that may not compute, and runs that would outlive their sample."""
     if not queue.may_compute(connection):
         raise StoreError(
-            "A sweep must be made by a login that may compute and read what runs wrote. This one may not; have "
+            "A sweep must be made by a login that may compute and read what runs wrote. This one may not. Have "
             "dbanon_worker granted."
         )
     if asked.keep and asked.sample is not None:
         raise ParameterError(
-            "Runs on a sample must go with it. Got keep and sample; leave one out, or run the chosen setting on all."
+            "Runs on a sample must go with it. Got keep and sample. Leave one out, or run the chosen setting on all."
         )
 
 
@@ -238,8 +238,8 @@ class _Work:
         rows = [stored.dataset_row(self.database.connection, name) for name in (self.asked.dataset, self.dataset)]
         if rows[0].revision != revision:
             raise DataError(
-                "The data of a dataset must stay as they are while it is swept. Some were loaded or deleted meanwhile; "
-                "begin the sweep again."
+                "The data of a dataset must stay as they are while it is swept. Some were loaded or deleted "
+                "meanwhile. Begin the sweep again."
             )
 
     def _compute(self, one: _Combination, ids: list[int]) -> RunResult:

@@ -104,8 +104,8 @@ class Frame:
             self._reader = pa.RecordBatchReader.from_stream(told)
         except Exception:  # whatever its maker raises
             raise DataError(
-                f"{self.name} must be a table that Arrow can hold, and be open. Got one that hands out no rows; keep "
-                "the columns that are needed, each of one type."
+                f"{self.name} must be a table that Arrow can hold, and be open. Got one that hands out no rows. Keep "
+                f"the columns that are needed, each of one type."
             ) from None
         self.geometries = _geometry.found(self._reader.schema, primary)
 
@@ -121,7 +121,7 @@ class Frame:
             yield from self._reader
         except (pa.ArrowException, OSError):
             raise DataError(
-                f"{self.name} must be readable to its last row. Its stream stopped; read it whole by itself to see why."
+                f"{self.name} must be readable to its last row. Its stream stopped. Read it whole by itself to see why."
             ) from None
 
 

@@ -33,7 +33,7 @@ _KNOWN = {
     "ymin": "ymin y_min miny min_y",
     "xmax": "xmax x_max maxx max_x",
     "ymax": "ymax y_max maxy max_y",
-    "subjects": "subjects people count",
+    "subjects": "people subjects count",
 }
 """Meanings of columns, and the names by which they are found, in upper or lower case."""
 
@@ -99,7 +99,7 @@ def _read_rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | N
     _demand(path, until >= since, "until at or after since", "check which is which")
     ordered = (bounds[:, 0] <= bounds[:, 2]) & (bounds[:, 1] <= bounds[:, 3])
     _demand(path, ordered, "xmin <= xmax and ymin <= ymax", "check which is which")
-    _demand(path, (subjects >= 1) & (subjects % 1 == 0), "a whole number of subjects, at least 1", "correct it")
+    _demand(path, (subjects >= 1) & (subjects % 1 == 0), "a whole number of people, at least 1", "correct it")
     _demand_overlap(path, bounds, extent, ("x", "y"))
     order = np.lexsort((since, record))
     return Rectangles(
@@ -112,7 +112,7 @@ def _find_columns(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Find the column of each meaning: the given one, or one with a known name."""
     unknown = sorted(given.keys() - _KNOWN.keys())
     if unknown:
-        raise DataError(f"A column must be named as one of {', '.join(_KNOWN)}. Got '{unknown[0]}'; correct --column.")
+        raise DataError(f"A column must be named as one of {', '.join(_KNOWN)}. Got '{unknown[0]}'. Correct --column.")
     names = _files.header(path)
     _names.check(path.name, names, list(given.values()), "--column")
     lower = {name.strip().lower(): name for name in reversed(names)}

@@ -295,8 +295,8 @@ class Method:
             only = item.metadata["algorithms"]
             if only and algorithm not in only and getattr(params, item.name) != item.default:
                 raise ParameterError(
-                    f"The '{item.name}' parameter of {self.name} must go with {' or '.join(only)}. "
-                    f"Got it for {algorithm}; leave it out."
+                    f"The '{item.name}' parameter of {self.name} must go with {' or '.join(only)}. Got it for "
+                    f"{algorithm}. Leave it out."
                 )
             unit = item.metadata["multiple_of"] if not only or algorithm in only else None
             value, one = getattr(params, item.name), getattr(params, unit) if unit else 1
@@ -340,9 +340,9 @@ class Method:
         """
         joined = cast("Cloaks", self._its("attach")(cloaks, data, params, **inputs))
         if not _same_members(cloaks, joined):
-            raise DataError("Joining inputs must not change who is hidden with whom; this is a defect of the method.")
+            raise DataError("Joining inputs must not change who is hidden with whom. This is a defect of the method.")
         if not _same_rows(cloaks, joined):
-            raise DataError("Joining inputs must not change rows but join them; this is a defect of the method.")
+            raise DataError("Joining inputs must not change rows but join them. This is a defect of the method.")
         return joined
 
 

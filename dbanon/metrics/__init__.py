@@ -96,7 +96,7 @@ _ALL = (
         formula="people x periods that are published / people x periods in the data",
         unit="share",
         better="more",
-        plain="How much of the data is published; the rest is left out.",
+        plain="How much of the data is published. The rest is left out.",
         group="top",
     ),
     Metric(
@@ -182,7 +182,7 @@ _ALL = (
     Metric(
         name="density_jsd",
         title="Density",
-        formula="JSD, base 2, of the shares of people a cell; mean over hours",
+        formula="JSD, base 2, of the shares of people a cell. Mean over hours",
         unit="bits",
         better="less",
         plain="How far the map of people by hour is from the true one: 0 is the same map, 1 has nothing in common.",
@@ -271,12 +271,12 @@ _ALL = (
     Metric(
         name="linked_nearest",
         title="Linked by the nearest",
-        formula="mean over people of (1 / subjects if the nearest row is theirs, else 0)",
+        formula="mean over people of (1 / `subjects` if the nearest row is theirs, otherwise 0)",
         unit="share",
         better="less",
         plain=(
-            "An adversary who knows the whole true way of a person takes the published one that is nearest. This is how"
-            " often that finds the person; no promise is about so much knowledge."
+            "An adversary who knows the whole true way of a person takes the published one that is nearest. This is "
+            "how often that finds the person. No promise is about so much knowledge."
         ),
         source=(
             "Domingo-Ferrer, Trujillo-Rasua: Microaggregation- and Permutation-Based Anonymization of Movement Data,"

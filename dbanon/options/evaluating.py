@@ -28,7 +28,7 @@ class Questioning:
     queries: Annotated[
         int,
         Option(
-            "Questions of each size; with fewer than 400 the intervals are wide.", minimum=MIN_QUERIES, maximum=100_000
+            "Questions of each size. With fewer than 400 the intervals are wide.", minimum=MIN_QUERIES, maximum=100_000
         ),
     ] = ENOUGH_QUERIES
     seed: Annotated[

@@ -31,7 +31,7 @@ class Writing(Showing):
     output: Annotated[
         Path | None,
         Option(
-            "The file to write; replaced if it is there.", name="-o", metavar="FILE.html", typed=str | None, parse=_path
+            "The file to write. Replaced if it is there.", name="-o", metavar="FILE.html", typed=str | None, parse=_path
         ),
     ] = None
 
@@ -55,4 +55,4 @@ class Reporting(Writing):
     def check(self) -> None:
         """Raise `ParameterError` for what cannot be asked together."""
         if self.with_truth and self.audience != "file":
-            raise ParameterError("A page for analysts must not show the truth. Got both; leave out --with-truth.")
+            raise ParameterError("A page for analysts must not show the truth. Got both. Leave out --with-truth.")

@@ -16,14 +16,14 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise ParameterError("--further must be JSON. Got something else; quote it for the shell.") from None
+        raise ParameterError("--further must be JSON. Got something else. Quote it for the shell.") from None
 
 
 def _limits(texts: Sequence[str]) -> dict[str, float]:
     try:
         return {name: float(value) for name, value in parameters(texts).items()}
     except ValueError:
-        raise ParameterError("A limit must be a number. Got something else; such as --limit requests=5.") from None
+        raise ParameterError("A limit must be a number. Got something else. Such as --limit requests=5.") from None
 
 
 def _interval(words: str) -> Option:
@@ -52,7 +52,7 @@ class AddingJob(OfSource):
     source: Annotated[str | None, Option("Table or view of the same database, one fix a row. A new job needs it.")] = (
         None
     )
-    method: Annotated[str | None, Option("The method family; see 'dbanon methods'. A new job needs it.")] = None
+    method: Annotated[str | None, Option("The method family. See 'dbanon methods'. A new job needs it.")] = None
     subject: Annotated[str | None, _else("subject", "'subject'")] = None  # type: ignore[assignment]
     time: Annotated[str | None, _else("time", "'time'")] = None  # type: ignore[assignment]
     grid_m: Annotated[float | None, _else("grid_m", "1")] = None  # type: ignore[assignment]
@@ -119,7 +119,7 @@ class AddingJob(OfSource):
         Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),
     ] = None
     retry: Annotated[
-        str | None, _interval("How long after a failure it tries again; doubled each time. Else 5 minutes.")
+        str | None, _interval("How long after a failure it tries again. Doubled each time. Else 5 minutes.")
     ] = None
     max_tries: Annotated[
         int | None, Option("After how many tries a period is held. Else 10.", minimum=1, maximum=1000)

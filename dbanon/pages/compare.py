@@ -41,7 +41,7 @@ def page(one: Side, other: Side, zone: ZoneInfo) -> str:
         foot=f"{names[0]} beside {names[1]}",
     )
     lead = (
-        "Both keep the same promise; what differs is below."
+        "Both keep the same promise. What differs is below."
         if same
         else "They promise different things: neither is better by a figure of this page."
     )
@@ -118,7 +118,7 @@ def _sizes(letter: str, side: Side) -> Markup:
     if not side.shown.sizes:
         return frame.card(letter, "There are no rows that hide people.")
     drawn = sizes(f"sizes-{letter.lower()}", f"{letter}: how large the regions are", side.shown)
-    return frame.picture(drawn, f"{letter}: share of people and time; the last bar is open.")
+    return frame.picture(drawn, f"{letter}: share of people and time. The last bar is open.")
 
 
 def _advice(one: Side, other: Side) -> list[Markup]:

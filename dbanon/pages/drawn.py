@@ -41,7 +41,7 @@ class Drawn(Blocks):
         return frame.picture(drawn, caption, class_="map")
 
     def _around(self) -> str:
-        said = f"One region hides {words.spelled(self.shown.k)} or more people; where many lie it is darker."
+        said = f"One region hides {words.spelled(self.shown.k)} or more people. Where many lie it is darker."
         outside = " The map shows where 95 % of the people and time are; rows may lie outside."
         backdrop = " What lies under it is a public table." if self.shown.lines or self.shown.areas else ""
         exact = f" Exact rows ({words.percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
@@ -110,7 +110,7 @@ class Drawn(Blocks):
         if window is None or not self.shown.atoms:
             return Markup("")
         shape = Markup('<path d="{}" class="line-published"/>').format(self.shown.atoms)
-        drawn = maps.panel("atoms", "Atoms", "The cells that rows are made of; they are public.", window, shape)
+        drawn = maps.panel("atoms", "Atoms", "The cells that rows are made of. They are public.", window, shape)
         return frame.picture(drawn, "The cells that rows are made of (published.atoms).", class_="map")
 
     def sizes(self) -> Markup:

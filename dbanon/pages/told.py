@@ -161,7 +161,7 @@ class Told(Blocks):
             else Markup("It is not published: no login reads it.")
         )
         return frame.card(
-            "Who reads it; taking it back",
+            "Who reads it. Taking it back",
             Markup("<b>Readers:</b> {}: the view, no table behind it.").format(who) if name else "",
             take_back,
         )
@@ -253,8 +253,8 @@ class Told(Blocks):
                 f"  ST_MakeEnvelope(..., 4326), {when});\n-- at_least, expected, at_most"
             ),
             Markup("<p>{}</p><p>{}</p>").format(
-                "To count people, add up subjects over the rows of one period. Neither the sum of crowd nor the number "
-                "of rows is a number of people.",
+                "To count people, add up `subjects` over the rows of one period. Neither the sum of crowd nor the "
+                "number of rows is a number of people.",
                 "The middle of a region is no position: perhaps no person was there. One place is surely busier than "
                 "another only where its at_least exceeds the at_most of the other.",
             ),

@@ -31,8 +31,8 @@ def check(connection: psycopg.Connection) -> None:
     revision = _revision(connection)
     if revision is None:
         raise SchemaMismatch(
-            f"Schema dbanon must be at revision {EXPECTED_REVISION} and this database has none; "
-            "run `dbanon db upgrade`."
+            f"Schema dbanon must be at revision {EXPECTED_REVISION} and this database has none. Run `dbanon db "
+            f"upgrade`."
         )
     if revision != EXPECTED_REVISION:
         remedy = "run `dbanon db upgrade`" if revision < EXPECTED_REVISION else "install a newer dbanon"

@@ -148,7 +148,7 @@ def serve(
     if useless == _READ_ONLY:
         raise sqlstate.read_only()
     if useless:
-        raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended; start it again.")
+        raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended. Start it again.")
 
 
 def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedule | None) -> int | None:

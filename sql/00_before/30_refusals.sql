@@ -106,8 +106,8 @@ BEGIN
     END IF;
     IF NOT @move_roles@ AND recorded <> '@prefix@' THEN
         RAISE EXCEPTION 'The script must be for the roles that this database has, %_*. It is for @prefix@_*, and nothing was changed.', recorded
-            USING ERRCODE = 'DA021', HINT = format('Make it with --role-prefix %s; or with --role-prefix @prefix@, to move all rights to '
-                                                   'these roles.', recorded);
+            USING ERRCODE = 'DA021', HINT = format('Make it with --role-prefix %s. Or with --role-prefix @prefix@, to move all rights to these '
+                'roles.', recorded);
     END IF;
 END
 $$;

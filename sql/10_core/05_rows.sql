@@ -162,7 +162,7 @@ BEGIN
                                        WHERE (c.run_id, c.record_id, c.seq) = (OLD.run_id, OLD.record_id, OLD.seq)) THEN
             RAISE EXCEPTION 'A row of dbanon.cloak must be as the statement read it. It was changed or deleted meanwhile.'
                 USING ERRCODE = 'serialization_failure', DETAIL = format('Record %s of run %s.', OLD.record_id, OLD.run_id),
-                      HINT = 'Run the statement again; one that joins must find each row once.';
+                      HINT = 'Run the statement again. One that joins must find each row once.';
         END IF;
         last := dbanon_internal.take_row(OLD);
     END IF;
@@ -171,7 +171,7 @@ BEGIN
             OR NEW.crowd IS NULL OR NEW.subjects IS NULL THEN
             RAISE EXCEPTION 'Every column of dbanon.cloak but extra must have a value. One is null.'
                 USING ERRCODE = 'not_null_violation', DETAIL = 'Only extra may be null: all own columns have their defaults.',
-                      HINT = 'Give run_id, record_id, seq, period, region, crowd and subjects.';
+                      HINT = 'Give run_id, record_id, seq, period, region, crowd and `subjects`.';
         END IF;
         PERFORM dbanon_internal.put_row(NEW);
     END IF;

@@ -110,7 +110,7 @@ BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'The SRID, the grids and the zone of days of a dataset that was ever published must stay. Got others.'
             USING ERRCODE = 'DA007', DETAIL = 'A release says on which grid it was made.',
-                  HINT = 'Leave them; a coarser grid is a parameter of most methods.';
+                  HINT = 'Leave them. A coarser grid is a parameter of most methods.';
     END IF;
     NEW.revision := greatest(NEW.revision, OLD.revision + 1);
     RETURN NEW;
@@ -289,9 +289,9 @@ AS $$
 BEGIN
     PERFORM FROM ONLY dbanon.dataset d WHERE d.dataset_id = OLD.dataset_id FOR SHARE;  -- a publication that has begun comes first
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
-        RAISE EXCEPTION 'The subjects of a dataset that was ever published must keep their names. Got an UPDATE of them.'
-            USING ERRCODE = 'DA007', DETAIL = 'The groups of one release are compared with those of the next by the names of their subjects.',
-                  HINT = 'To erase a subject, call dbanon.forget_subject.';
+        RAISE EXCEPTION 'The people of a dataset that was ever published must keep their names. Got an UPDATE of them.'
+            USING ERRCODE = 'DA007', DETAIL = 'The groups of one release are compared with those of the next by the names of their people.',
+                  HINT = 'To erase a person, call dbanon.forget_subject.';
     END IF;
     RETURN NEW;
 END

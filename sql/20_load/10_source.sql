@@ -214,8 +214,7 @@ BEGIN
                       CASE WHEN NOT readable THEN format('GRANT SELECT ON %s TO %I;', qualified, current_user) END);
     END IF;
     IF blurred THEN
-        RAISE EXCEPTION 'Column ''%'' must distinguish subjects byte by byte. Its type takes different spellings for the '
-                        'same.', subject
+        RAISE EXCEPTION 'Column ''%'' must distinguish people byte by byte. Its type takes different spellings for the same.', subject
             USING ERRCODE = 'DA012', DETAIL = format('It is %s.', types ->> subject),
                   HINT = 'Bring them into one in a view, with lower(x)::text, and import it.';
     END IF;

@@ -84,9 +84,9 @@ BEGIN
                       HINT = 'Leave out subject_per_day => true: what is added is cut as what is there.';
         ELSIF alone <> old.own_subjects THEN
             -- A number that stands for one row could be the name of a person.
-            RAISE EXCEPTION 'What is added must name its subjects as the dataset does. In ''%'' %, and in what is added %.', asked.dataset,
+            RAISE EXCEPTION 'What is added must name its people as the dataset does. In ''%'' %, and in what is added %.', asked.dataset,
                     dbanon_internal.naming(old.own_subjects), dbanon_internal.naming(alone)
-                USING ERRCODE = 'DA011', DETAIL = 'People are counted by the names of subjects.',
+                USING ERRCODE = 'DA011', DETAIL = 'People are counted by name.',
                       HINT = 'Load it into a separate dataset.';
         END IF;
         RETURN dbanon_internal.set_people(old, asked);
@@ -176,7 +176,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = format('It has %s.', dbanon_internal.counted(cardinality(bbox), 'number')),
             HINT = 'Write it like bbox => ''{8,53,9,54}''.';
     ELSIF bbox[1] >= bbox[3] AND NOT geographic THEN
-        RAISE EXCEPTION 'A box in metres must have XMIN below XMAX; only one in degrees can cross the antimeridian. Got another.'
+        RAISE EXCEPTION 'A box in metres must have XMIN below XMAX. Only one in degrees can cross the antimeridian. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'It is in units of the source.', HINT = 'Exchange its sides.';
     END IF;
 END
@@ -258,9 +258,9 @@ DECLARE
     meant record;
 BEGIN
     IF asked.subject_per_day AND asked.subject = '-' THEN
-        RAISE EXCEPTION 'Days are those of subjects that are named. Got ''-'' for the column of subjects.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.',
-                  HINT = 'Name the column of subjects, or leave out subject_per_day => true.';
+        RAISE EXCEPTION 'Days are those of people that are named. Got ''-'' for the column of people.'
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person.',
+                  HINT = 'Name the column of people, or leave out subject_per_day => true.';
     ELSIF NOT asked.split_gap_s > 0 OR asked.split_gap_s = 'NaN' THEN
         RAISE EXCEPTION 'The gap that splits must be seconds above 0. Got %.', asked.split_gap_s
             USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',

@@ -23,9 +23,9 @@ BEGIN
         RAISE EXCEPTION 'The time since which rows are loaded must lie before the time until which they are. Got % and %.', asked.since, asked.until
             USING ERRCODE = 'DA011', DETAIL = 'The first is part of the span, the last is not.', HINT = 'Exchange since and until, or leave one out.';
     ELSIF asked.mode = 'new' AND asked.subject = '-' THEN
-        RAISE EXCEPTION 'What is new is known by its subject and time. Got ''-'' for the column of subjects.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject, also one that was loaded before.',
-                  HINT = 'Name the column of subjects, or load with mode => ''append'' and since => ....';
+        RAISE EXCEPTION 'What is new is known by its person and time. Got ''-'' for the column of people.'
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person, also one that was loaded before.',
+                  HINT = 'Name the column of people, or load with mode => ''append'' and since => ....';
     END IF;
 END
 $$;
@@ -286,9 +286,9 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH out_ AS MATERIALIZED (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j GROUP BY j.reason)
-    SELECT CASE WHEN rows_read = 0 THEN 'The source has no rows of this time; nothing to do.'
+    SELECT CASE WHEN rows_read = 0 THEN 'The source has no rows of this time. Nothing to do.'
         WHEN rows_read = (SELECT o.n FROM out_ o WHERE o.reason = 'known')
-            THEN format('%s loaded before; nothing to do.', dbanon_internal.counted(rows_read, 'row was', 'rows were'))
+            THEN format('%s loaded before. Nothing to do.', dbanon_internal.counted(rows_read, 'row was', 'rows were'))
         ELSE format('Of %s none was new (%s).', dbanon_internal.counted(rows_read, 'row'),
                     (SELECT string_agg(format('%s %s', dbanon_internal.format_count(o.n), o.reason), ', ' ORDER BY o.reason) FROM out_ o)) END
     WHERE looked_for_new AND kept = 0

@@ -332,8 +332,8 @@ BEGIN
     SELECT avg((abs(f.x - meridian - 360 * floor((f.x - meridian + 180) / 360)) > 6)::integer) INTO share
     FROM unnest(x, y) f (x, y) WHERE f.y BETWEEN (shape #> '{y,0}')::float8 AND (shape #> '{y,1}')::float8;
     RETURN CASE WHEN share > 0.01 THEN format(
-        '%s%% of the positions lie more than 6 degrees from the meridian of SRID %s, where its metres are too long; load each '
-        'area as a separate dataset, or choose another (srid => ...).', round(100 * share), target) END;
+        '%s%% of the positions lie more than 6 degrees from the meridian of SRID %s, where its metres are too long. Load each area as a separate '
+        'dataset, or choose another (srid => ...).', round(100 * share), target) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stretched_notice(double precision[], double precision[], jsonb, text, integer) IS

@@ -65,7 +65,7 @@ BEGIN
         IF known.day_zone IS NOT NULL THEN
             SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
             PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
-                'Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', known.day_zone) END);
+                'Each day of a person is its own, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
         far := dbanon_internal.kept_far(shape);
         PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
@@ -199,10 +199,10 @@ BEGIN
     PERFORM dbanon_internal.check_differ(
         array_remove(ARRAY[asked.subject, CASE WHEN NOT moving THEN asked."time" END, asked.geom, asked.x, asked.y], NULL)
             || CASE WHEN asked.subject IS NULL OR NOT moving AND asked."time" IS NULL THEN ARRAY[NULL::text] ELSE '{}' END,
-        CASE WHEN moving THEN 'subject and geometry' WHEN asked.geom IS NULL THEN 'subject, time, x and y' ELSE 'subject, time and geometry' END);
+        CASE WHEN moving THEN 'person and geometry' WHEN asked.geom IS NULL THEN 'person, time, x and y' ELSE 'person, time and geometry' END);
     IF '-' IN (asked."time", asked.geom, asked.trip, asked.x, asked.y) THEN
-        RAISE EXCEPTION 'Only the subject can be ''-''. Got it for another column.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.', HINT = 'Name that column.';
+        RAISE EXCEPTION 'Only the person can be ''-''. Got it for another column.'
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person.', HINT = 'Name that column.';
     ELSIF asked.x ~* '^(lat|latitude|northing|north)$' AND asked.y ~* '^(lon|lng|long|longitude|easting|east)$' THEN
         PERFORM dbanon_internal.refuse_axes(format('Give x => %L, y => %L.', asked.y, asked.x));
     END IF;
@@ -314,8 +314,8 @@ BEGIN
             || CASE WHEN asked.trip IS NULL THEN '{}' ELSE jsonb_build_object(asked.trip, 'trip') END
             || CASE WHEN subject IS NULL THEN '{}' ELSE jsonb_build_object(subject, 'subject') END,
         CASE WHEN asked.geom IS NULL THEN format('Give x => %L, y => %L.', asked.y, asked.x)
-             ELSE format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
-                         'import that.', asked.geom) END,
+             ELSE format('The geometries of column ''%s'' have them the other way round. Swap them in a view, with ST_FlipCoordinates, and import '
+                 'that.', asked.geom) END,
         'Check which columns are named, crs, bbox and the times.', units_per_s);
 END
 $$;

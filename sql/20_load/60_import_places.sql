@@ -172,8 +172,8 @@ BEGIN
     -- Files and tables differ in what the caller can correct, so each brings its own remedies.
     usable := coalesce(rows.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
         ELSE 'Check which columns are named, and crs.' END);
-    remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
-                    'import that.', geom));
+    remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have them the other way round. Swap them in a view, with '
+        'ST_FlipCoordinates, and import that.', geom));
     PERFORM dbanon_internal.report_stage('reading ' || rows.called);
     rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
     PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
@@ -343,7 +343,7 @@ BEGIN
     PERFORM dbanon_internal.check_window(asked);
     IF asked.mode IS NULL OR asked.mode NOT IN ('append', 'new') THEN
         RAISE EXCEPTION 'The mode of this load must be append or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'Both add to what is there; new counts what is there without a copy in quarantine.',
+            USING ERRCODE = 'DA011', DETAIL = 'Both add to what is there. New counts what is there without a copy in quarantine.',
                   HINT = 'Choose one of the two.';
     END IF;
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
@@ -424,7 +424,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'The named columns become its name-value pairs.',
                   HINT = 'Name them, for example columns => ARRAY[''poi'', ''radius''].';
     END IF;
-    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'subject and time');
+    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'person and time');
     IF columns && ARRAY[subject, "time"] THEN
         RAISE EXCEPTION 'The content of a request must not name who sent it or when. Got column ''%''.',
                 CASE WHEN subject = ANY (columns) THEN subject ELSE "time" END
@@ -544,7 +544,7 @@ DECLARE
     staged record;
     held bigint;
 BEGIN
-    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'subject and time');
+    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'person and time');
     PERFORM dbanon_internal.check_set_name(set_name);
     IF replace AND mode = 'new' THEN
         RAISE EXCEPTION 'Quasi-identifiers are either replaced or added where they are new. Got replace and new.'

@@ -91,7 +91,7 @@ DECLARE
     new_run bigint;
 BEGIN
     IF seed < 0 THEN
-        RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead; choose another.', seed
+        RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead. Choose another.', seed
             USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one made.';
     END IF;
     about := dbanon_internal.known_dataset(dataset);

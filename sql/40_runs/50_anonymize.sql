@@ -26,8 +26,8 @@ BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'No worker sees a run before it is committed.',
-                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a separate -c), and call it '
-                         'neither in a block with EXCEPTION nor in a procedure with SET; or queue the run with SELECT dbanon.submit_run(...).';
+                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a separate -c), and call it neither '
+                      'in a block with EXCEPTION nor in a procedure with SET. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
         RAISE EXCEPTION 'No worker is up to compute the run: there is none, and nothing was submitted.'
@@ -41,7 +41,7 @@ BEGIN
         RAISE EXCEPTION '% must come with the name of a release. Got none.',
                 CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' WHEN allow_overlap THEN 'allow_overlap'
                      WHEN grow THEN 'grow' ELSE 'readers' END
-            USING ERRCODE = 'DA011', DETAIL = 'It says how to publish; without a name nothing is published.',
+            USING ERRCODE = 'DA011', DETAIL = 'It says how to publish. Without a name nothing is published.',
                   HINT = 'Name the release: publish_as => ''cabs_june''.';
     END IF;
 END
@@ -76,7 +76,7 @@ DECLARE
     explanation CONSTANT text := CASE
         WHEN state IN ('DA002', 'DA011') THEN format('What was asked for cannot be used (SQLSTATE %s).', state)
         WHEN state LIKE 'DA%' THEN left(regexp_replace(sentence, control, ' ', 'g'), 1000)
-        ELSE format('The server refused it (SQLSTATE %s); its log says why.', state) END;
+        ELSE format('The server refused it (SQLSTATE %s). Its log says why.', state) END;
 BEGIN
     -- A line of the audit stays permanently, so it holds no sentence.
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
@@ -132,7 +132,7 @@ BEGIN
     ended := state.run_id IS NULL OR state.status NOT IN ('queued', 'running', 'computed');
     line := CASE WHEN NOT ended THEN format('Run %s: %s', state.run_id, state.progress) END;
     IF NOT EXISTS (SELECT FROM dbanon.workers) AND NOT ended THEN
-        line := format('Run %s: waiting for a worker; there is none, start one with: dbanon worker', run_id);
+        line := format('Run %s: waiting for a worker. There is none, start one with: dbanon worker', run_id);
     END IF;
     line := nullif(line, said);
 END

@@ -162,10 +162,10 @@ BEGIN
     END IF;
     SELECT i.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i WHERE i.needed AND i.rows = 0 LIMIT 1;
     RETURN QUERY SELECT 'exit_code'::text, c.code::numeric, c.exact, c.sentence FROM (
-        SELECT 3 AS code, true AS exact, format('The dataset must have %s. It has none; load some first.', replace(missing, '_', '-')) AS sentence
+        SELECT 3 AS code, true AS exact, format('The dataset must have %s. It has none. Load some first.', replace(missing, '_', '-')) AS sentence
             WHERE missing IS NOT NULL
         UNION ALL
-        SELECT 4, true, format('A run must have at least k = %s subjects. The dataset has %s; lower k, or load more.', checked ->> 'k', data.subjects)
+        SELECT 4, true, format('A run must have at least k = %s people. The dataset has %s. Lower k, or load more.', checked ->> 'k', data.subjects)
             WHERE (checked ->> 'k')::numeric > data.subjects
         UNION ALL
         SELECT 5, false, CASE WHEN dbanon_internal.stands_alone(family.name, chosen)

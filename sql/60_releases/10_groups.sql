@@ -93,7 +93,7 @@ BEGIN
                     'member, and % of % no trajectory.', refuse_unknown_members.run_id, dbanon_internal.counted(bare, 'record has', 'records have'),
             dbanon_internal.format_count(unknown), dbanon_internal.counted(members, 'member has', 'members have')
         USING ERRCODE = 'DA005', DETAIL = 'Who is hidden with whom cannot be determined, so the run cannot be measured or published.',
-              HINT = 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).';
+              HINT = 'The dataset has changed since that run. Start another: CALL dbanon.anonymize(...).';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_unknown_members(bigint) IS

@@ -87,7 +87,7 @@ BEGIN
     -- To the server's log: a line of the audit would go with the transaction that the error ends.
     RAISE LOG 'dbanon: % was refused % on dbanon.%', session_user, operation, relation;
     RAISE EXCEPTION 'What is known of a release must stay as it was published. Got % on dbanon.%.', operation, relation
-        USING ERRCODE = 'DA006', DETAIL = 'Later runs are compared with it.', HINT = 'To erase a subject, call dbanon.forget_subject.';
+        USING ERRCODE = 'DA006', DETAIL = 'Later runs are compared with it.', HINT = 'To erase a person, call dbanon.forget_subject.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_known(text, text) IS

@@ -637,8 +637,8 @@ LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the settle_s of the population; or, knowing this, '
-                 'allow_overlap => true with reason => ''...''.';
+    hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the settle_s of the population. Or, knowing this, '
+        'allow_overlap => true with reason => ''...''.';
     since timestamptz;
 BEGIN
     IF others LIKE '% of dataset %' THEN
@@ -685,12 +685,12 @@ BEGIN
                   DETAIL = concat('A person with several names hides among copies of themselves: a crowd of k names may be one person.',
                                   CASE WHEN others IS NOT NULL
                                       THEN format(' It has fixes of %s under other names, too.', dbanon_internal.name_some(others)) END),
-                  HINT = 'Load it without the copies; or, knowing this, allow_overlap => true with reason => ''...''.';
+                  HINT = 'Load it without the copies. Or, knowing this, allow_overlap => true with reason => ''...''.';
     ELSIF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A dataset with fixes of another one that has releases, under other names, must have a reason to be published. That '
                         'of run % has fixes of %.', run_id, dbanon_internal.name_some(others)
             USING ERRCODE = 'DA010', DETAIL = 'What both say of one person is not compared: only names say who is who.',
-                  HINT = 'Append to the other dataset instead; or, knowing this, allow_overlap => true with reason => ''...''.';
+                  HINT = 'Append to the other dataset instead. Or, knowing this, allow_overlap => true with reason => ''...''.';
     END IF;
     RETURN nullif(array_remove(own || others, NULL), '{}');
 END
@@ -716,8 +716,8 @@ BEGIN
         RAISE EXCEPTION 'A snapshot, or a run with exact rows, must have a reason to be published where settle_s of the population is below 60. '
                         'Run % is of the population ''%'', where it is %.', run_id, people.name, people.settle_s
             USING ERRCODE = 'DA010', DETAIL = 'What is said later of people who stay for longer would not be compared.',
-                  HINT = 'Say how long they stay when you append to a dataset of the population, such as settle_s => 900; or, knowing this, '
-                         'allow_overlap => true with reason => ''...''.';
+                  HINT = 'Say how long they stay when you append to a dataset of the population, such as settle_s => 900. Or, knowing this, '
+                      'allow_overlap => true with reason => ''...''.';
     END IF;
     RETURN people.settle_s;
 END
@@ -739,7 +739,7 @@ BEGIN
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
         PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, check_overlap.release_id, to_jsonb(found), others);
     ELSIF found.below > 0 THEN
-        RAISE NOTICE 'Overridden: an adversary who reads this beside % finds % where % were promised; promises to % break.',
+        RAISE NOTICE 'Overridden: an adversary who reads this beside % finds % where % were promised. Promises to % break.',
             others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), coalesce(found.k::text, 'more'),
             dbanon_internal.counted(found.people, 'person', 'people');
     ELSIF found.relation = 'same' THEN
@@ -750,8 +750,8 @@ BEGIN
     END IF;
     within_a_day := dbanon_internal.shown_within_a_day(check_overlap.run_id, check_overlap.release_id);
     IF within_a_day IS NOT NULL THEN
-        RAISE NOTICE 'Within a day, other releases show exactly % whom this one hides, inside the region that hides them; and this one % '
-            'whom they hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
+        RAISE NOTICE 'Within a day, other releases show exactly % whom this one hides, inside the region that hides them. And this one % whom they '
+            'hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
             dbanon_internal.counted((within_a_day ->> 'shown_here')::bigint, 'person', 'people');
     END IF;
     RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));

@@ -37,7 +37,7 @@ BEGIN
     -- The next run takes these atoms, and analysts see them: they must be what the regions are made of.
     IF EXISTS (SELECT FROM ONLY dbanon.published_cell p WHERE p.release_id = store_cells.release_id
                GROUP BY p.atom HAVING count(DISTINCT coalesce(p.class, 0)) > 1 OR p.atom IS NULL) THEN
-        RAISE EXCEPTION 'The regions of a run must be made of whole atoms, as they are stored. Those of run % are not; run it again.', run_id
+        RAISE EXCEPTION 'The regions of a run must be made of whole atoms, as they are stored. Those of run % are not. Run it again.', run_id
             USING ERRCODE = 'DA005';
     END IF;
     INSERT INTO dbanon.published_atom (release_id, atom, region, area_m2, categories, pois)
@@ -257,7 +257,7 @@ BEGIN
         RAISE EXCEPTION 'A run must be made of the same cells as earlier releases of the same people and area, or have a reason to be published. '
                         'Run % has other polygons than %.', run_id, dbanon_internal.name_some(others)
             USING ERRCODE = 'DA010', DETAIL = 'Where cells differ, what regions of the releases have in common cannot be compared.',
-                  HINT = 'Load the cells of that release, and start another run; or, knowing this, allow_overlap => true with reason => ''...''.';
+                  HINT = 'Load the cells of that release, and start another run. Or, knowing this, allow_overlap => true with reason => ''...''.';
     END IF;
     -- The weaker promise of the run and of each earlier release: of the sets that fail, the most.
     SELECT c.* INTO STRICT found
@@ -273,8 +273,8 @@ BEGIN
                         'without them.', run_id, beside, counted
             USING ERRCODE = 'DA010', DETAIL = format('Of %s that the run separates and earlier releases do not.',
                                                      dbanon_internal.counted(found.classes, 'set of cells', 'sets of cells')),
-                  HINT = 'Where the cells are the same, run it again without new_atoms, so that it takes the atoms of that release; or, knowing this, '
-                         'allow_overlap => true with reason => ''...''.';
+                  HINT = 'Where the cells are the same, run it again without new_atoms, so that it takes the atoms of that release. Or, knowing '
+                      'this, allow_overlap => true with reason => ''...''.';
     ELSIF found.failing > 0 THEN
         RAISE NOTICE 'Overridden: what regions of this and of % have in common leaves % without l categories or t.', beside, counted;
     END IF;

@@ -73,7 +73,7 @@ BEGIN
             USING ERRCODE = 'DA005', DETAIL = format('Verified: %s. Now: %s.', encode(verdict.digest, 'hex'), encode(digest, 'hex')),
                   HINT = CASE WHEN run.dataset_revision = (SELECT d.revision FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id)
                              THEN format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id)
-                             ELSE 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).' END;
+                             ELSE 'The dataset has changed since that run. Start another: CALL dbanon.anonymize(...).' END;
     END IF;
 END
 $$;
@@ -244,8 +244,7 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'The name of a release is not free: there is a ''%'' in schema published already, which is no live release, and nothing was published.', name
         USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
-              HINT = 'Choose another, or drop that one; if it is a withdrawn release, '
-                     'SELECT dbanon.clear_withdrawn() says who is reading it still.';
+              HINT = 'Choose another, or drop that one. If it is a withdrawn release, SELECT dbanon.clear_withdrawn() says who is reading it still.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
@@ -262,7 +261,7 @@ BEGIN
     IF grow AND replace THEN
         RAISE EXCEPTION 'A publication must either replace a release or be a part of one. Got both replace => true and grow => true.'
             USING ERRCODE = 'DA011', DETAIL = 'A part leaves the others as they are.',
-                  HINT = 'Leave one out; to publish the time of a part again, withdraw that with SELECT dbanon.unpublish_part(...) first.';
+                  HINT = 'Leave one out. To publish the time of a part again, withdraw that with SELECT dbanon.unpublish_part(...) first.';
     END IF;
     -- A withdrawn release that a superuser was reading then may have the name still.
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NOT NULL

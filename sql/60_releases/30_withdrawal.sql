@@ -370,8 +370,8 @@ BEGIN
         IF failure IS NOT NULL THEN
             SELECT ' It is in use by ' || string_agg(r.reader, ', ') || '.' INTO readers
                 FROM dbanon_internal.readers_of(gone.name) r WHERE gone.shown;
-            RAISE NOTICE 'Release % is withdrawn, and analysts can no longer read it; not all of it could be dropped yet: %.% '
-                         'The next publication or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
+            RAISE NOTICE 'Release % is withdrawn, and analysts can no longer read it. Not all of it could be dropped yet: %.% The next publication '
+                'or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
                 gone.title, failure, coalesce(readers, '');
         END IF;
     END LOOP;

@@ -114,14 +114,12 @@ DECLARE
             WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories))));
 BEGIN
     IF live.number > 0 THEN
-        RAISE NOTICE '% made with this subject''s data and unchanged: %. To remove it there too, withdraw them: %; '
-                     'or replace them with a new run, which reveals to the readers of both who was '
-                     'forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
+        RAISE NOTICE '% made with this person''s data and unchanged: %. To remove it there too, withdraw them: %. Or replace them with a new run, '
+            'which reveals to the readers of both who was forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
             dbanon_internal.counted(live.number, 'live release was', 'live releases were'), live.named, live.withdraw;
     END IF;
     IF exact.number > 0 THEN
-        RAISE NOTICE 'In these releases the subject is not hidden but published exactly: %. Withdraw them until they are '
-                     'replaced: %.', exact.named, exact.withdraw;
+        RAISE NOTICE 'In these releases the person is not hidden but published exactly: %. Withdraw them until they are replaced: %.', exact.named, exact.withdraw;
     END IF;
 END
 $$;
@@ -286,14 +284,14 @@ BEGIN
         ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), dbanon_internal.stand_in()) e;
     PERFORM set_config('dbanon.forgotten', '', true), set_config('dbanon.drawn', '', true);
     IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
-        RAISE EXCEPTION 'The subject to forget must be in the dataset. Nothing of that name is in %.', dataset
+        RAISE EXCEPTION 'The person to forget must be in the dataset. Nothing of that name is in %.', dataset
             USING ERRCODE = 'DA001', DETAIL = 'Looked in what was loaded, in what loads could not use, and in what was published.',
                   HINT = 'Check its spelling, capital letters too, and the dataset.';
     END IF;
     PERFORM dbanon_internal.report_live_releases(releases, paths);
     besides := dbanon_internal.datasets_besides(held, who);
     IF cardinality(besides) > 0 THEN
-        RAISE NOTICE 'The same name is in other datasets of the population, where the subject is not forgotten: %. Forget it there, too.',
+        RAISE NOTICE 'The same name is in other datasets of the population, where the person is not forgotten: %. Forget it there, too.',
             array_to_string(besides, ', ');
     END IF;
     IF NOT again THEN
@@ -337,7 +335,7 @@ BEGIN
         RAISE EXCEPTION 'The population must exist. There is none named %.', coalesce(dbanon_internal.quoted(population), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.', HINT = 'List them: SELECT DISTINCT population FROM dbanon.datasets.';
     ELSIF coalesce(btrim(subject), '') = '' THEN
-        RAISE EXCEPTION 'The subject to remember must have a name. Got none.'
+        RAISE EXCEPTION 'The person to remember must have a name. Got none.'
             USING ERRCODE = 'DA011', DETAIL = 'Nothing was changed.',
             HINT = 'Name the person as the source does: SELECT dbanon.remember_subject(''default'', ''p7'').';
     END IF;

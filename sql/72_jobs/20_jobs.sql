@@ -207,7 +207,7 @@ BEGIN
         ('dataset', (SELECT j.dataset FROM dbanon.job j WHERE j.job_id = job.job_id), job.dataset)) d (argument, has, got)
         WHERE d.has <> d.got LIMIT 1;
     IF bad.argument IS NOT NULL THEN
-        RAISE EXCEPTION 'The argument % of a job must stay while its release is live. That of % is %; got %.', bad.argument, job.name, bad.has,
+        RAISE EXCEPTION 'The argument % of a job must stay while its release is live. That of % is %. Got %.', bad.argument, job.name, bad.has,
                 dbanon_internal.quoted(bad.got)
             USING ERRCODE = 'DA011', DETAIL = 'All parts of a release are alike.', HINT = 'Add another job, under another name.';
     END IF;
@@ -404,7 +404,7 @@ BEGIN
         RAISE EXCEPTION 'A job must be of the login that adds or changes it, or of a role that this login may become. It may not become %.',
                 dbanon_internal.quoted(refused)
             USING ERRCODE = 'DA014', DETAIL = 'What the source calls runs with the rights of the owner.',
-                  HINT = 'Call it as that login; if there is none any more, give the job another: owner => ....';
+                  HINT = 'Call it as that login. If there is none any more, give the job another: owner => ....';
     END IF;
     job.job_id := coalesce(old.job_id, nextval(pg_get_serial_sequence('dbanon.job', 'job_id')));
     job.created_at := coalesce(old.created_at, now());

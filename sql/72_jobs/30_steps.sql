@@ -135,7 +135,7 @@ AS $$
         'tries', f.tries, 'sqlstate', state,
         -- The server's own sentences may quote data.
         'error', CASE WHEN state LIKE 'DA%' THEN left(concat_ws(' ', message, nullif(hint, '')), 1000)
-                      ELSE format('The server refused the step %s (SQLSTATE %s); its log says why.', step.state, state) END,
+                      ELSE format('The server refused the step %s (SQLSTATE %s). Its log says why.', step.state, state) END,
         -- No two jobs that failed together try again together.
         'next_at', clock_timestamp() + least(job.retry * power(2, least(step.tries, 20)), job.every / 4) * (0.87 + 0.26 * random()))
     FROM (SELECT step.tries + c.counts AS tries, state IN ('DA004', 'DA010') OR step.tries + c.counts >= job.max_tries AS held
@@ -437,7 +437,7 @@ BEGIN
         EXCEPTION WHEN others THEN
             GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, sentence = MESSAGE_TEXT;
             warnings := concat_ws(' ', warnings, CASE WHEN state LIKE 'DA%' THEN sentence
-                ELSE format('The server refused to tidy up %s (SQLSTATE %s); its log says why.', task, state) END);
+                ELSE format('The server refused to tidy up %s (SQLSTATE %s). Its log says why.', task, state) END);
         END;
     END LOOP;
     RETURN jsonb_build_object('state', 'done', 'error', left(warnings, 1000), 'sqlstate', state);

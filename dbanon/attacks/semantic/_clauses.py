@@ -24,14 +24,14 @@ CLAUSES = (
     ),
     Condition(
         name="crowd",
-        must="Every row must stand for one subject, and its crowd be the number of its record's distinct subjects",
+        must="Every row must stand for one person, and its crowd be the number of its record's distinct people",
         broken_by="rows",
         plain="Every row states truly how many people its group has.",
         test="singling out",
     ),
     Condition(
         name="size",
-        must="Every group must be of at least k = {k} distinct subjects",
+        must="Every group must be of at least k = {k} distinct people",
         broken_by="groups",
         plain="Every group has at least k people.",
         test="singling out",
@@ -92,10 +92,16 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": "A reader who is in a group, or knows some of its people, is left with fewer than k; one of two "
-    "sees in which atoms the other was.",
-    "linkability": "A record shows its atoms one after the other; a reader who follows one person from atom to atom "
-    "at a top speed rules out cells.",
-    "inference": "Readers know in which atoms a person was; within one, popular cells are likelier, also by the hour, "
-    "and places that were not loaded do not count.",
+    "singling out": (
+        "A reader who is in a group, or knows some of its people, is left with fewer than k. One of two sees in "
+        "which atoms the other was."
+    ),
+    "linkability": (
+        "A record shows its atoms one after the other. A reader who follows one person from atom to atom at a top "
+        "speed rules out cells."
+    ),
+    "inference": (
+        "Readers know in which atoms a person was. Within one, popular cells are likelier, also by the hour, and "
+        "places that were not loaded do not count."
+    ),
 }

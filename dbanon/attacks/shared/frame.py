@@ -62,7 +62,7 @@ DECIDABLE = Condition(
     name="decidable",
     must="Parameters, data, inputs and stored rows must make sense together",
     broken_by="contradictions",
-    plain="The attack could decide every other clause; otherwise it would refuse the release.",
+    plain="The attack could decide every other clause. Otherwise it would refuse the release.",
     test="attack",
 )
 LEFT_OUT = Condition(
@@ -143,12 +143,12 @@ class Attack(Generic[Kind]):
         asked = [c for c in self.clauses if not c.algorithms or evidence.algorithm in c.algorithms]
         broken = {DECIDABLE.name: 0, **broken}
         if broken.keys() != {c.name for c in asked}:
-            raise DataError("Every clause must be counted, and nothing else; this is a defect of the attack.")
+            raise DataError("Every clause must be counted, and nothing else. This is a defect of the attack.")
         clauses = tuple(c.count(broken[c.name], evidence.params) for c in asked)
         passed = all(clause.passed for clause in clauses)
         return Verdict(attack=self.name, passed=passed, figures=figures, clauses=clauses)
 
     def _counted(self, evidence: Kind) -> Counts:
         known = not self.algorithms or evidence.algorithm in self.algorithms
-        must(known, f"The algorithm must be one of {', '.join(self.algorithms)}; it is not.")
+        must(known, f"The algorithm must be one of {', '.join(self.algorithms)}. It is not.")
         return self.count(evidence)

@@ -24,14 +24,14 @@ CLAUSES = (
     ),
     Condition(
         name="crowd",
-        must="The crowd and subjects of every row must be the number of its distinct subjects",
+        must="The columns crowd and `subjects` of every row must be the number of its distinct people",
         broken_by="rows",
         plain="Every row states truly how many people may have sent its requests.",
         test="singling out",
     ),
     Condition(
         name="size",
-        must="Every record must hide at least k = {k} distinct subjects",
+        must="Every record must hide at least k = {k} distinct people",
         broken_by="records",
         plain="Every group has at least k people.",
         test="singling out",
@@ -45,15 +45,15 @@ CLAUSES = (
     ),
     Condition(
         name="complete",
-        must="Every subject present at all instants of a window must be published unless fewer than k = {k} are",
-        broken_by="subjects in a window",
+        must="Every person present at all instants of a window must be published unless fewer than k = {k} are",
+        broken_by="people in a window",
         plain="No person who could be in a group is missing, so none is identified by absence.",
         test="singling out",
     ),
     LEFT_OUT,
     Condition(
         name="once",
-        must="Every subject must be in one record of a window at most",
+        must="Every person must be in one record of a window at most",
         broken_by="further memberships",
         plain="No person is in two groups at a time, which a reader could compare.",
         test="linkability",
@@ -101,6 +101,8 @@ LEFT_OPEN = {
     "request's content can point to its sender.",
     "linkability": "A content that returns in later windows may come from one sender, one of the few people who are "
     "in all groups that sent it.",
-    "inference": "A reader who knows when a person asked reads the contents of that row, often a single one without "
-    "min_contents; where people were is not protected.",
+    "inference": (
+        "A reader who knows when a person asked reads the contents of that row, often a single one without "
+        "min_contents. Where people were is not protected."
+    ),
 }
