@@ -214,7 +214,7 @@ def _engine() -> tuple[Any, Any]:
         client = docker.from_env(timeout=900)
         client.ping()
     except ImportError:
-        raise StoreError("testcontainers must be installed. Got none; run `pip install 'dbanon[testing]'`.") from None
+        raise StoreError("testcontainers must be installed. Got none. Run `pip install 'dbanon[testing]'`.") from None
     except docker.errors.DockerException:
         raise absent from None
     return docker, client

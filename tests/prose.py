@@ -26,7 +26,7 @@ PATTERNS = {
     "semicolons": r";",
     "who": r"\b(?:who|whom|whose)\b",
     "what": r"\bwhat\b",
-    "old words": rf"\b(?:{'|'.join(OLD_WORDS)})\b",
+    "old words": rf"\b(?<!thing )(?:{'|'.join(OLD_WORDS)})\b",
     "subjects": r"\b(?:subjects?(?! to\b)|individuals?)\b",
 }
 

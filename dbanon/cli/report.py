@@ -358,7 +358,7 @@ def methods_text(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
     """Lay out all families, a line or two each."""
     families = [(family.name, family.summary) for family, _ in described]
     listed = fitted(["method", "is for"], families)
-    return f"{listed}\n\n`dbanon methods NAME` shows what a method promises, its algorithms and its parameters."
+    return f"{listed}\n\n`dbanon methods NAME` shows the promise, the algorithms and the parameters of a method."
 
 
 def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> str:

@@ -341,7 +341,7 @@ def remember(
 @app.command(epilog=GLOBAL)
 def demo(
     page: Annotated[
-        bool, typer.Option("--page/--no-page", help="Write demo_k5-PRIVATE.html here: the release beside the truth.")
+        bool, typer.Option("--page/--no-page", help="Write demo_k5-PRIVATE.html here: the release next to the truth.")
     ] = True,
 ) -> None:
     """Generate a small city, anonymise, attack and publish it, show rows of the published view, and make a page."""

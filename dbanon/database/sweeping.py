@@ -119,7 +119,7 @@ def _demand_allowed(connection: Connection, asked: Sweeping) -> None:
     """Refuse a login that may not compute, and runs that would outlive their sample."""
     if not queue.may_compute(connection):
         raise StoreError(
-            "A sweep must be made by a login that may compute and read what runs wrote. This one may not. Have "
+            "A sweep must be made by a login that may compute and read the rows of runs. This one may not. Have "
             "dbanon_worker granted."
         )
     if asked.keep and asked.sample is not None:
@@ -322,7 +322,7 @@ def _demand_known(wants: tuple[Want, ...], found: Iterable[Setting]) -> None:
         if want.name not in METRICS and all(one.value(want.name) is None for one in verified):
             known = sorted({*verified[0].figures, *verified[0].run.get("metrics", {}), *METRICS})
             raise ParameterError(
-                f"What is wanted must be a figure of the settings. Got '{want.name[:60]}'. {choose_one(known)}"
+                f"A wanted figure must be one of the settings. Got '{want.name[:60]}'. {choose_one(known)}"
             )
 
 

@@ -25,9 +25,9 @@ BLOCK_BYTES = 4 * 1024**2
 HEAD_BYTES = 65_536
 
 _KINDS = {
-    stat.S_IFDIR: "a directory; name the files in it",
-    stat.S_IFIFO: "a pipe; write it to a file first",
-    stat.S_IFSOCK: "a socket; write what it says to a file first",
+    stat.S_IFDIR: "a directory, and not the files in it",
+    stat.S_IFIFO: "a pipe, which must be written to a file first",
+    stat.S_IFSOCK: "a socket, whose data must be written to a file first",
 }
 _SEPARATORS = ",;\t|"
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
@@ -124,7 +124,7 @@ def _size(path: Path) -> int:
     """Refuse what is no file, without opening it: reading from it might never end; returns its bytes."""
     there = path.stat()
     if not stat.S_ISREG(there.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(there.st_mode), "a device; name another")
+        kind = _KINDS.get(stat.S_IFMT(there.st_mode), "a device, and not a file")
         raise DataError(f"The file to load must be a file. {path} is {kind}.")
     return there.st_size
 

@@ -25,7 +25,7 @@ MOST_FILE_BYTES = 512 * 1024**2
 LIMITS = {"memory_bytes": 4 * 1024**3, "output_bytes": 1024**3, "cpu_s": 300, "time_s": 900}
 """Limits of the process that reads a file. A GeoJSON of MOST_FILE_BYTES took 32 s of a processor and 1.4 GB."""
 
-_KINDS = "GeoJSON, GeoPackage or a Shapefile (.shp, with .shx and .dbf beside it)"
+_KINDS = "GeoJSON, GeoPackage or a Shapefile (.shp, with its .shx and .dbf)"
 _TRACKS = "GPX file"
 _READER = Path(_gis_reader.__file__)
 
@@ -107,8 +107,8 @@ def _check_place(path: Path) -> None:
         )
     if place.stat().st_size > MOST_FILE_BYTES:
         raise DataError(
-            f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more. Split it, or leave out what "
-            f"the dataset does not need."
+            f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more. Split it, or leave out "
+            f"columns and rows that the dataset does not need."
         )
 
 
@@ -148,7 +148,7 @@ def _fault(path: Path, read: object, ended: int, *, layer: str | None, label: st
             ),
             "output": (
                 f"{path.name} must hold at most {LIMITS['output_bytes'] // 1024**2} MB of geometries and names. It "
-                f"holds more. Split it, or leave out what the dataset does not need."
+                f"holds more. Split it, or leave out columns and rows that the dataset does not need."
             ),
             "drivers": "GDAL must be limited to one kind of files. This pyogrio cannot be. Install another version.",
         }.get(

@@ -49,8 +49,8 @@ def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.B
     points = pc.fill_null(pc.equal(pc.struct_field(moving, "type"), "MovingPoint"), False)
     if not pc.any(points).as_py():
         raise DataError(
-            f"{path.name} must hold features whose temporalGeometry is a MovingPoint (MF-JSON). It holds none. "
-            f"Export it again, for example with asMFJSON of MobilityDB."
+            f"{path.name} must hold features with a MovingPoint as temporalGeometry (MF-JSON). It holds none. Export "
+            f"it again, for example with asMFJSON of MobilityDB."
         )
     features = features.filter(points)
     for name in names:

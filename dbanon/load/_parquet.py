@@ -94,7 +94,7 @@ def columns(
         if unpacked > max(MOST_BYTES, MOST_TIMES * packed):
             raise DataError(
                 f"A file must unpack to at most {MOST_TIMES:,} times its size. The texts of {path.name} are larger. "
-                f"Check what it holds."
+                f"Check its content."
             )
 
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as reader:

@@ -114,7 +114,7 @@ class Frame:
         names = list(dict.fromkeys(names))
         read = _arrow.columns(self.name, self._rows(), names, geometry=wanted.geometry)
         parts = ((dict(zip(names, part, strict=True)), 0) for part in read)
-        yield from _files.numbered(self.name, parts, "rows to load; a stream that was read before has none left")
+        yield from _files.numbered(self.name, parts, "rows to load, and a stream that was read before has none left")
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -135,7 +135,7 @@ def table(given: Table) -> File | Frame:
     if isinstance(given, str | os.PathLike):
         return File(Path(given))
     raise ParameterError(
-        "What is loaded must be the path of a file, or a table with __arrow_c_stream__: a frame of pandas, polars or "
+        f"A source must be the path of a file, or a table with __arrow_c_stream__: a frame of pandas, polars or "
         f"GeoPandas, a relation of DuckDB, a table of pyarrow. Got {type(given).__name__}."
     )
 

@@ -229,8 +229,8 @@ def _area(file: Path) -> str:
     shapes = np.concatenate([np.empty(0, object), *(_known_shapes(part.column(0)) for part in found.parts)])
     if not len(shapes) or not (np.isin(shapely.get_type_id(shapes), _POLYGONS) & shapely.is_valid(shapes)).all():
         raise DataError(
-            f"{file.name} must hold valid polygons and nothing else. Of {counted(len(shapes), 'feature')} some are "
-            f"not. Check --area."
+            f"{file.name} must hold only valid polygons. Some of its {counted(len(shapes), 'feature')} are not. "
+            f"Check --area."
         )
     whole = shapely.set_srid(shapely.union_all(shapes), int(crs.rpartition(":")[2]))
     return str(shapely.to_wkb(whole, hex=True, include_srid=True))

@@ -248,8 +248,8 @@ def _system(sources: Sequence[_sources.Source], positions: Sequence[_Position], 
             systems[_crs.DEGREES if given is None else given] = source.name
     if len(systems) > 1:
         raise ParameterError(
-            f"What is loaded together must be in one reference system. {' and '.join(systems.values())} are in "
-            f"{' and '.join(systems)}. Load them one after the other, the later ones with --append."
+            f"Files that are loaded together must be in one reference system. {' and '.join(systems.values())} are "
+            f"in {' and '.join(systems)}. Load them one after the other, the later ones with --append."
         )
     return next(iter(systems))
 

@@ -159,5 +159,5 @@ def _demand_overlap(path: Path, bounds: Float, extent: Box, axes: tuple[str, str
 
     if not meets(bounds):
         swapped = axes == ("x", "y") and meets(bounds[:, [1, 0, 3, 2]])
-        remedy = "x and y are swapped; name them the other way round" if swapped else "check its reference system"
+        remedy = "x and y are swapped, so name them the other way round" if swapped else "check its reference system"
         raise DataError(f"{path.name} must have rows where the dataset has data. Got none there; {remedy}.")

@@ -340,7 +340,7 @@ class Method:
         """
         joined = cast("Cloaks", self._its("attach")(cloaks, data, params, **inputs))
         if not _same_members(cloaks, joined):
-            raise DataError("Joining inputs must not change who is hidden with whom. This is a defect of the method.")
+            raise DataError("Joining inputs must not change the groups of people. This is a defect of the method.")
         if not _same_rows(cloaks, joined):
             raise DataError("Joining inputs must not change rows but join them. This is a defect of the method.")
         return joined

@@ -12,10 +12,10 @@ Better = Literal["less", "more"]
 Group = Literal["top", "counts", "field", "outside"]
 
 GROUPS: dict[Group, str] = {
-    "top": "What to look at first",
+    "top": "The main figures",
     "counts": "How far counts are off",
-    "field": "What papers report",
-    "outside": "What an adversary outside of any promise achieves",
+    "field": "Figures of the papers",
+    "outside": "Attacks outside of any promise",
 }
 
 
@@ -80,10 +80,13 @@ def _unicity(points: int) -> Metric:
     return Metric(
         name=f"unicity_{points}",
         title=f"Unique by {points}",
-        formula=f"share of people with whom no other person shares their p random cells and slots, p = {points}",
+        formula=f"share of people with p random cells and slots that no other person has, p = {points}",
         unit="share",
         better=None,
-        plain=f"Of the raw data: people who are alone with any {known} of their places and times, taken at random.",
+        plain=(
+            f"The share of people in the raw data that are alone with any {known} of their places and times, taken "
+            f"at random."
+        ),
         source=_UNICITY,
         group="outside",
     )
@@ -125,8 +128,10 @@ _ALL = (
         formula="share of questions with l <= a <= u",
         unit="share",
         better="more",
-        plain="How often the true count lies within the bounds: always for dbanon's rows, or there is a defect. The "
-        "questions are a sample; `dbanon verify` attacks every row.",
+        plain=(
+            "How often the true count lies within the bounds: always for dbanon's rows, or there is a defect. The "
+            "questions are a sample. `dbanon verify` attacks every row."
+        ),
         group="counts",
     ),
     Metric(
@@ -136,7 +141,7 @@ _ALL = (
         unit="share",
         better="less",
         plain="By how much expected counts are off, as a share of the people there are.",
-        source="The relative L1 error, summed before it is divided, so that empty squares count for what they are.",
+        source="The relative L1 error, summed before it is divided, so that empty squares count, too.",
         group="counts",
     ),
     Metric(
@@ -206,7 +211,7 @@ _ALL = (
         unit="bits",
         better="less",
         plain="How far the distances that people travel are from the true ones: 0 is the same, 1 the worst.",
-        source=f"{_ADATRACE} (length error; its buckets leave the longest tracks out)",
+        source=f"{_ADATRACE} (length error, where buckets leave the longest tracks out)",
         group="field",
     ),
     Metric(
@@ -275,7 +280,7 @@ _ALL = (
         unit="share",
         better="less",
         plain=(
-            "An adversary who knows the whole true way of a person takes the published one that is nearest. This is "
+            "The adversary knows the whole true way of a person and takes the published one that is nearest. This is "
             "how often that finds the person. No promise is about so much knowledge."
         ),
         source=(

@@ -49,12 +49,12 @@ class Plan:
     whole_share: Annotated[
         float,
         Option(
-            "Least share that is there all the time. Of the others, most come late or leave early.",
+            "Least share that is there all the time. Most of the others come late or leave early.",
             minimum=0,
             maximum=1,
         ),
     ] = 0.8
-    requests_per_subject: Annotated[float, Option("Mean number of requests; 0 for none.", minimum=0, maximum=1000)] = (
+    requests_per_subject: Annotated[float, Option("Mean number of requests. 0 for none.", minimum=0, maximum=1000)] = (
         2.0
     )
     calls_per_day: Annotated[
@@ -82,7 +82,7 @@ class Plan:
     pois: Annotated[
         int,
         Option(
-            "Number of points of interest, whose categories differ by district; 0 for none.",
+            "Number of points of interest, with different categories in different districts. 0 for none.",
             minimum=0,
             maximum=1_000_000,
         ),
@@ -90,7 +90,7 @@ class Plan:
     stations: Annotated[
         int,
         Option(
-            "Number of base stations, denser where people are, whose cells a dataset gets; 0 for none.",
+            "Number of base stations, denser where people are. A dataset gets their cells. 0 for none.",
             minimum=0,
             maximum=100_000,
         ),
@@ -123,7 +123,7 @@ class Plan:
         ),
     ] = None
     srid: Annotated[
-        int | None, Option("Metric SRID that x,y are in. Or the UTM zone for lon,lat, else the data's.")
+        int | None, Option("Metric SRID of x,y. Default: the UTM zone for lon,lat, otherwise that of the data.")
     ] = None
     lon: Annotated[float | None, Option("Longitude of the middle of a network without a place.")] = None
     lat: Annotated[float | None, Option("Latitude of the middle of a network without a place.")] = None
@@ -139,7 +139,7 @@ class Plan:
             )
         if self.quasi_identifiers is not None and self.calls_per_day is not None:
             raise ParameterError(
-                "Quasi-identifiers must be of objects whose positions are all recorded. Got --quasi-identifiers with "
+                "Quasi-identifiers must be of people with all positions recorded. Got --quasi-identifiers with "
                 "--calls-per-day. Leave one out."
             )
         if not _FIRST_S <= self.start_s <= self.start_s + self.instants * self.step_s <= _LAST_S:

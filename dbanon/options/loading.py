@@ -60,7 +60,7 @@ def _bounds(words: str) -> Option:
 
 
 Dataset = Annotated[str, Option("Name of the dataset.")]
-Subject = Annotated[str, Option("Column of the person or vehicle; '-' makes each row its own.")]
+Subject = Annotated[str, Option("Column of the person or vehicle. '-' makes each row a separate person.")]
 Sender = Annotated[str, Option("Column of the sender, as the trajectories name them.")]
 Time = Annotated[str, Option("Column of the time: unix seconds or milliseconds, or ISO 8601.")]
 Trip = Annotated[str | None, Option("Column that separates a person's trips.")]
@@ -92,23 +92,23 @@ class People:
 class _Target:
     """How trajectories are made, wherever they come from."""
 
-    srid: Annotated[int | None, Option("Metric SRID of the dataset. Else the UTM zone of the data.")] = None
+    srid: Annotated[int | None, Option("Metric SRID of the dataset. Default: the UTM zone of the data.")] = None
     grid_m: Annotated[float, Option("Side of a space cell in metres.")] = 1.0
     grid_s: Annotated[int, Option("Length of a time slot in seconds.")] = 1
     split_gap_s: Annotated[float | None, Option("Cut a trajectory where no fix came for longer (s).")] = None
     tz: Zone = None
-    bbox: Annotated[Box | None, _bounds("Leave out what lies outside, in units of the source")] = None
+    bbox: Annotated[Box | None, _bounds("Leave out rows outside, in units of the source")] = None
     drop_outliers: Annotated[
-        bool, Option("Leave out what lies far outside the rest, or is too fast, not only count it.")
+        bool, Option("Leave out fixes far outside the rest, or too fast, instead of only counting them.")
     ] = False
     subject_per_day: Annotated[
-        bool, Option("Make each day of a person, from midnight to midnight in --tz (else UTC), its own.")
+        bool, Option("Make each day of a person separate, from midnight to midnight in --tz (default: UTC).")
     ] = False
     max_speed_kmh: Annotated[
         float | None,
         Option(
-            "Count the fixes that imply a greater speed from the fix before, with --append or --new also from what "
-            "is stored. With --drop-outliers leave them out.",
+            "Count the fixes that imply a greater speed from the fix before, with --append or --new also from the "
+            "last stored fix. With --drop-outliers they are left out.",
         ),
     ] = None
 
@@ -119,9 +119,11 @@ class _Span:
 
     since: Annotated[
         datetime | None,
-        _moment("Load what is not before this time. Else all. With --new from a table, since a day before the last."),
+        _moment(
+            "Load rows from this time on. Default: all, or from a day before the last row with --new from a table."
+        ),
     ] = None
-    until: Annotated[datetime | None, _moment("Load what is before this time.")] = None
+    until: Annotated[datetime | None, _moment("Load rows before this time.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,11 +166,11 @@ class _File:
         str | None,
         Option(
             "Column of the position instead of x and y: geometries, or the text of tgeompoint, which has times, too. "
-            "Else the only column of geometries."
+            "Default: the only column of geometries."
         ),
     ] = None
     trip: Trip = None
-    crs: Annotated[str | None, Option("Coordinate system. Else what the source names, or EPSG:4326.")] = None
+    crs: Annotated[str | None, Option("Coordinate system. Default: that of the source, or EPSG:4326.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,15 +181,16 @@ class _Table:
     geom: Annotated[
         str | None,
         Option(
-            "Column of the position: a point. A shape, whose bounding rectangle counts. A tgeompoint, with its "
-            "times. Else 'geom'."
+            "Column of the position: a point, a shape (its bounding rectangle counts) or a tgeompoint with its "
+            "times. Default: 'geom'."
         ),
     ] = None
     x: Annotated[str | None, Option("Column of the longitude or easting, with --y instead of --geom.")] = None
     y: Annotated[str | None, Option("Column of the latitude or northing.")] = None
     trip: Trip = None
     crs: Annotated[
-        str | None, Option("Coordinate system of the positions. Else the geometries' own, or degrees for --x and --y.")
+        str | None,
+        Option("Coordinate system of the positions. Default: that of the geometries, or degrees for --x and --y."),
     ] = None
     filter: Annotated[
         str | None,
@@ -244,10 +247,10 @@ class LoadingQuasiIdentifiers(_Events):
 Shape = Annotated[str | None, Option("Column of the shape as geometry or as WKT without curves, instead of x and y.")]
 Station = Annotated[str | None, Option("Column of the station's name.")]
 System = Annotated[
-    str | None, Option("Coordinate system of the file. Else EPSG:4326, or what a geographic file names.")
+    str | None, Option("Coordinate system of the file. Default: that of a geographic file, or EPSG:4326.")
 ]
 Layer = Annotated[str | None, Option("Layer of a geographic file that has several.")]
-DropFar = Annotated[bool, Option("Leave out what lies far outside where the trajectories are, not only count it.")]
+DropFar = Annotated[bool, Option("Leave out places far outside the trajectories, instead of only counting them.")]
 ReplaceCells = Annotated[bool, Option("Delete the dataset's cells first.")]
 
 
@@ -265,7 +268,7 @@ class LoadingSites:
     geom: Shape = None
     crs: System = None
     layer: Layer = None
-    bbox: Annotated[Box | None, _bounds("Leave out sites whose middle lies outside, in units of the file")] = None
+    bbox: Annotated[Box | None, _bounds("Leave out sites with their middle outside, in units of the file")] = None
     drop_outliers: DropFar = False
     replace: Annotated[bool, Option("Delete the dataset's sites first.")] = False
 
@@ -278,7 +281,7 @@ class LoadingPois:
     area = bbox = None
 
     dataset: Dataset
-    category: Annotated[str, Option("Column that says what kind of place it is.")]
+    category: Annotated[str, Option("Column of the kind of place.")]
     x: X = None
     y: Y = None
     geom: Shape = None
@@ -326,8 +329,8 @@ class LoadingStations:
     area: Annotated[
         str | Path | None,
         Option(
-            "GeoJSON, GeoPackage or Shapefile of the area that the cells divide among themselves. Else the hull of "
-            "the stations with a margin.", metavar="FILE", typed=str, parse=Path,
+            "GeoJSON, GeoPackage or Shapefile of the area that the cells divide among themselves. Default: the hull "
+            "of the stations with a margin.", metavar="FILE", typed=str, parse=Path,
         ),
     ] = None  # fmt: skip
     drop_outliers: DropFar = False

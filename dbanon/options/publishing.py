@@ -28,7 +28,7 @@ class Planning:
     """What a run is computed from."""
 
     dataset: Dataset
-    algorithm: Annotated[str | None, Option("The algorithm. Else the family's first.")] = None
+    algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None
     params: Annotated[
         Mapping[str, Any] | None,
         Option(

@@ -49,7 +49,7 @@ class Reporting(Writing):
         ),
     ] = "file"
     with_truth: Annotated[
-        bool, Option("Show true positions beside published ones: private, for operators of the dataset.")
+        bool, Option("Show true positions next to published ones: private, for operators of the dataset.")
     ] = False
 
     def check(self) -> None:

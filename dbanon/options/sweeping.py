@@ -28,7 +28,7 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
             wants.append(Want(name=found[1], at_least=found[2] == ">=", value=float(found[3])))  # type: ignore[index]
         except (TypeError, ValueError):
             raise ParameterError(
-                f"What is wanted must be a figure, >= or <=, and a number. Got '{text[:60]}'. For example "
+                f"A wanted figure must be one, >= or <=, and a number. Got '{text[:60]}'. For example "
                 f"published_share>=0.9."
             ) from None
     return tuple(wants)
@@ -49,7 +49,7 @@ class Sweeping(Reading, Questioning):
             parse=parameters,
         ),
     ]
-    algorithm: Annotated[str | None, Option("The algorithm. Else the family's first.")] = None
+    algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None
     sample: Annotated[
         int | None,
         Option(

@@ -61,8 +61,8 @@ def find_binaries(major: int | None = None) -> Binaries:
         return known[0]
     if known:
         raise StoreError(
-            f"The embedded server needs PostGIS beside PostgreSQL {known[0].major}. Got PostgreSQL without it. "
-            f"Install it (apt-get install postgresql-{known[0].major}-postgis-3) or name a server with --dsn."
+            f"The embedded server needs PostGIS for PostgreSQL {known[0].major}. Got PostgreSQL without it. Install "
+            f"it (apt-get install postgresql-{known[0].major}-postgis-3) or name a server with --dsn."
         )
     if major is not None:
         raise StoreError(
@@ -121,7 +121,7 @@ def run_as(account: Account, command: Sequence[str], *, text: str, home: Path) -
     except PermissionError:
         raise StoreError(
             f"The embedded server's programs must be runnable as user {account.name}. Got: permission denied. Call "
-            f"dbanon as a user who may, or name a server with --dsn."
+            f"dbanon as a user with that right, or name a server with --dsn."
         ) from None
 
 

@@ -241,7 +241,7 @@ def psql(url: str, arguments: Sequence[str] = ()) -> int:
 
     program = shutil.which("psql") or next((str(b.bindir / "psql") for b in installations()), None)
     if program is None:
-        raise StoreError("psql must be on the PATH. Got none; install it (apt-get install postgresql-client).")
+        raise StoreError("psql must be on the PATH. Got none. Install it (apt-get install postgresql-client).")
     variables = {item.keyword.decode(): (item.envvar or b"").decode() for item in pq.Conninfo.get_defaults()}
     words = parse(url)
     named = {variables[key]: value for key, value in words.items() if variables.get(key)}
@@ -422,7 +422,7 @@ class EmbeddedServer:
         if owner != self._account.uid:
             raise StoreError(
                 f"The cluster in {self.home} must belong to user {self._account.name}. Got another owner. Call "
-                f"dbanon as the user who made it or set DBANON_HOME to another directory."
+                f"dbanon as its owner or set DBANON_HOME to another directory."
             )
 
     @contextmanager
@@ -432,8 +432,8 @@ class EmbeddedServer:
             handle = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreError(
-                f"The lock file in {self.home} must be writable. Got: {error.strerror}. Call dbanon as the user who "
-                f"made it or set DBANON_HOME to another directory."
+                f"The lock file in {self.home} must be writable. Got: {error.strerror}. Call dbanon as its owner or "
+                f"set DBANON_HOME to another directory."
             ) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

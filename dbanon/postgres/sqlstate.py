@@ -59,7 +59,7 @@ _REMEDIES = {  # by what the server refused a connection; its words name at most
     ),
     "28P01": "Check --dsn, PGPASSWORD or ~/.pgpass.",
     TOO_MANY: "Close connections, or raise max_connections or the limit of the login or database.",
-    _REFUSED: "Check --dsn and the PG* variables, or ask who runs the server.",
+    _REFUSED: "Check --dsn and the PG* variables, or ask the server's administrator.",
 }
 # psycopg gives no SQLSTATE of a refused connection. A server that speaks another language is quoted all the same.
 _REASONS = (

@@ -313,13 +313,13 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
             found = dict(connection.execute(query, {"srid": srid, "coarse": coarse, **placed(window)}).fetchall())
         except psycopg.InternalError:
             raise ParameterError(
-                f"The backdrop must have lines or areas that PostGIS can cut and bring to SRID {srid}. Got "
-                f"{table!r}, whose shapes it cannot. Name another, or a view of those it can."
+                f"The backdrop must have lines or areas that PostGIS can cut and bring to SRID {srid}. Got {table!r} "
+                f"with other shapes. Name another, or a view of lines and areas."
             ) from None
         if sum(len(path or "") for path in found.values()) <= _MOST_BYTES:
             return found.get(1) or "", found.get(2) or ""
     raise ParameterError(
-        f"The backdrop must be small enough for a page. Got {table!r}, whose lines in the map are more than "
+        f"The backdrop must be small enough for a page. Got {table!r} with lines in the map of more than "
         f"{_MOST_BYTES // 1000} kB. Name a table of main streets only."
     )
 

@@ -19,7 +19,7 @@ from dbanon.runs._told import SPAN_S, Box, Points, Table
 from dbanon.runs._truth import Members, Truth, window
 
 _LEAST_M = 0.001  # least side of a rectangle, because shares are divided by its area
-_MEANT = "The truth is all fixes of all people in ten minutes. What the program left out is an error, too."
+_MEANT = "The truth is all fixes of all people in ten minutes. Everything that the program left out is an error, too."
 
 
 class Foreign:

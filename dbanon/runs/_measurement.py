@@ -152,7 +152,7 @@ class Measurement:
             if instants is not None:
                 instants = np.sort(self.rng.choice(instants, min(moments, len(instants)), replace=False))
             self.notes.append(
-                f"The run has {counted(about.rows, 'row')}. Those at {counted(moments, 'moment')} and of "
+                f"The run has {counted(about.rows, 'row')}. The rows at {counted(moments, 'moment')} and of "
                 f"{counted(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not say "
                 f"how much other times differ."
             )
@@ -221,9 +221,9 @@ class Measurement:
         true, answers = self.one_in * true, Answers(**{name: self.one_in * v for name, v in vars(answers).items()})
         low, high = measure_noise(questions, true, noise)
         self.notes.append(
-            f"Of the run's records, one in {self.one_in} was asked, and its answers multiplied. That puts counts off "
-            f"by {low:.1%} to {high:.1%}, which was taken off their errors. Other samples differ as much. Bounds, "
-            f"maps and flows are those of these records and their people. Maps and flows of all differ less."
+            f"One in {self.one_in} was asked, and its answers multiplied. That puts counts off by {low:.1%} to "
+            f"{high:.1%}, which was taken off their errors. Other samples differ as much. Bounds, maps and flows are "
+            f"those of these records and their people. Maps and flows of all differ less."
         )
         if self.about.window_s:
             self.notes.append(

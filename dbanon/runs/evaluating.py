@@ -41,7 +41,7 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
     row = stored.run_row(connection, run_id)
     if not queue.may_compute(connection):
         raise StoreError(
-            "An evaluation must be made by a login that may read what runs wrote. This one may not. Have "
+            "An evaluation must be made by a login that may read the rows of runs. This one may not. Have "
             "dbanon_worker granted, or read dbanon.evaluations."
         )
     if row.status != "verified":
@@ -51,7 +51,7 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
     revision = one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [row.dataset_id])
     if row.dataset_revision != revision:
         raise ParameterError(
-            f"A run must be evaluated against the data that it was computed from. Those of run {run_id} changed "
+            f"A run must be evaluated against the data that it was computed from. The data of run {run_id} changed "
             f"since, or some of them were forgotten. Run it again."
         )
     if not one(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]):

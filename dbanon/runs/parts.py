@@ -281,8 +281,10 @@ def _snapshot(place: Place) -> Iterator[arrow.Snapshot]:
     """See what the process with the run sees, by this process's own login."""
     with _session() as session:
         if not queue.may_compute(session):
-            raise StoreError(f"{_EACH} a login with the role dbanon_worker (or that of the database's own prefix). "
-                             "One has another; GRANT it, or change its DBANON_DSN.")  # fmt: skip
+            raise StoreError(
+                f"{_EACH} a login with the role dbanon_worker (or that of the database's own prefix). One has "
+                f"another. GRANT it, or change its DBANON_DSN."
+            )  # fmt: skip
         if _server(session) != place.server:
             raise StoreError(f"{_EACH} the database of the run. One has another. Change its DBANON_DSN.")
         with arrow.snapshot(session, place.snapshot) as snapshot:

@@ -285,7 +285,7 @@ class _Run:
         live = stored.live_releases(self.connection, self.claim.run_id)
         return (
             f"Run {self.row.run_id} must withstand the {verdict.attack} attack to be published. It did not: {broken} "
-            + (f"What it was published as stays live: {', '.join(live)}; " if live else "Nothing was published; ")
+            + (f"Its releases stay live: {', '.join(live)}; " if live else "Nothing was published; ")
             + self._remedy(live)
         )
 

@@ -132,8 +132,8 @@ def _wait(connection: Connection, number: Any, wait_s: int, progress: Progress) 
             age = one(connection, _AGE)
             state = "It has replayed nothing yet" if age is None else f"It shows the state of {age:,} s ago"
             raise StoreError(
-                f"The replica must have replayed within {wait_s:,} s what the run reads. {state}, and nothing was "
-                f"kept. See whether its replay is paused, give --read-wait, or read from the primary."
+                f"The replica must have replayed within {wait_s:,} s the data that the run reads. {state}, and "
+                f"nothing was kept. See whether its replay is paused, give --read-wait, or read from the primary."
             )
         time.sleep(_LOOK_S)
 

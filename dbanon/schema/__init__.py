@@ -224,7 +224,7 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
         now = _uninstall.inventory(connection)
         if now is None or set(now.built_on_it) - set(found.built_on_it):
             raise StoreError(
-                "Another session changed the database after what is to be deleted was listed, so nothing was "
+                "Another session changed the database after the list of things to delete was made, so nothing was "
                 "deleted. Run it again."
             )
         try:

@@ -271,7 +271,7 @@ def _check_srid(connection: Connection, srid: int, old: DatasetRow | None) -> No
     connection.execute("SELECT dbanon_internal.check_metric(%s)", [srid])
     if old is not None and old.srid != srid:
         raise ParameterError(
-            f"What is added must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "
+            f"Added data must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "
             f"network in {srid}. Make a new dataset of it."
         )
 
@@ -284,8 +284,8 @@ def _demand_generated(connection: Connection, dataset_id: int) -> None:
     )
     if (connection.execute(query, [dataset_id]).fetchone() or [0])[0]:
         raise ParameterError(
-            "Generated people must be kept apart from real ones, whose crowds they would fill. This dataset was "
-            "loaded from elsewhere. Generate into another one."
+            "Generated people must be kept apart from real ones, since they would fill their crowds. This dataset "
+            "was loaded from elsewhere. Generate into another one."
         )
 
 

@@ -407,7 +407,7 @@ class _Table:
         if bad:
             raise DataError(
                 f"Column '{name}' of {self.path.name} must hold finite numbers. Got NaN or infinity in "
-                f"{counted(bad, 'row')}. Correct or remove what is not finite."
+                f"{counted(bad, 'row')}. Correct or remove these."
             )
         return np.asarray(values, dtype=np.float64)
 

@@ -133,8 +133,8 @@ def serve(
             demand_operator(database.connection)
         if not queue.may_compute(database.connection):
             raise StoreError(
-                "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
-                "one does not; GRANT it."
+                "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). "
+                "This one does not. GRANT it."
             )
         replica.check(database.connection, reading)
     settings = Settings(

@@ -58,7 +58,7 @@ class Cluster:
             number, readers = len(client.nthreads()), _readers(client)
         say(f"the tasks of runs go to {self._address}, with {counted(number, 'process', 'processes')} now")
         if not self._address.startswith("tls://"):
-            say("tasks carry true positions, and this address does not encrypt them; use tls:// beyond this machine")
+            say("tasks carry true positions, and this address does not encrypt them: use tls:// beyond this machine")
         if number and not readers:
             say("attacks are done here alone: not every process of the cluster has a DBANON_DSN")
 

@@ -9,7 +9,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE EXCEPTION 'Table dbanon.audit must only grow. Got % on it.', TG_OP
-        USING ERRCODE = 'DA006', DETAIL = 'Who did what must stay.', HINT = 'Read it: SELECT * FROM dbanon.audit.';
+        USING ERRCODE = 'DA006', DETAIL = 'The record of actions must stay.', HINT = 'Read it: SELECT * FROM dbanon.audit.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_audit() IS

@@ -306,7 +306,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    SELECT format('%s kept; load with drop_outliers => true to leave %s out',
+    SELECT format('%s kept: load with drop_outliers => true to leave %s out',
                   dbanon_internal.counted(n, what || ' lies far outside the rest and was', what || 's lie far outside the rest and were'),
                   CASE n WHEN 1 THEN 'it' ELSE 'them' END)
         || CASE what WHEN 'position' THEN ', or keep to an area (bbox => ...).' ELSE '.' END

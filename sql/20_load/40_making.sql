@@ -273,9 +273,8 @@ BEGIN
               round(@postgis@.ST_XMax(p.b) * 1000), round(@postgis@.ST_YMax(p.b) * 1000)) s
     WHERE s.added > 0;
     IF counted.again > 0 AND 2 * counted.again >= counted.added THEN
-        RAISE EXCEPTION 'What is added must be new. The dataset has the time and place of % of the %, each of which would be one '
-                        'more person.', dbanon_internal.format_count(counted.again), dbanon_internal.counted(counted.added, 'row')
-            USING ERRCODE = 'DA012', DETAIL = 'Every row is a separate person here.', HINT = 'Leave out what was loaded before.';
+        RAISE EXCEPTION 'Added rows must be new. The dataset has the time and place of % of the %, each of which would be one more person.', dbanon_internal.format_count(counted.again), dbanon_internal.counted(counted.added, 'row')
+            USING ERRCODE = 'DA012', DETAIL = 'Every row is a separate person here.', HINT = 'Leave out rows that were loaded before.';
     END IF;
     repeats := counted.again + counted.twins;
     RETURN CASE repeats WHEN 0 THEN NULL

@@ -288,7 +288,7 @@ BEGIN
     WHERE copied_notices.dataset_id = ANY (news)
     UNION ALL
     SELECT format('Fixes of dataset%s %s are in this one under other names, or in another population. Once one of them has a release, this one is '
-                  'published only with a reason: what both say of one person would not be compared.', CASE WHEN count(*) > 1 THEN 's' END,
+        'published only with a reason: their rows of one person would not be compared.', CASE WHEN count(*) > 1 THEN 's' END,
                   dbanon_internal.name_some(array_agg(format('''%s''', d.name) ORDER BY d.dataset_id)))
     FROM ONLY dbanon.dataset d WHERE d.dataset_id = ANY (news) AND d.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
     UNION ALL

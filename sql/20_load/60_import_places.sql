@@ -129,7 +129,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.far_places_notice(kind text, far bigi
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('%s kept%s; load with drop_outliers => true to leave %s out%s.',
+    SELECT format('%s kept%s: load with drop_outliers => true to leave %s out%s.',
                   dbanon_internal.counted(far,
                       CASE kind WHEN 'pois' THEN 'point of interest' ELSE rtrim(kind, 's') END || ' lies far outside where the trajectories are and was',
                       CASE kind WHEN 'pois' THEN 'points of interest' ELSE kind END || ' lie far outside where the trajectories are and were'),
@@ -343,7 +343,7 @@ BEGIN
     PERFORM dbanon_internal.check_window(asked);
     IF asked.mode IS NULL OR asked.mode NOT IN ('append', 'new') THEN
         RAISE EXCEPTION 'The mode of this load must be append or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'Both add to what is there. New counts what is there without a copy in quarantine.',
+            USING ERRCODE = 'DA011', DETAIL = 'Both add to the stored rows. New counts known rows without a copy in quarantine.',
                   HINT = 'Choose one of the two.';
     END IF;
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
@@ -426,7 +426,7 @@ BEGIN
     END IF;
     PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'person and time');
     IF columns && ARRAY[subject, "time"] THEN
-        RAISE EXCEPTION 'The content of a request must not name who sent it or when. Got column ''%''.',
+        RAISE EXCEPTION 'The content of a request must not name its sender or time. Got column ''%''.',
                 CASE WHEN subject = ANY (columns) THEN subject ELSE "time" END
             USING ERRCODE = 'DA011', DETAIL = 'Requests are published as they are.', HINT = 'Leave it out of columns.';
     END IF;

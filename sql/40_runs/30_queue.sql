@@ -370,7 +370,7 @@ BEGIN
                   HINT = 'Start another run.';
     END IF;
     IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = state.dataset_id AND d.dropped_at IS NOT NULL) THEN
-        RAISE EXCEPTION 'A run must have its rows to be verified. Those of run % went with its dataset.', state.run_id
+        RAISE EXCEPTION 'A run must have its rows to be verified. The rows of run % went with its dataset.', state.run_id
             USING ERRCODE = 'DA011', DETAIL = 'The dataset was dropped.', HINT = 'Start another run, of another dataset.';
     END IF;
     UPDATE dbanon.run r

@@ -74,7 +74,7 @@ DECLARE
     control CONSTANT text := format('[%s-%s%s-%s]', chr(1), chr(31), chr(127), chr(159));
     -- DA002 and DA011 quote what the caller gave, and the server's own sentences may quote data.
     explanation CONSTANT text := CASE
-        WHEN state IN ('DA002', 'DA011') THEN format('What was asked for cannot be used (SQLSTATE %s).', state)
+        WHEN state IN ('DA002', 'DA011') THEN format('The arguments cannot be used (SQLSTATE %s).', state)
         WHEN state LIKE 'DA%' THEN left(regexp_replace(sentence, control, ' ', 'g'), 1000)
         ELSE format('The server refused it (SQLSTATE %s). Its log says why.', state) END;
 BEGIN

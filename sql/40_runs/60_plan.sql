@@ -136,13 +136,13 @@ BEGIN
         ('trajectories', data.trajectories, true, ''), ('fixes', data.fixes, true, ''),
         ('span_s', coalesce(extract(epoch FROM upper(span) - lower(span)), 0), true,
          coalesce(format('at most from %s to %s', lower(span), upper(span)), 'no time of the data'));
-    RETURN QUERY SELECT i.input, i.rows::numeric, true, CASE WHEN i.needed THEN 'needed' ELSE 'joined to what is computed' END
+    RETURN QUERY SELECT i.input, i.rows::numeric, true, CASE WHEN i.needed THEN 'needed' ELSE 'joined to the computed rows' END
         FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i;
     RETURN QUERY VALUES ('releases_compared'::text, cardinality(near)::numeric, false, array_to_string(near[:10], ', '));
     lacking := dbanon_internal.lacking_history(family.traits, checked, about.grid_s, data.first_s);
     IF lacking.start IS NOT NULL THEN
         RETURN QUERY VALUES ('history_s'::text, lacking.history_s::numeric, true, format(
-            'before %s: who has no position up to %s s before it is left out of the first window; load what came before, or take start = %s',
+            'before %s: people without a position up to %s s before it are left out of the first window. Load earlier data, or take start = %s',
             lacking.begins, checked ->> 'max_gap_s', lacking.start));
     END IF;
     IF conflict.people > 0 THEN
@@ -169,7 +169,7 @@ BEGIN
             WHERE (checked ->> 'k')::numeric > data.subjects
         UNION ALL
         SELECT 5, false, CASE WHEN dbanon_internal.stands_alone(family.name, chosen)
-                THEN format('%s stands alone: publishing the run is refused if it shows any of the %s whom %s published at that time.',
+                THEN format('%s stands alone: publishing the run is refused if it shows any of the %s that %s published at that time.',
                             chosen, dbanon_internal.counted(conflict.people, 'person', 'people'), others)
                 ELSE format('%s stands alone: publishing the run is refused if it shows any of its %s at that time.',
                             others, dbanon_internal.counted(conflict.people, 'person', 'people')) END

@@ -657,8 +657,8 @@ BEGIN
                         'share %.', run_id, others, dbanon_internal.counted((measured ->> 'people')::bigint, 'person', 'people')
             USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be compared with other releases.', HINT = hint;
     END IF;
-    RAISE EXCEPTION 'A person whom a release promises to hide must not be left with fewer candidates than promised. Run % read beside % leaves % of %, '
-                    'which breaks the promise of %.', run_id, others, measured ->> 'smallest_crowd', measured ->> 'k',
+    RAISE EXCEPTION 'A person that a release promises to hide must not be left with fewer candidates than promised. Run % read together with % '
+        'leaves % of %, which breaks the promise of %.', run_id, others, measured ->> 'smallest_crowd', measured ->> 'k',
             (SELECT string_agg(b, ', ') FROM jsonb_array_elements_text(measured -> 'broken') b)
         USING ERRCODE = 'DA010', DETAIL = format('%s left with fewer than promised.',
                 dbanon_internal.counted((measured ->> 'people')::bigint, 'person is', 'people are')), HINT = hint;
@@ -689,7 +689,7 @@ BEGIN
     ELSIF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A dataset with fixes of another one that has releases, under other names, must have a reason to be published. That '
                         'of run % has fixes of %.', run_id, dbanon_internal.name_some(others)
-            USING ERRCODE = 'DA010', DETAIL = 'What both say of one person is not compared: only names say who is who.',
+            USING ERRCODE = 'DA010', DETAIL = 'Their rows of one person are not compared: only names identify people.',
                   HINT = 'Append to the other dataset instead. Or, knowing this, allow_overlap => true with reason => ''...''.';
     END IF;
     RETURN nullif(array_remove(own || others, NULL), '{}');
@@ -715,7 +715,7 @@ BEGIN
     IF allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A snapshot, or a run with exact rows, must have a reason to be published where settle_s of the population is below 60. '
                         'Run % is of the population ''%'', where it is %.', run_id, people.name, people.settle_s
-            USING ERRCODE = 'DA010', DETAIL = 'What is said later of people who stay for longer would not be compared.',
+            USING ERRCODE = 'DA010', DETAIL = 'Later rows of people that stay for longer would not be compared.',
                   HINT = 'Say how long they stay when you append to a dataset of the population, such as settle_s => 900. Or, knowing this, '
                       'allow_overlap => true with reason => ''...''.';
     END IF;
@@ -739,19 +739,19 @@ BEGIN
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
         PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, check_overlap.release_id, to_jsonb(found), others);
     ELSIF found.below > 0 THEN
-        RAISE NOTICE 'Overridden: an adversary who reads this beside % finds % where % were promised. Promises to % break.',
+        RAISE NOTICE 'Overridden: an adversary who reads this together with % finds % where % were promised. Promises to % break.',
             others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), coalesce(found.k::text, 'more'),
             dbanon_internal.counted(found.people, 'person', 'people');
     ELSIF found.relation = 'same' THEN
         RAISE NOTICE 'The groups are the same as in %: this leaves each person the same candidates as that.', others;
     ELSIF found.relation = 'overlapping' THEN
-        RAISE NOTICE 'An adversary who reads this beside % still finds at least % for each person; % are promised.',
+        RAISE NOTICE 'An adversary who reads this together with % still finds at least % for each person. Promised: %.',
             others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), found.k;
     END IF;
     within_a_day := dbanon_internal.shown_within_a_day(check_overlap.run_id, check_overlap.release_id);
     IF within_a_day IS NOT NULL THEN
-        RAISE NOTICE 'Within a day, other releases show exactly % whom this one hides, inside the region that hides them. And this one % whom they '
-            'hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
+        RAISE NOTICE 'Within a day, other releases show exactly % that this one hides, inside the region that hides them. And this one shows % '
+            'that they hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
             dbanon_internal.counted((within_a_day ->> 'shown_here')::bigint, 'person', 'people');
     END IF;
     RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));

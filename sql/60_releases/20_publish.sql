@@ -91,7 +91,7 @@ BEGIN
     -- An older snapshot hides releases committed since, with which the run would have to be intersected.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'A run must be published in a transaction that is read committed. This one is %.', current_setting('transaction_isolation')
-            USING ERRCODE = 'DA015', DETAIL = 'It would not see what others have changed or published since it began.',
+            USING ERRCODE = 'DA015', DETAIL = 'It would not see changes and publications since it began.',
                   HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
     END IF;
     -- Whatever writes rows holds such a lock on their table from before the first row to the end of the transaction: a statement that is
@@ -105,7 +105,7 @@ BEGIN
               dbanon_internal.run_tables() || dbanon_internal.data_tables() || ARRAY['verification', 'method']);
     IF written IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
-            USING ERRCODE = 'DA015', DETAIL = 'No verification covers what it is about to commit.',
+            USING ERRCODE = 'DA015', DETAIL = 'No verification covers the changes that it is about to commit.',
                   HINT = 'End the transaction with COMMIT, verify the run if its data changed, and publish it in another.';
     END IF;
 END

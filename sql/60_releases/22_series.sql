@@ -161,7 +161,7 @@ BEGIN
     IF other.what IS NOT NULL THEN
         RAISE EXCEPTION 'A part must have the % of the release it is to be part of. That of % is %. That of run % is %.', other.what, name,
                 coalesce(other.has, 'none'), run_id, coalesce(other.got, 'none')
-            USING ERRCODE = 'DA011', DETAIL = 'All parts are read as one release; k may differ.',
+            USING ERRCODE = 'DA011', DETAIL = 'All parts are read as one release. Only k may differ.',
                   HINT = 'Run it again like the parts before it, or publish it under another name.';
     END IF;
     SELECT l.bounds INTO taken FROM ONLY dbanon.release l

@@ -180,7 +180,7 @@ BEGIN
                 'shown in the time zone of your session.', about.grid_s)),
             ('region', format('Where: somewhere in this area. Coordinates in metres of SRID %s, on a grid of %s m or a multiple.',
                               about.srid, about.grid_m)),
-            ('crowd', 'How many different people this row hides among one another; 1: that person is not hidden. Never add it up.'),
+            ('crowd', 'How many different people this row hides among one another. With 1 that person is not hidden. Never add it up.'),
             ('subjects', 'How many people this row stands for. Add it up over the rows of one period to count people.'),
             ('cloak_id', 'Key of the row. Numbered at random.'),
             ('valid_from', 'Start of period, itself inside. With time zone.'),

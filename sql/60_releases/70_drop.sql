@@ -34,7 +34,7 @@ BEGIN
     -- The groups of a published run are needed to measure every later release, withdrawn or not.
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
-            USING ERRCODE = 'DA007', DETAIL = 'What was published stays known to an adversary permanently.',
+            USING ERRCODE = 'DA007', DETAIL = 'An adversary knows published rows permanently.',
                   HINT = coalesce('To take its rows from analysts, withdraw it: ' || (
                       SELECT string_agg(dbanon_internal.withdrawing(l), '; ' ORDER BY l.name)
                       FROM dbanon.release l WHERE l.run_id = run.run_id AND l.withdrawn_at IS NULL) || '.',
@@ -115,7 +115,7 @@ DECLARE
 BEGIN
     IF live.number > 0 THEN
         RAISE NOTICE '% made with this person''s data and unchanged: %. To remove it there too, withdraw them: %. Or replace them with a new run, '
-            'which reveals to the readers of both who was forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
+            'which reveals the forgotten person to the readers of both and therefore needs replace => true, allow_overlap => true and a reason.',
             dbanon_internal.counted(live.number, 'live release was', 'live releases were'), live.named, live.withdraw;
     END IF;
     IF exact.number > 0 THEN
@@ -246,7 +246,7 @@ BEGIN
         ORDER BY r.run_id LIMIT 1;
     IF busy IS NOT NULL THEN
         RAISE EXCEPTION 'Run % of the dataset is being worked on, and nothing was erased.', busy
-            USING ERRCODE = 'DA013', DETAIL = 'It may have read what is to be erased.',
+            USING ERRCODE = 'DA013', DETAIL = 'It may have read the data to erase.',
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', busy);
     END IF;
     DELETE FROM dbanon.run r WHERE r.dataset_id = ANY (samples);
@@ -285,7 +285,7 @@ BEGIN
     PERFORM set_config('dbanon.forgotten', '', true), set_config('dbanon.drawn', '', true);
     IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
         RAISE EXCEPTION 'The person to forget must be in the dataset. Nothing of that name is in %.', dataset
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in what was loaded, in what loads could not use, and in what was published.',
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in loaded rows, in rows that loads could not use, and in published rows.',
                   HINT = 'Check its spelling, capital letters too, and the dataset.';
     END IF;
     PERFORM dbanon_internal.report_live_releases(releases, paths);

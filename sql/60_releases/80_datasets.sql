@@ -182,7 +182,7 @@ BEGIN
     live := dbanon_internal.live_names(held, first.loaded_at, NULL);
     IF live.named IS NOT NULL THEN
         RAISE EXCEPTION 'A load must stay while a release of a run that came after it is live. After load % came %.', first.load_id, live.named
-            USING ERRCODE = 'DA007', DETAIL = 'It may show what the load brought.', HINT = format('Withdraw it first: %s.', live.withdraw);
+            USING ERRCODE = 'DA007', DETAIL = 'It may show rows of the load.', HINT = format('Withdraw it first: %s.', live.withdraw);
     END IF;
     SELECT json_object_agg(g.what, g.rows) INTO counts
         FROM (SELECT d.what, d.rows FROM dbanon_internal.delete_data(held, first.load_id) d

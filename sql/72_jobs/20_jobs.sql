@@ -45,7 +45,7 @@ BEGIN
         WHERE a.holds IS NOT TRUE LIMIT 1;
     IF bad.argument IS NOT NULL THEN
         RAISE EXCEPTION 'The argument % of a job must be %. Got %.', bad.argument, bad.must, coalesce(bad.got, 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'The comment of dbanon.add_job says what each argument is.',
+            USING ERRCODE = 'DA011', DETAIL = 'The comment of dbanon.add_job explains each argument.',
                   HINT = format('Give another %s => ..., or leave it out.', bad.argument);
     END IF;
 END
@@ -70,7 +70,7 @@ BEGIN
         -- Every operator may read it, and a worker follows it: no password, and no server that its machine does not know.
         ELSIF word.key = 'read_dsn' AND (word.value #>> '{}' ~ '^service=[A-Za-z0-9_.-]{1,60}$') IS NOT TRUE THEN
             RAISE EXCEPTION 'The word read_dsn of a job''s load must be service=NAME. Got something else.'
-                USING ERRCODE = 'DA011', DETAIL = 'Jobs hold no passwords: the file of services of the worker''s machine says what the name means.',
+                USING ERRCODE = 'DA011', DETAIL = 'Jobs hold no passwords: the file of services of the worker''s machine explains the name.',
                       HINT = 'Write it like load => ''{"read_dsn": "service=replica"}''.';
         END IF;
         BEGIN
@@ -114,7 +114,7 @@ DECLARE
 BEGIN
     FOR asked IN SELECT f.value FROM jsonb_array_elements(further) f LOOP
         IF coalesce(asked ->> 'kind', '') NOT IN ('requests', 'quasi_identifiers') THEN
-            RAISE EXCEPTION 'Each element of further must be a JSON object whose kind is requests or quasi_identifiers. Got another.'
+            RAISE EXCEPTION 'Each element of further must be a JSON object with the kind requests or quasi_identifiers. Got another.'
                 USING ERRCODE = 'DA011', DETAIL = 'Its other words are arguments of dbanon.import_requests or dbanon.import_quasi_identifiers.',
                       HINT = example;
         END IF;
@@ -403,7 +403,7 @@ BEGIN
     IF refused IS NOT NULL THEN
         RAISE EXCEPTION 'A job must be of the login that adds or changes it, or of a role that this login may become. It may not become %.',
                 dbanon_internal.quoted(refused)
-            USING ERRCODE = 'DA014', DETAIL = 'What the source calls runs with the rights of the owner.',
+            USING ERRCODE = 'DA014', DETAIL = 'Functions that the source calls run with the rights of the owner.',
                   HINT = 'Call it as that login. If there is none any more, give the job another: owner => ....';
     END IF;
     job.job_id := coalesce(old.job_id, nextval(pg_get_serial_sequence('dbanon.job', 'job_id')));
@@ -472,7 +472,7 @@ BEGIN
     ELSIF job.job_id IS NULL AND missing IS NOT NULL THEN
         RAISE EXCEPTION 'A new job must have a source, a load and a method. There is no job named % yet, and of the three it lacks: %.',
                 coalesce(dbanon_internal.quoted(said ->> 'name'), 'NULL'), missing
-            USING ERRCODE = 'DA011', DETAIL = 'Only what a job has already can be left out.',
+            USING ERRCODE = 'DA011', DETAIL = 'Only values that a job has already can be left out.',
                   HINT = 'Give them, or name a job that is there: SELECT name FROM dbanon.jobs.';
     ELSIF job.job_id IS NULL THEN
         job := jsonb_populate_record(NULL::dbanon.job, defaults || jsonb_build_object('owner', session_user, 'dataset', said -> 'name'));
@@ -506,7 +506,7 @@ BEGIN
     SELECT string_agg(r.title, ', ' ORDER BY r.title), bool_or(r.alone) OR dbanon_internal.stands_alone(job.method, job.algorithm) INTO rivals, alone
         FROM dbanon_internal.find_rivals(job) r;
     IF rivals IS NOT NULL THEN
-        RAISE NOTICE 'The people of job % are also published by: %. Of two publications of one time the later is refused %, and its period is held.',
+        RAISE NOTICE 'The people of job % are also published by: %. If both publish the same time, the later is refused %, and its period is held.',
             job.name, rivals, CASE WHEN alone THEN 'where one of the methods stands alone' ELSE 'if too few are left' END;
     END IF;
     PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(

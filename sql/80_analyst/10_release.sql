@@ -73,7 +73,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE EXCEPTION 'A coordinate system must be one of PostGIS''s spatial_ref_sys that can show where the release is. Got SRID %.', srid
-        USING ERRCODE = 'DA011', DETAIL = 'What is asked about and the regions of a release are brought into one system.',
+        USING ERRCODE = 'DA011', DETAIL = 'The area of a question and the regions of a release are brought into one system.',
               HINT = 'Ask in the system of the release (srid in published.releases), or in longitude and latitude (4326).';
 END
 $$;

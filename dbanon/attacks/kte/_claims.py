@@ -23,8 +23,8 @@ HIDE = "kte-hide"
 MERGE = "k-merge"
 
 _MALFORMED = (
-    "What the run left out must be whole counts of samples and of people by reason, and by hour, and nothing else. "
-    "It is not."
+    "The run's counts of rows left out must be whole counts of samples and of people by reason, and by hour. They "
+    "are not."
 )
 _REASON = re.compile(r"[a-z][a-z_]{0,39}")
 _LATEST, _FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells, as many as a run may have

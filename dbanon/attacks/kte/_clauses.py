@@ -63,7 +63,7 @@ CLAUSES = (
         name="hidden",
         must="All knowledge of a person in a stretch of tau must fit the records of at least k = {k} people",
         broken_by="people and windows",
-        plain="A reader who followed a person for tau_s finds at least k records that fit what was seen.",
+        plain="A reader who followed a person for tau_s finds at least k records that fit.",
         test="singling out",
         algorithms=(HIDE,),
     ),
@@ -139,8 +139,8 @@ LEFT_OPEN = {
     "singling out": "Knowledge with breaks beyond tau_s, or of the algorithm and other people's places, may make one "
     "of the k records likelier than the others.",
     "linkability": (
-        "Movements can be followed for leak_s beyond what is known, longer where people stay together. With k-merge "
-        "a group recognised once shows all its rows."
+        "Movements can be followed for leak_s longer than is known, and longer where people stay together. With "
+        "k-merge a group recognised once shows all its rows."
     ),
     "inference": (
         "A known silence may reveal up to tau_s and leak_s of the movements then. At k = 2 one person sees from a "

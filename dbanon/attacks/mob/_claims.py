@@ -32,8 +32,8 @@ _MOST_POSITIONS = 400_000_000
 _FURTHEST = 1 << 30
 _WINDOW = 512  # instants found of a subject at a time
 _MALFORMED = (
-    "What the run left out must be whole counts of people and of quasi-identifiers by reason, and of people by hour, "
-    "and nothing else. It is not."
+    "The run's counts of rows left out must be whole counts of people and of quasi-identifiers by reason, and of "
+    "people by hour. They are not."
 )
 
 

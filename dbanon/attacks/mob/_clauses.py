@@ -63,11 +63,11 @@ CLAUSES = (
     Condition(
         name="sets",
         must=(
-            "The hiding sets must be those of the run: one for the whole record of each person with own instants, of "
-            "k - 1 published others or more, k = {k}, mutual where the algorithm says so"
+            "Each person with own instants must have one hiding set for the whole record, of k - 1 published others "
+            "or more, k = {k}, mutual where the algorithm says so"
         ),
         broken_by="sets or others in them",
-        plain="Each person whose own instants are known has at least k - 1 published others to hide among.",
+        plain="Each person with known instants has at least k - 1 published others to hide among.",
         test="singling out",
     ),
     Condition(

@@ -22,7 +22,10 @@ OUTSIDE, FEW, COARSE = "outside", "few_cells", "coarse"
 REASONS = (OUTSIDE, FEW, COARSE)
 MM2 = 1_000_000
 """Square millimetres in a square metre: areas are added up in whole ones, in any order the same."""
-_MALFORMED = "What the run left out must be whole counts of fixes and of people by reason, and by hour. It is not."
+_MALFORMED = (
+    "The run's counts of rows left out must be whole counts of fixes and of people by reason, and by hour. They are "
+    "not."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

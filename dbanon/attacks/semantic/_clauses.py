@@ -62,7 +62,7 @@ CLAUSES = (
         name="diversity",
         must="Every region must hold points of interest of as many categories as promised",
         broken_by="rows",
-        plain="Every region has places of at least l kinds, so it does not reveal what people did there.",
+        plain="Every region has places of at least l kinds, so it does not reveal people's activities.",
         test="inference",
     ),
     Condition(
@@ -77,8 +77,10 @@ CLAUSES = (
         must="Cells that no region separates must have points of interest of as many categories, and as close to the "
         "city's, as atoms promise",
         broken_by="sets of such cells",
-        plain="A reader who plays the run again learns sets of cells, each with many kinds of places, mixed as in "
-        "the city.",
+        plain=(
+            "A reader can play the run again, and learns sets of cells, each with many kinds of places, mixed as in "
+            "the city."
+        ),
         test="inference",
     ),
     Condition(
@@ -93,12 +95,12 @@ CLAUSES = (
 
 LEFT_OPEN = {
     "singling out": (
-        "A reader who is in a group, or knows some of its people, is left with fewer than k. One of two sees in "
-        "which atoms the other was."
+        "Members of a group, and readers who know some of its people, are left with fewer than k. At k = 2 one "
+        "person sees in which atoms the other was."
     ),
     "linkability": (
-        "A record shows its atoms one after the other. A reader who follows one person from atom to atom at a top "
-        "speed rules out cells."
+        "A record shows its atoms one after the other. Knowledge of a top speed rules out cells on the way from atom "
+        "to atom."
     ),
     "inference": (
         "Readers know in which atoms a person was. Within one, popular cells are likelier, also by the hour, and "

@@ -27,7 +27,7 @@ from dbanon.attacks.shared.rectangles import FURTHEST, of_bounds
 from dbanon.attacks.shared.replay import Timetable, replay, slots, within
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
-_MALFORMED = "What the run left out must be whole counts of people by reason and hour, and nothing else. It is not."
+_MALFORMED = "The run's counts of rows left out must be whole counts of people by reason and hour. They are not."
 _FAR = "Every coordinate must be so small that its cell can be numbered exactly. Some are not."
 _SHAPES = "Every shape must be that of a trajectory of one fix. It is not."
 ABSENT = "absent_at_instant"

@@ -66,7 +66,7 @@ CLAUSES = (
         name="nearest",
         must="All rows nearest to a site must be cloaked, and at least k = {k} of them have one region",
         broken_by="sites",
-        plain="A reader who asks who was at a site finds at least k people, and no exact row as near as theirs.",
+        plain="A reader looking for the people at a site finds at least k, and no exact row as near as theirs.",
         test="inference",
     ),
     Condition(
@@ -89,8 +89,10 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": "People away from sites are published exactly, and a reader who knows who lives or works in a "
-    "rectangle is left with fewer than k.",
+    "singling out": (
+        "People away from sites are published exactly, and a reader with knowledge of the people in a rectangle is "
+        "left with fewer than k."
+    ),
     "linkability": "Releases of other instants can be intersected: perhaps only one person was near the site both "
     "times.",
     "inference": (

@@ -16,7 +16,7 @@ from dbanon.attacks.shared.apart import ends
 from dbanon.attacks.shared.replay import slots, within
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
-_HOURS = "What the run left out by hour must be whole counts, each hour once. It is not."
+_HOURS = "The run's counts of people left out by hour must be whole, each hour once. They are not."
 LATEST = 1e12  # times beyond this are no unix seconds, and no parameter is larger
 
 

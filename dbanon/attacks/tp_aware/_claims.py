@@ -23,7 +23,8 @@ from dbanon.attacks.shared.replay import Timetable
 _MOST_WINDOWS = 10_000_000
 _COUNTS = ("instants", "seen", "present", "published")
 _MALFORMED = (
-    "What the run left out must be whole counts by reason and by window, each window of the timetable once. It is not."
+    "The run's counts of rows left out must be whole, by reason and by window, each window of the timetable "
+    "once. They are not."
 )
 
 

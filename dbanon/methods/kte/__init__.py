@@ -25,7 +25,7 @@ class Parameters:
     """What a run of kte can be asked for."""
 
     k: int = parameter(
-        2, "Least number of records that fit what an adversary knows.", type="integer", minimum=2, promises="more"
+        2, "Least number of records that fit the knowledge of an adversary.", type="integer", minimum=2, promises="more"
     )
     tau_s: int = parameter(
         1800,

@@ -55,8 +55,8 @@ class Parameters:
     speed_m_s: float = parameter(
         50.0,
         (
-            "Top speed that an adversary may know: people whom exact rows an instant away leave with fewer than k "
-            "are counted."
+            "Top speed that an adversary may know: people left with fewer than k by exact rows an instant away are "
+            "counted."
         ),
         type="number",
         unit="m/s",
@@ -127,12 +127,12 @@ METHOD = Method(
     oldest="max_gap_s",
     notices={
         "exact_rows": (
-            "Rows published exactly: %s. Readers who know where a person was at one of these instants find the "
-            "person's record. qid_only leaves these rows out."
+            "Rows published exactly: %s. A reader with knowledge of a person's place at one of these instants finds "
+            "the person's record. qid_only leaves these rows out."
         ),
         "below_k_at_speed": (
-            "People left with fewer than k candidates by readers who also know the top speed and look at exact "
-            "rows an instant away: %s. qid_only leaves these rows out."
+            "People left with fewer than k candidates if a reader also knows the top speed and looks at exact rows "
+            "an instant away: %s. qid_only leaves these rows out."
         ),
     },
     totals={"subjects": "subjects", "quasi_identifiers": "quasi_identifiers"},
