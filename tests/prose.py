@@ -100,7 +100,7 @@ def messages() -> dict[str, str]:
 
 def said(text: str) -> str:
     """Return a comment or message without what is no prose: names in quotes, statements and examples of SQL."""
-    text = re.sub(r"`[^`]*`|'[\w.=-]+'", "X", text)
+    text = re.sub(r"`[^`]*`|'[\w.=-]+'|^- \w+: ", "X", text, flags=re.MULTILINE)
     return re.sub(r"\b(?:SELECT|CALL|GRANT|REVOKE|ALTER|CREATE|DROP|UPDATE|DELETE|WITH) [^\n]*", "X", text)
 
 

@@ -82,7 +82,7 @@ Everything of dbanon can be done in psql, as a login that is a member of one of 
 
 A login of several roles may do what each of them may. Members of no role can do nothing here. `tests/db/test_rights.py`
 proves each right and the lack of each other by a real login;
-[Limitations](limitations.md#what-analysts-could-learn-besides) says what else analysts are kept from, and how.
+[Security](../administrators/security.md#what-analysts-could-learn) says what else analysts are kept from, and how.
 
 Arguments are written `name => value`. One that is called like a keyword of SQL needs its quotes, or the server finds a
 syntax error: `"time" => 't'`.
