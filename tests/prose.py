@@ -99,8 +99,10 @@ def messages() -> dict[str, str]:
 
 
 def said(text: str) -> str:
-    """Return a comment or message without what is no prose: names in quotes, statements and examples of SQL."""
-    text = re.sub(r"`[^`]*`|'[\w.=-]+'|^- \w+: ", "X", text, flags=re.MULTILINE)
+    """Return a comment or message without what is no prose: names in quotes, names of arguments, statements of SQL."""
+    text = re.sub(r"^(Arguments|Returns|Raises|Example):", r"\n\n\1:", text, flags=re.MULTILINE)
+    text = re.sub(r"^- \w+: ", "- ", text, flags=re.MULTILINE)
+    text = re.sub(r"@[\w.]+@|`[^`]*`|'[\w.=-]+'", "X", text)
     return re.sub(r"\b(?:SELECT|CALL|GRANT|REVOKE|ALTER|CREATE|DROP|UPDATE|DELETE|WITH) [^\n]*", "X", text)
 
 

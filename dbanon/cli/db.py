@@ -174,7 +174,7 @@ def db_script(
         str, typer.Option(help="The schema that PostGIS lives in. The script refuses a database that has it elsewhere.")
     ] = "public",
 ) -> None:
-    """Write what an upgrade does as SQL to read, and for psql to run. Asks no server."""
+    """Write an upgrade as SQL, to read or to run with psql. Asks no server."""
     import sys
 
     from dbanon import schema
@@ -194,7 +194,7 @@ def db_script(
 def db_uninstall(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Remove everything dbanon made in the chosen database, what others built on it included."""
+    """Remove everything dbanon made in the chosen database, and all objects built on it."""
     import sys
 
     from dbanon import schema
@@ -236,7 +236,7 @@ def db_uninstall(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def db_psql(context: typer.Context) -> None:
-    """Open psql on the chosen server; arguments are passed on."""
+    """Open psql on the chosen server. Arguments are passed on."""
     from dbanon.base.console import stderr_line
     from dbanon.postgres import server
 

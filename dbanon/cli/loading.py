@@ -31,7 +31,7 @@ def load_trajectories(
     ],
     **options: Any,
 ) -> None:
-    """Load trajectories; creates the dataset."""
+    """Load trajectories, and create the dataset."""
     _load(lambda database: database.load_trajectories(files, **options))
 
 
@@ -52,7 +52,7 @@ def load_requests(
     ],
     **options: Any,
 ) -> None:
-    """Load the requests subjects sent to a location-based service."""
+    """Load requests that people sent to a location-based service."""
     _load(lambda database: database.load_requests(file, **options))
 
 
@@ -69,28 +69,28 @@ PlaceFile = Annotated[
 @load_app.command("sites", epilog=GLOBAL)
 @taking(loading.LoadingSites)
 def load_sites(file: PlaceFile, **options: Any) -> None:
-    """Load sensitive sites, places no person may be linked to, into an existing dataset, beside those it has."""
+    """Load sensitive sites, places no person may be linked to, into an existing dataset, next to those it has."""
     _load(lambda database: database.load_sites(file, **options))
 
 
 @load_app.command("pois", epilog=GLOBAL)
 @taking(loading.LoadingPois)
 def load_pois(file: PlaceFile, **options: Any) -> None:
-    """Load points of interest into an existing dataset, beside those it has."""
+    """Load points of interest into an existing dataset, next to those it has."""
     _load(lambda database: database.load_pois(file, **options))
 
 
 @load_app.command("cells", epilog=GLOBAL)
 @taking(loading.LoadingCells)
 def load_cells(file: PlaceFile, **options: Any) -> None:
-    """Load the areas that base stations cover, as they are, into an existing dataset, beside those it has."""
+    """Load the areas that base stations cover, as they are, into an existing dataset, next to those it has."""
     _load(lambda database: database.load_cells(file, **options))
 
 
 @load_app.command("stations", epilog=GLOBAL)
 @taking(loading.LoadingStations)
 def load_stations(file: PlaceFile, **options: Any) -> None:
-    """Load base stations into an existing dataset: each becomes the cell of what is nearest to it."""
+    """Load base stations into an existing dataset: each gets the cell of places nearest to it."""
     _load(lambda database: database.load_stations(file, **options))
 
 
@@ -103,7 +103,7 @@ def load_quasi_identifiers(
     ],
     **options: Any,
 ) -> None:
-    """Load times at which an adversary may know where a subject was, into an existing dataset."""
+    """Load times at which an adversary may know where a person was, into an existing dataset."""
     _load(lambda database: database.load_quasi_identifiers(file, **options))
 
 

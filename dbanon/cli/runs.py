@@ -35,7 +35,7 @@ EndReaders = Annotated[
 
 @app.command(epilog=GLOBAL)
 def check() -> None:
-    """Say what is wrong and what to do; exit code 0: fine, 1: late or odd, 2: held up, 3: not known."""
+    """List problems and remedies. Exit code 0: fine, 1: late or odd, 2: held up, 3: not known."""
     from dbanon.base.errors import DbanonError
     from dbanon.cli import report
 
@@ -103,7 +103,7 @@ def submit(method: Method, **asked: Any) -> None:
 
 @app.command(epilog=GLOBAL)
 def cancel(run_id: RunId) -> None:
-    """Cancel a run that waits or is being computed; nothing it wrote stays."""
+    """Cancel a run that waits or is being computed. Nothing it wrote stays."""
     with open_database() as database:
         status = database.cancel(run_id)
     show(lambda: f"Run {run_id} is {status}.", lambda: {"run_id": run_id, "status": status})
@@ -154,7 +154,7 @@ def worker(
     """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM.
 
     On SIGHUP each process finishes its run and connects again: it reads service, password and certificate files and the
-    settings of Dask again. What was given on the command line stays.
+    settings of Dask again. Options of the command line stay.
     """
     from dbanon.worker import serve
 
@@ -168,7 +168,7 @@ def worker(
 
 @app.command("_compile", hidden=True)
 def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="METHOD...")] = None) -> None:
-    """Compile for this machine what runs of these families need; of all, at low priority."""
+    """Compile for this machine the code of these families. Default: all, at low priority."""
     parts.demand("compute")
     from dbanon.runs import compiling
 
@@ -178,7 +178,7 @@ def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="
 @app.command(epilog=GLOBAL)
 @taking(publishing.Planning)
 def plan(method: Method, **asked: Any) -> None:
-    """Predict how a run would end, how much it would write and about how long it would take; writes nothing."""
+    """Predict how a run would end, how much it would write and about how long it would take. It writes nothing."""
     from dbanon.cli import report
 
     with open_database() as database:
@@ -214,7 +214,7 @@ def evaluate(
     ] = None,
     **asked: Any,
 ) -> None:
-    """Measure how useful the rows of a run are, against the private data; publishes nothing."""
+    """Measure how useful the rows of a run are, against the private data. It publishes nothing."""
     from dbanon.base.errors import ParameterError
     from dbanon.cli import report
 
@@ -290,7 +290,7 @@ def list_releases() -> None:
 
 @app.command(epilog=GLOBAL)
 def card(name: Annotated[str, typer.Argument(help="Name of a release, live or withdrawn.")]) -> None:
-    """Describe a release: what it promises, what was attacked and left out, who published it and when."""
+    """Describe a release: promise, attack, shares left out, login and time of publication."""
     from dbanon.cli import report
 
     with open_database() as database:
@@ -316,7 +316,7 @@ def forget(
     subject: Subject,
     again: Annotated[bool, typer.Option("--again", help="Let later loads bring the name again.")] = False,
 ) -> None:
-    """Erase a subject from a dataset, and drop the runs with it that were never published; later loads leave it out."""
+    """Erase a person from a dataset, and drop unpublished runs with the person. Later loads leave the person out."""
     from dbanon.cli import report
 
     with open_database() as database:
@@ -331,7 +331,7 @@ def remember(
     population: Annotated[str, typer.Option("--population", help="The population, as `dbanon datasets` names it.")],
     subject: Subject,
 ) -> None:
-    """Let later loads bring a subject again who was forgotten; what was erased does not come back."""
+    """Let later loads bring a forgotten person again. Erased data do not come back."""
     with open_database() as database:
         lifted = database.remember(population, subject)
     said = "Later loads bring the person again." if lifted else "The person had not been forgotten."

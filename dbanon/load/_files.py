@@ -27,7 +27,7 @@ HEAD_BYTES = 65_536
 _KINDS = {
     stat.S_IFDIR: "a directory, and not the files in it",
     stat.S_IFIFO: "a pipe, which must be written to a file first",
-    stat.S_IFSOCK: "a socket, whose data must be written to a file first",
+    stat.S_IFSOCK: "a socket. Write its data to a file first",
 }
 _SEPARATORS = ",;\t|"
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")

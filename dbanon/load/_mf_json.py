@@ -135,7 +135,7 @@ def _fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.Rec
     uneven = pc.index(pc.not_equal(many, also), True).as_py()
     if uneven >= 0:
         raise DataError(
-            f"Each MovingPoint of {path.name} must have as many datetimes as coordinates. Number {uneven + 1} has "
+            f"Each MovingPoint of {path.name} must have as many datetimes as coordinates. Number {uneven + 1} does "
             f"not. Correct it."
         )
     row = pa.array(np.repeat(np.arange(len(features)), np.asarray(many)))

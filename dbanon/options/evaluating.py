@@ -52,7 +52,7 @@ class Evaluating(Questioning):
     columns: Annotated[
         Mapping[str, str] | None,
         Option(
-            "For another program's output: the meaning of one or more columns whose names do not say it.",
+            "For another program's output: the meaning of one or more columns with other names.",
             name="--column",
             metavar="MEANING=NAME",
             typed=list[str] | None,

@@ -308,7 +308,7 @@ AS $$
                   split_part(current_setting('server_version'), ' ', 1), @postgis@.postgis_lib_version())
 $$;
 COMMENT ON FUNCTION dbanon.version() IS
-'Says what is installed: the program that last upgraded the schema, the revision of the schema, the server and PostGIS.
+'Names the installed versions: the program that last upgraded the schema, the revision of the schema, the server and PostGIS.
 Arguments: none.
 Returns: the versions, as one text.
 Raises: nothing.

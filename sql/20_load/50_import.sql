@@ -385,12 +385,12 @@ Returns: one row.
 - first_time: the time of the first fix kept. A wrong unit or zone shows here.
 - last_time: the time of the last fix kept.
 - far: how many fixes it kept although they lie far outside the rest or are too fast, by reason.
-- days: how many days of subjects, NULL where subjects are not cut into days.
+- days: how many days of people, NULL where people are not cut into days.
 - known: how many rows were there already.
 - late: how many rows are of times that were published.
-- forgotten: how many rows are of people who were forgotten.
+- forgotten: how many rows are of forgotten people.
 - left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
 - late_periods: the late rows by published period, as [{since, until, rows}].
-Raises: DA001, DA011, DA012, DA014. Then nothing is stored. Notices say what the caller should look at.
+Raises: DA001, DA011, DA012, DA014. Then nothing is stored. Notices point to rows that the caller should look at.
 Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset => ''taxi'', subject => ''cab'', "time" => ''ts'', x => ''lon'', y =>
 ''lat'', mode => ''new'').';

@@ -223,7 +223,7 @@ Arguments:
 - dataset: @LoadingPois.dataset@
 - category: @LoadingPois.category@
 - geom: column of the geometries: points, lines or polygons.
-- crs: coordinate system of the geometries. Else their own.
+- crs: coordinate system of the geometries. Default: their own.
 - drop_outliers: @LoadingPois.drop_outliers@
 - replace: @LoadingPois.replace@
 Returns: one row.
@@ -249,10 +249,10 @@ COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double
 Arguments:
 - source: table or view of the same database.
 - dataset: @LoadingSites.dataset@
-- geom: column of the site: a point, or a shape without curves, whose bounding rectangle counts.
+- geom: column of the site: a point, or a shape without curves. Of a shape only the bounding rectangle counts.
 - name: @LoadingSites.name@
-- crs: coordinate system of the geometries. Else their own.
-- bbox: {xmin,ymin,xmax,ymax} in units of the source. Sites whose middle lies outside are left out.
+- crs: coordinate system of the geometries. Default: their own.
+- bbox: {xmin,ymin,xmax,ymax} in units of the source. Sites with their middle outside are left out.
 - drop_outliers: @LoadingSites.drop_outliers@
 - replace: @LoadingSites.replace@
 Returns: one row.
@@ -260,7 +260,7 @@ Returns: one row.
 - rows_read: how many rows the source had.
 - rows_kept: how many of them were stored.
 - quarantined: how many were left out, by reason.
-Raises: DA001, DA011, DA012, DA014. Then nothing is stored. A notice says what was kept although it lies far outside.
+Raises: DA001, DA011, DA012, DA014. Then nothing is stored. A notice counts sites that were kept although they lie far outside.
 Example: SELECT * FROM dbanon.import_sites(''public.clinics'', dataset => ''taxi'', geom => ''place'').';
 
 CREATE OR REPLACE FUNCTION dbanon.import_cells(
@@ -280,7 +280,7 @@ Arguments:
 - dataset: @LoadingCells.dataset@
 - geom: column of the polygons, valid and of some area. A row may have several in one multipolygon.
 - name: @LoadingCells.name@
-- crs: coordinate system of the polygons. Else their own.
+- crs: coordinate system of the polygons. Default: their own.
 - drop_outliers: @LoadingCells.drop_outliers@
 - replace: @LoadingCells.replace@
 Returns: one row.
@@ -310,8 +310,9 @@ Arguments:
 - dataset: @LoadingStations.dataset@
 - geom: column of the points.
 - name: @LoadingStations.name@
-- crs: coordinate system of the geometries. Else their own.
-- area: the polygon that the cells divide among themselves, in its own SRID or, where that is 0, in crs. Else the hull of the stations with a margin
+- crs: coordinate system of the geometries. Default: their own.
+- area: the polygon that the cells divide among themselves, in its own SRID or, where that is 0, in crs. Default: the hull of the stations with a
+  margin
   as wide as the distance between cells.
 - drop_outliers: @LoadingStations.drop_outliers@
 - replace: @LoadingStations.replace@
@@ -504,7 +505,7 @@ Returns: one row.
 - subjects: how many people sent the requests that were kept.
 - known: how many rows were there already.
 - late: how many rows are of times that were published.
-- forgotten: how many rows are of people who were forgotten.
+- forgotten: how many rows are of forgotten people.
 - left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
 - late_periods: the late rows by published period, as [{since, until, rows}].
 Raises: DA001, DA011, DA012, DA014.
@@ -574,7 +575,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz) IS
-'Adds the times at which an adversary may know where a subject was, from a table or view, to a set of a dataset that exists.
+'Adds the times at which an adversary may know where a person was, from a table or view, to a set of a dataset that exists.
 Arguments:
 - source: table or view of the same database.
 - dataset: @LoadingQuasiIdentifiers.dataset@
@@ -595,7 +596,7 @@ Returns: one row.
 - subjects: how many people have one of the times that were kept.
 - known: how many rows were there already.
 - late: how many rows are of times that were published.
-- forgotten: how many rows are of people who were forgotten.
+- forgotten: how many rows are of forgotten people.
 - left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
 - late_periods: the late rows by published period, as [{since, until, rows}].
 Raises: DA001, DA011, DA012, DA014.

@@ -345,7 +345,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.cancel_run(bigint) IS
 'Cancels a run, or the verification of one. If it waits, it ends at once. If a worker computes it, it ends within seconds, and nothing that it wrote
-stays. A run whose verification is cancelled keeps its status.
+stays. If a verification is cancelled, the run keeps its status.
 Arguments:
 - run_id: the number of the run.
 Returns: ''being cancelled'', or the status that the run has now.

@@ -249,5 +249,5 @@ Returns: one row.
 - verdict: verified or refused. Leave it out of the call.
 - rows_published: how many rows the release has. Leave it out of the call.
 Raises: DA015 inside a transaction block. DA017 if no worker is up. DA001 to DA003 and DA011 before anything is done. DA016 with the sentence of the
-run if it failed or was cancelled. DA004 if the attack refused it. What dbanon.publish raises is noted in dbanon.runs and dbanon.audit, too.
+run if it failed or was cancelled. DA004 if the attack refused it. Errors of dbanon.publish are noted in dbanon.runs and dbanon.audit, too.
 Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''METHOD'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';

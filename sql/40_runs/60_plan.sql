@@ -184,18 +184,18 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
-'Predicts what a run would meet. It computes no run and writes nothing.
+'Predicts how a run would end. It computes no run and writes nothing.
 Arguments:
 - dataset: @Planning.dataset@
 - method: the method family, as listed in dbanon.methods.
 - params: parameters of the method, as a JSON object (see dbanon.method_parameters).
 - algorithm: @Planning.algorithm@
-Returns: one row an item: what is there, how long it may take, the releases it would be compared with, and the results of an earlier run of the
-method. The last item is exit_code. It is 3 where an input is missing and 4 where there are fewer than k subjects. It is 5 where a release of the same
+Returns: one row an item: the data, how long it may take, the releases it would be compared with, and the results of an earlier run of the
+method. The last item is exit_code. It is 3 where an input is missing and 4 where there are fewer than k people. It is 5 where a release of the same
 people stands alone, or where the run asks for new atoms although a release has some. Otherwise it is 0.
-- item: what the row is about.
+- item: the topic of the row.
 - value: the figure.
 - exact: false for an estimate.
-- note: what the figure means here.
+- note: the meaning of the figure here.
 Raises: DA001 where there is no such dataset. DA011 for method, algorithm and parameters.
 Example: SELECT * FROM dbanon.plan_run(''taxi'', ''METHOD'', ''{"k": 20}'').';

@@ -577,7 +577,7 @@ Returns: one row.
 - below: how many promises break.
 - people: of how many people.
 - releases: the names of the releases involved.
-- broken: whose promise the worst one is.
+- broken: the release with the worst broken promise.
 Raises: DA001, DA004, DA005. DA010 where a k is not known.
 Example: SELECT * FROM dbanon.measure_overlap(2).';
 

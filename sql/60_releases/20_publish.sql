@@ -419,7 +419,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS
-'Publishes a verified run as the view published.<name>. It recomputes the digest and refuses a run whose rows changed since the verification. It
+'Publishes a verified run as the view published.<name>. It recomputes the digest and refuses a run if its rows changed since the verification. It
 refuses a run that, read together with earlier releases of the population, leaves a person fewer candidates, or a place less l or t, than promised. It
 copies the rows into an immutable table. It lets @analyst@ or the given readers read the view.
 Arguments:
@@ -435,6 +435,6 @@ Arguments:
 - grow: @Publishing.grow@ The bounds of the part are the since and until of the run.
 Returns: how many rows were published.
 Raises: DA001 to DA005, DA010, DA011. DA013 if the release that it replaces is being read. DA015 in a transaction that is not read committed, or that
-wrote to data or runs. DA020 after a restore or failover, until dbanon.confirm_history was called. Notices say what it leaves out, what its attack
-counted, how it overlaps and which sessions it ended.
+wrote to data or runs. DA020 after a restore or failover, until dbanon.confirm_history was called. Notices tell how much it leaves out, the counts of
+its attack, its overlaps and the sessions that were ended.
 Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';

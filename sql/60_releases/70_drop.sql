@@ -307,10 +307,10 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text, boolean) IS
 'Erases a person from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name the person, and the runs with the person that were
-never published. In what is kept of releases, a random code replaces the hash of the name, so that their sizes stay, unless another dataset of the
+never published. In the stored facts of releases, a random code replaces the hash of the name, so that their sizes stay, unless another dataset of the
 population has the person. Later loads into datasets of the population leave the person out, recognised by a keyed hash of the name, until
-dbanon.remember_subject is called. Live releases made with the data stay, and a notice names them. It does not reach what the server keeps of deleted
-rows until VACUUM, nor its logs and backups.
+dbanon.remember_subject is called. Live releases made with the data stay, and a notice names them. It does not reach deleted rows that the server
+keeps until VACUUM, nor its logs and backups.
 Arguments:
 - dataset: name of the dataset.
 - subject: name of the person, as in the dataset.
@@ -318,7 +318,7 @@ Arguments:
 Returns: one row a kind of thing.
 - what: what was erased.
 - rows: how many rows.
-Raises: DA001 if there is no such dataset or subject. DA013 while a run of the dataset is being worked on. DA015 in a transaction that is not read
+Raises: DA001 if there is no such dataset or person. DA013 while a run of the dataset is being worked on. DA015 in a transaction that is not read
 committed.
 Example: SELECT * FROM dbanon.forget_subject(''taxi'', ''p7'').';
 
@@ -347,7 +347,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.remember_subject(text, text) IS
-'Lets loads bring a person again who was forgotten. Erased data do not come back. For what is kept of releases, the person is new.
+'Lets loads bring a forgotten person again. Erased data do not come back. For the stored facts of releases, the person is new.
 Arguments:
 - population: name of the population, as in dbanon.datasets.
 - subject: name of the person.

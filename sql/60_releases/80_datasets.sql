@@ -194,14 +194,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_load(bigint) IS
-'Takes a load back. It deletes the rows that the load brought, the rows that it could not use, and the runs that were never published and may have read
-them. What a load replaced does not come back. Load that again.
+'Takes a load back. It deletes the rows that the load brought, the rows that it could not use, and the runs that were never published and may have
+read
+them. Rows that a load replaced do not come back. Load that again.
 Arguments:
 - load_id: the key of the load in dbanon.load, which the load returned. Files that were loaded together are taken back together.
 Returns: one row a kind of thing.
-- what: what was deleted.
+- what: the kind of thing that was deleted.
 - rows: how many rows.
-Raises: DA001 if there is no such load. DA007 while a release is live whose run was computed after it. DA013 while a run of the dataset is being
+Raises: DA001 if there is no such load. DA007 while a release of a run that was computed after it is live. DA013 while a run of the dataset is being
 worked on. DA015 in a transaction that is not read committed.
 Example: SELECT * FROM dbanon.drop_load(1).';
 
@@ -237,13 +238,13 @@ $$;
 COMMENT ON FUNCTION dbanon.forget_before(text, timestamptz) IS
 'Deletes the data of a dataset from before a time. These are trajectories that ended before it, the earlier fixes of the others, requests,
 quasi-identifiers, and the runs with any of these that were never published. It also deletes rejected rows, and names of sources, of loads that were
-before the time or of which nothing is left. Later loads leave out older data, too. Releases stay, together with what later releases are compared
-with. A notice names live releases from before the time, once. A person who returns is recognised by the hash of the name.
+before the time or of which nothing is left. Later loads leave out older data, too. Releases stay, together with the facts that later releases are
+compared with. A notice names live releases from before the time, once. A returning person is recognised by the hash of the name.
 Arguments:
 - dataset: name of the dataset.
 - before: the time, which must be in the past.
 Returns: one row a kind of thing.
-- what: what was deleted.
+- what: the kind of thing that was deleted.
 - rows: how many rows.
 Raises: DA001 if there is no such dataset. DA011 for a time that is not in the past. DA013 while a run of the dataset is being worked on. DA015 in a
 transaction that is not read committed.
@@ -286,7 +287,7 @@ compared with them.
 Arguments:
 - name: name of the dataset.
 Returns: one row a kind of thing.
-- what: what was deleted.
+- what: the kind of thing that was deleted.
 - rows: how many rows.
 Raises: DA001 if there is no such dataset. DA007 while a release of it is live. DA013 while a run of it is being worked on. DA015 in a transaction
 that is not read committed.

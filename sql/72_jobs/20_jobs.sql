@@ -554,8 +554,8 @@ $$;
 COMMENT ON FUNCTION dbanon.add_job(
     text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval, double precision, jsonb, interval, interval,
     text[], interval, integer, text, text, boolean) IS
-'Adds a job that dbanon does every night, or changes one. The job loads what is new in a source. It computes the period that has ended. It publishes
-the result as a part of the release of its name. It forgets what is old. A job overrides no refusal: it holds the period. Sessions that have logged in
+'Adds a job that dbanon does every night, or changes one. The job loads new rows of a source. It computes the period that has ended. It publishes
+the result as a part of the release of its name. It forgets old rows. A job overrides no refusal: it holds the period. Sessions that have logged in
 as its owner run it, by dbanon worker --schedule or CALL dbanon.run_jobs().
 Arguments:
 - name: name of the job and of its release.
@@ -565,15 +565,15 @@ Arguments:
 - method: the method family, as listed in dbanon.methods. A new job needs it.
 - params: parameters of the method, as a JSON object without since and until (see dbanon.method_parameters).
 - algorithm: @AddingJob.algorithm@
-- dataset: name of the dataset that rows go to. Else the name of the job.
+- dataset: name of the dataset that rows go to. Default: the name of the job.
 - further: a JSON array of other loads of each period. Each has a kind, requests or quasi_identifiers, and arguments of dbanon.import_requests or
   dbanon.import_quasi_identifiers. ''[]'' takes them back.
-- every: length of a period. Days and more go by the clock of tz. Else 1 day.
+- every: length of a period. Days and more go by the clock of tz. Default: 1 day.
 - tz: @AddingJob.tz@
 - starts: @AddingJob.starts@
 - wait: @AddingJob.wait@
 - lateness: @AddingJob.lateness@
-- at_least: share of the median of seven periods below which a period is thin and waits. Else 0.5.
+- at_least: share of the median of seven periods below which a period is thin and waits. Default: 0.5.
 - limits: a JSON object of the greatest values of figures of a run, above which its period is held. ''{}'' takes them back.
 - keep_data: @AddingJob.keep_data@
 - keep_parts: @AddingJob.keep_parts@
@@ -584,8 +584,8 @@ Arguments:
 - owner: @AddingJob.owner@
 - replace: @AddingJob.replace@ Of load and params each word stays by itself, and null takes it back. Periods stay.
 Returns: the number of the job.
-Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for what each night would refuse,
-or its owner. DA013 while its dataset is being loaded. Notices say what to look at.
+Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for arguments or an owner that
+each night would refuse. DA013 while its dataset is being loaded. Notices point to things to look at.
 Example: SELECT dbanon.add_job(''taxi'', ''public.gps'', load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'', method => ''METHOD'',
 params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'', keep_parts => ''1 year'').';
 
@@ -680,7 +680,7 @@ Arguments:
 - name: name of the job.
 - action: pause, so that no new step begins, resume, remove, retry or skip. ''remove'' ends the job, while its periods, data and release stay.
   ''retry'' loads and computes a period again, however few rows the source has, also if its part was withdrawn. ''skip'' leaves a period unpublished.
-- since: the beginning of the period to retry or skip. Else all that are held.
+- since: the beginning of the period to retry or skip. Default: all that are held.
 - reason: why a period is skipped, in three words or more. It is recorded.
 Returns: how many jobs or periods it changed.
 Raises: DA001. DA002. DA011. DA013 if there is no such period, or it is being worked on. DA014 if another login than its owner removes it.

@@ -154,10 +154,10 @@ END
 $$;
 COMMENT ON PROCEDURE dbanon.run_jobs(text, boolean, boolean, integer, integer) IS
 'Takes all steps of the jobs of this login that are due, each in a transaction of its own. Call it each minute. Any number of sessions may call it,
-because each job is done by one of them at a time. If it is killed at any moment, it loses nothing. A worker must be up to compute the runs. What is
-wrong with a job is in dbanon.job_runs and stops no other job.
+because each job is done by one of them at a time. If it is killed at any moment, it loses nothing. A worker must be up to compute the runs. An error
+of a job is in dbanon.job_runs and stops no other job.
 Arguments:
-- only_job: name of a job. Else all whose owner this login is.
+- only_job: name of a job. Default: all jobs of this login.
 - wait: wait for runs. Otherwise a later call goes on.
 - strict: raise an error at the end if a period is held.
 Returns: one row.
@@ -197,7 +197,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_job(text, integer) IS
-'Predicts what a job would do next. It writes nothing and reads the source with the rights of the caller.
+'Predicts the next steps of a job. It writes nothing and reads the source with the rights of the caller.
 Arguments:
 - name: name of the job.
 - periods: how many periods.
@@ -206,7 +206,7 @@ Returns: one row a period.
 - until: its end.
 - at_source: how many rows the source has of it.
 - due_at: when it is due.
-- note: what would become of it.
+- note: how it would end.
 Raises: DA001. DA011. DA012 and DA014 as the load would.
 Example: SELECT * FROM dbanon.plan_job(''taxi'').';
 

@@ -52,8 +52,8 @@ CLAUSES = (
     Condition(
         name="sets",
         must=(
-            "The hiding sets must be those of the run: k - 1 other published records for each person, in each window "
-            "of tau and the leak in which the person is published. Records of groups must have no hiding sets"
+            "The hiding sets must be those of the run, and none of a group: k - 1 other published records for each "
+            "person, in each window of tau and the leak with rows of the person"
         ),
         broken_by="sets or others in them",
         plain="Each person has k - 1 others to hide among whenever something of the person is published.",
@@ -100,8 +100,8 @@ CLAUSES = (
     Condition(
         name="alike",
         must=(
-            "Each member of a group must have one of its records, and the records of a group must be alike in rows "
-            "and members. Every other record must be of one person"
+            "Each member of a group must have one of its records, all alike in rows and members, and every other "
+            "record must be of one person"
         ),
         broken_by="records",
         plain="The records of a group are the same in every row, so nothing distinguishes its people.",

@@ -44,8 +44,8 @@ CLAUSES = (
     Condition(
         name="complete",
         must=(
-            "Every published person must have one row at each instant with a position. Where the run publishes only "
-            "cloaked rows, the person must have these, also at the person's own instants"
+            "Every published person must have one row at each instant with a position, or the cloaked rows alone "
+            "where the run publishes no others, also those at the person's own instants"
         ),
         broken_by="rows, there or missing",
         plain="A row of a published person is missing only where the person was absent, or where the run publishes no "
