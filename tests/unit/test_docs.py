@@ -165,6 +165,16 @@ def test_a_word_in_italics_in_the_glossary_and_the_limits_has_an_entry() -> None
         assert {singular(word) for word in words} - {singular(word) for word in entries} == {"italic"}
 
 
+def test_the_protected_one_is_a_person() -> None:
+    """Papers say user, object, unit or individual, which the glossary tells once; code says subject."""
+    pages = [page for folder in ("understand", "analysts") for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
+    assert pages
+    for page in pages:
+        text = re.sub(r"`[^`]*`|^## (?:Person|Subjects?)\n\n.*?\n$", "", prose(page), flags=re.MULTILINE | re.DOTALL)
+        assert re.findall(r"\b(?:users?|individuals?|moving objects?|data subjects?)\b", text, re.IGNORECASE) == []
+        assert page not in (GLOSSARY, LIMITS) or re.findall(r"\bsubjects?\b", text) == []
+
+
 def singular(word: str) -> str:
     return re.sub(r"s\b", "", word.lower())
 
