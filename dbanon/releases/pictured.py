@@ -319,7 +319,7 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
         if sum(len(path or "") for path in found.values()) <= _MOST_BYTES:
             return found.get(1) or "", found.get(2) or ""
     raise ParameterError(
-        f"The backdrop must be small enough for a page. Got {table!r} with lines in the map of more than "
+        f"The backdrop must be small enough for a page. Got {table!r}: its lines in the map have more than "
         f"{_MOST_BYTES // 1000} kB. Name a table of main streets only."
     )
 

@@ -1,4 +1,4 @@
--- Who did what: triggers write dbanon.audit, so that no way of doing it leaves no line.
+-- Triggers write dbanon.audit, so that every way of changing something leaves a line.
 --
 -- A line stays permanently, so it holds nothing that may have to be forgotten: no subject, no coordinate, no name of a file. What users
 -- word themselves are names (of datasets, populations, releases, roles, sets of quasi-identifiers) and reasons of overlaps that were allowed.

@@ -13,7 +13,7 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 BEGIN
-    -- Numbers that arithmetic could not stand are as wild, or as near zero, where they are cut off.
+    -- Numbers that would overflow are cut off. They stay as far outside, or as near zero, as before.
     SELECT array_agg(CASE WHEN abs(s.x) < 1e-9 THEN 0 ELSE greatest(least(s.x, 1e100), -1e100) END),
         array_agg(CASE WHEN abs(s.y) < 1e-9 THEN 0 ELSE greatest(least(s.y, 1e100), -1e100) END),
         array_agg(CASE WHEN abs(s.t) < 1e-9 THEN 0 ELSE s.t END)

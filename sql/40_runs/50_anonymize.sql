@@ -5,7 +5,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    COMMIT;  -- a function never may
+    COMMIT;  -- always fails: a function cannot commit
     RETURN NULL;
 EXCEPTION WHEN invalid_transaction_termination THEN
     RETURN SQLERRM;

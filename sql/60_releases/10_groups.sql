@@ -107,7 +107,7 @@ SET jit = off
 SET enable_nestloop = off
 -- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
 SET join_collapse_limit = 1
--- Its callers have switched off what suits them.
+-- Its callers set the planner's switches (enable_...) for their own statements.
 SET enable_hashjoin = on
 SET enable_mergejoin = on
 AS $$

@@ -12,7 +12,7 @@
 --   dataset, run      population, naming, settle time, method and parameters stay (guard_people, guard_run)
 -- Where triggers are switched off, sums of keyed hashes tell: dbanon.release.groups_sum and cells_sum.
 
--- Bound when it is made, so that the planner puts it into the statement: it is called for millions of rows.
+-- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for millions of rows.
 CREATE OR REPLACE FUNCTION dbanon_internal.row_code(key bytea, period bytea, people bigint[]) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ('x' || encode(substring(sha256(key || period || array_send(people)), 1, 8), 'hex'))::bit(64)::bigint;

@@ -2,7 +2,7 @@
 -- docs/understand/releases-together.md states the rule. A run that is measured stands here as a release: its groups are stored under a number first.
 -- Functions that return a query of theirs in PL/pgSQL do so because a session keeps the plan; to plan them takes longer than to measure ten people.
 
--- Bound when it is made, so that the planner puts it into the statement.
+-- BEGIN ATOMIC, so that PostgreSQL inlines it.
 CREATE OR REPLACE FUNCTION dbanon_internal.padded(period tstzrange, reach interval) RETURNS tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN tstzrange(lower(period) - reach, upper(period) + reach);
@@ -169,7 +169,7 @@ COMMENT ON FUNCTION dbanon_internal.comparisons(bigint, bigint, text) IS
 'What is compared: for each moment (or period of a snapshot, which is then named) and each audience, the releases and periods that speak of a
 secret, and the time within which rows of the release count.';
 
--- Bound when it is made, so that the planner puts it into the statement: four million rows are not copied once more.
+-- BEGIN ATOMIC, so that PostgreSQL inlines it, and does not copy four million rows once more.
 CREATE OR REPLACE FUNCTION dbanon_internal.memberships(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
     moment bigint, person bigint, release_id bigint, group_key bigint, k bigint, same_in bigint[])
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -248,7 +248,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
-'Says that a name is taken.';
+'Raises the error of a release name that another view or release has.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_name_free(name text, replace boolean, grow boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -83,7 +83,7 @@ AS $$
     ), old AS (
         DELETE FROM dbanon.trajectory t USING touched c WHERE c.old AND t.trajectory_id = c.trajectory_id RETURNING c.fixes
     ), cut AS (
-        -- Of a line of which one fix is left, nothing is a line any more.
+        -- A line needs two fixes: where one is left, the path becomes a point.
         UPDATE dbanon.trajectory t
             SET path = CASE WHEN @postgis@.ST_IsEmpty(f.path) THEN @postgis@.ST_EndPoint(t.path) ELSE f.path END
             FROM (SELECT s.trajectory_id, c.fixes, @postgis@.ST_FilterByM(

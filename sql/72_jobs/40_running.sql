@@ -261,7 +261,7 @@ AS $$
         (1, j.state <> 'paused' AND j.held = 0 AND j.lag > j.every + j.wait + interval '1 hour',
          format('Job %s is late.', j.name), j.published_until, 'See dbanon.job_runs'),
         (1, j.tries > 0, format('Job %s has failed and tries again.', j.name), NULL, 'See dbanon.job_runs'),
-        (1, j.late > 0, format('Job %s omitted rows that came after their period was published.', j.name), NULL, 'Give it a longer wait'),
+        (1, j.late > 0, format('Rows came after their period was published, and job %s omitted them.', j.name), NULL, 'Give it a longer wait'),
         (1, j.gone > 0, format('Job %s has published periods of which the source has fewer rows than when they were loaded.', j.name), NULL,
          'Forget here the people that the source has forgotten. If it keeps rows for a short time only, give the job a shorter lateness'),
         (1, j.tries = 0 AND j.held = 0 AND j.last_error IS NOT NULL, format('Job %s: %s', j.name, j.last_error), NULL, NULL)

@@ -250,7 +250,7 @@ COMMENT ON FUNCTION published.fitted_span(published.releases, tstzrange) IS
 'The part of a span that a release speaks of, in whole slots where it holds at instants. It is empty where the release has no rows. It refuses a span
 in a gap between parts, and gives a notice if a span reaches over a gap.';
 
--- Bound when it is made, so that the planner puts it into the statement: it is called for each row.
+-- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for each row.
 CREATE OR REPLACE FUNCTION published.phase_of(about published.releases, valid_from timestamptz, valid_to timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN (pg_catalog.width_bucket(valid_from, about.starts)::bigint << 32) + CASE
