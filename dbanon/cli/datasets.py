@@ -57,7 +57,7 @@ def _confirmed(database: "Database", name: str) -> bool:
     if not rows:  # which is refused
         return True
     held = counted(rows[0]["trajectories"], "trajectory", "trajectories")
-    people = counted(rows[0]["subjects"], "subject")
+    people = counted(rows[0]["subjects"], "person", "people")
     stderr_line(f"This deletes dataset {name} with {held} of {people}, its loads and its runs.")
     if not sys.stdin.isatty():
         raise ParameterError("Dropping a dataset must be confirmed. There is no terminal to ask on. Add --yes.")

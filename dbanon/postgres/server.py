@@ -396,7 +396,7 @@ class EmbeddedServer:
             if os.geteuid() == 0 and self._run(["test", "-x", str(directory)]).returncode:
                 raise StoreError(
                     f"The system user {self._account.name}, which runs the embedded server, must be able to enter "
-                    f"all directories above its files. Got {directory}. Chmod o+x it or set DBANON_HOME."
+                    f"all directories above its files. Got {directory}. Run chmod o+x on it, or set DBANON_HOME."
                 )
 
     def _make_private(self, directory: Path) -> None:

@@ -14,10 +14,10 @@ from dbanon.postgres.connection import Connection, one
 
 DEFAULT_PREFIX = "dbanon"
 PURPOSES = {
-    "admin": "owns everything dbanon makes, and members may upgrade",
+    "admin": "owns everything dbanon makes; members may upgrade",
     "operator": "may load data, submit runs, publish, unpublish and read the releases",
     "worker": "computes and verifies: alone writes cloaks, members and verdicts",
-    "analyst": "may read the views in schema published and call its functions",
+    "analyst": "may read the views in schema published and call its functions, nothing else",
 }
 SCHEMAS = ["dbanon", "dbanon_internal", "published"]
 

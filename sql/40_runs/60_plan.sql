@@ -136,7 +136,7 @@ BEGIN
         ('trajectories', data.trajectories, true, ''), ('fixes', data.fixes, true, ''),
         ('span_s', coalesce(extract(epoch FROM upper(span) - lower(span)), 0), true,
          coalesce(format('at most from %s to %s', lower(span), upper(span)), 'no time of the data'));
-    RETURN QUERY SELECT i.input, i.rows::numeric, true, CASE WHEN i.needed THEN 'needed' ELSE 'joined to the computed rows' END
+    RETURN QUERY SELECT i.input, i.rows::numeric, true, CASE WHEN i.needed THEN 'needed' ELSE 'joined to what is computed' END
         FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i;
     RETURN QUERY VALUES ('releases_compared'::text, cardinality(near)::numeric, false, array_to_string(near[:10], ', '));
     lacking := dbanon_internal.lacking_history(family.traits, checked, about.grid_s, data.first_s);
