@@ -143,7 +143,10 @@ def worker(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Answer /healthz, /readyz and /metrics over HTTP there, to every client. Such as 127.0.0.1:9464.",
+            help=(
+                "Answer /healthz, /readyz and /metrics over HTTP at this address, such as 127.0.0.1:9464, to every "
+                "client."
+            ),
         ),
     ] = None,
     schedule: Annotated[

@@ -16,7 +16,7 @@ def parameters(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = (part.strip() for part in text.partition("="))
         if not sign or not name:
-            raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'. For example -p k=5.")
+            raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'. Write it like -p k=5.")
         if name in params:
             raise ParameterError(f"A parameter must be given once. Got '{name}' twice. Leave one out.")
         params[name] = value

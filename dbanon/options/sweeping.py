@@ -28,7 +28,7 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
             wants.append(Want(name=found[1], at_least=found[2] == ">=", value=float(found[3])))  # type: ignore[index]
         except (TypeError, ValueError):
             raise ParameterError(
-                f"A wanted figure must be one, >= or <=, and a number. Got '{text[:60]}'. For example "
+                f"A wanted figure must be one, >= or <=, and a number. Got '{text[:60]}'. Write it like "
                 f"published_share>=0.9."
             ) from None
     return tuple(wants)
@@ -82,8 +82,8 @@ class Sweeping(Reading, Questioning):
             values = [value.strip() if isinstance(value, str) else value for value in values]
             if not values or any(value == "" for value in values):
                 raise ParameterError(
-                    f"The values of '{name[:60]}' must be separated by single commas. Got an empty one. For example "
-                    f"k=2,5,10."
+                    f"The values of '{name[:60]}' must be separated by single commas. Got an empty one. Write it "
+                    f"like k=2,5,10."
                 )
             found[name] = list(dict.fromkeys(values))
         return found

@@ -637,8 +637,8 @@ LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the settle_s of the population. Or, knowing this, '
-        'allow_overlap => true with reason => ''...''.';
+    hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the settle_s of the population. If you accept '
+        'this, use allow_overlap => true with reason => ''...''.';
     since timestamptz;
 BEGIN
     IF others LIKE '% of dataset %' THEN
@@ -685,12 +685,12 @@ BEGIN
                   DETAIL = concat('A person with several names hides among copies of themselves: a crowd of k names may be one person.',
                                   CASE WHEN others IS NOT NULL
                                       THEN format(' It has fixes of %s under other names, too.', dbanon_internal.name_some(others)) END),
-                  HINT = 'Load it without the copies. Or, knowing this, allow_overlap => true with reason => ''...''.';
+                  HINT = 'Load it without the copies. If you accept this, use allow_overlap => true with reason => ''...''.';
     ELSIF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A dataset with fixes of another one that has releases, under other names, must have a reason to be published. That '
                         'of run % has fixes of %.', run_id, dbanon_internal.name_some(others)
             USING ERRCODE = 'DA010', DETAIL = 'Their rows of one person are not compared: only names identify people.',
-                  HINT = 'Append to the other dataset instead. Or, knowing this, allow_overlap => true with reason => ''...''.';
+                  HINT = 'Append to the other dataset instead. If you accept this, use allow_overlap => true with reason => ''...''.';
     END IF;
     RETURN nullif(array_remove(own || others, NULL), '{}');
 END
@@ -716,7 +716,7 @@ BEGIN
         RAISE EXCEPTION 'A snapshot, or a run with exact rows, must have a reason to be published where settle_s of the population is below 60. '
                         'Run % is of the population ''%'', where it is %.', run_id, people.name, people.settle_s
             USING ERRCODE = 'DA010', DETAIL = 'Later rows of people that stay for longer would not be compared.',
-                  HINT = 'Say how long they stay when you append to a dataset of the population, such as settle_s => 900. Or, knowing this, '
+                  HINT = 'Say how long they stay when you append to a dataset of the population, such as settle_s => 900. If you accept this, use '
                       'allow_overlap => true with reason => ''...''.';
     END IF;
     RETURN people.settle_s;

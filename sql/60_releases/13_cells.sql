@@ -257,7 +257,8 @@ BEGIN
         RAISE EXCEPTION 'A run must be made of the same cells as earlier releases of the same people and area, or have a reason to be published. '
                         'Run % has other polygons than %.', run_id, dbanon_internal.name_some(others)
             USING ERRCODE = 'DA010', DETAIL = 'Where cells differ, the common parts of regions cannot be compared.',
-                  HINT = 'Load the cells of that release, and start another run. Or, knowing this, allow_overlap => true with reason => ''...''.';
+                  HINT = 'Load the cells of that release, and start another run. If you accept this, use allow_overlap => true with reason => '
+                      '''...''.';
     END IF;
     -- The weaker promise of the run and of each earlier release: of the sets that fail, the most.
     SELECT c.* INTO STRICT found
@@ -273,8 +274,8 @@ BEGIN
             'them.', run_id, beside, counted
             USING ERRCODE = 'DA010', DETAIL = format('For %s that the run separates and earlier releases do not.',
                                                      dbanon_internal.counted(found.classes, 'set of cells', 'sets of cells')),
-                  HINT = 'Where the cells are the same, run it again without new_atoms, so that it takes the atoms of that release. Or, knowing '
-                      'this, allow_overlap => true with reason => ''...''.';
+                  HINT = 'Where the cells are the same, run it again without new_atoms, so that it takes the atoms of that release. If you accept '
+                      'this, use allow_overlap => true with reason => ''...''.';
     ELSIF found.failing > 0 THEN
         RAISE NOTICE 'Overridden: the common parts of regions of this and of % leave % without l categories or t.', beside, counted;
     END IF;

@@ -134,8 +134,8 @@ BEGIN
         'Rows: ' || method.row_meaning,
         'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || CASE WHEN k LIKE '% to %' THEN ' by part' ELSE '' END || '.', ''),
         'Against: ' || method.adversary,
-        format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session. On a grid of '
-            '%s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),
+        format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session. They are on a '
+            'grid of %s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),
         CASE WHEN parts <> '{}' THEN
             format('Parts: %s, each computed for itself and listed in published.parts. The promise holds in each. Bounds on valid_from keep a '
                 'query to the parts that it needs.', cardinality(parts)) END,
@@ -176,15 +176,15 @@ BEGIN
         SELECT b.name, b.comment FROM (VALUES
             ('record_id', 'The published thing this row belongs to: rows with the same number belong together. Numbered at random.'),
             ('seq', 'Place of the row within its record, from 1.'),
-            ('period', format('When: from the start, which is part of it, to the end, which is not. On a grid of %s s from 1970 UTC or a multiple, '
-                'shown in the time zone of your session.', about.grid_s)),
+            ('period', format('When: from the start, which is part of it, to the end, which is not. Times are on a grid of %s s from 1970 UTC or a '
+                'multiple, shown in the time zone of your session.', about.grid_s)),
             ('region', format('Where: somewhere in this area. Coordinates in metres of SRID %s, on a grid of %s m or a multiple.',
                               about.srid, about.grid_m)),
             ('crowd', 'How many different people this row hides among one another. With 1 that person is not hidden. Never add it up.'),
             ('subjects', 'How many people this row stands for. Add it up over the rows of one period to count people.'),
             ('cloak_id', 'Key of the row. Numbered at random.'),
-            ('valid_from', 'Start of period, itself inside. With time zone.'),
-            ('valid_to', 'End of period, itself outside. With time zone.')) b (name, comment)
+            ('valid_from', 'Start of period, which is part of it, with time zone.'),
+            ('valid_to', 'End of period, which is not part of it, with time zone.')) b (name, comment)
         UNION ALL
         SELECT k.name, k.comment || about.pois FROM dbanon_internal.release_columns(about.method) k
     LOOP
