@@ -99,7 +99,7 @@ def _read_rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | N
     _demand(path, until >= since, "until at or after since", "check which is which")
     ordered = (bounds[:, 0] <= bounds[:, 2]) & (bounds[:, 1] <= bounds[:, 3])
     _demand(path, ordered, "xmin <= xmax and ymin <= ymax", "check which is which")
-    _demand(path, (subjects >= 1) & (subjects % 1 == 0), "a whole number of people, at least 1", "correct it")
+    _demand(path, (subjects >= 1) & (subjects % 1 == 0), "a whole number of 'subjects', at least 1", "correct it")
     _demand_overlap(path, bounds, extent, ("x", "y"))
     order = np.lexsort((since, record))
     return Rectangles(
