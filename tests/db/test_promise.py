@@ -319,7 +319,7 @@ def test_a_card_reads_as_text(own: psycopg.Connection) -> None:
     text = report.card_text(card(own))
     for words in (
         "Promise: At least k people",
-        "Adversary: A reader who",
+        "Adversary: A reader knows",
         "size    holds",
         "parameter k",
         "32610",
