@@ -189,7 +189,7 @@ def _glance(*lists: list[Thing]) -> str:
         "owner reads and no role changes. `published.releases` lists to each login the releases that it may read,",
         "`published.parts` the parts of those that grow, `published.columns` what their columns mean,",
         "`published.left_out` how many people are not in them, and `published.atoms` of what their regions are",
-        "made: see [how to read a release](../analysts/analyst.md). [Error codes](#error-codes) are at the end.\n",
+        "made: see [read a release](../analysts/read-a-release.md). [Error codes](#error-codes) are at the end.\n",
     ]
     return "\n".join(lines)
 
