@@ -1,4 +1,4 @@
-# An analyst's walk through docs/analysts; written by python -m tests.acceptance.test_analysts_pages.
+# An analyst's walk through docs/analysts; written by python -m tests.acceptance.walks.test_analyst.
 
 psql "host=server dbname=geo user=anna"
 

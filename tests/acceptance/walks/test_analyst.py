@@ -1,6 +1,6 @@
 """An analyst's walk: the pages for analysts, typed in an empty folder with a login that has an analyst's rights alone.
 
-`walks/analyst.sh` lists the commands of the walk. `python -m tests.acceptance.test_analysts_pages` writes it from the
+`analyst.sh` lists the commands of the walk. `python -m tests.acceptance.walks.test_analyst` writes it from the
 pages, and the test runs what it lists.
 """
 
@@ -22,7 +22,7 @@ from tests.acceptance.commands import as_typed
 
 pytestmark = pytest.mark.db
 READING, FILES = "docs/analysts/read-a-release.md", "docs/analysts/files.md"
-WALK = Path(__file__).parent / "walks" / "analyst.sh"
+WALK = Path(__file__).with_name("analyst.sh")
 KINDS = ("sh", "sh ogr", "sql", "console", "python", "python dbanon", "python sqlalchemy")
 WORDS, URL = "host=server dbname=geo user=anna", "postgresql://anna@server/geo"
 PROGRAMS = {"sql": f'psql -AtX -v ON_ERROR_STOP=1 "{WORDS}"', "python": "python3 -"}
@@ -46,7 +46,7 @@ def steps() -> list[Step]:
     found = []
     for page in (READING, FILES):
         text = (pages.ROOT / page).read_text().partition("\n## Make the two releases")[0]
-        for kind, block in pages.blocks_of(text):
+        for kind, block in pages.split(text):
             if kind == "console":
                 found += [Step(kind, f"{command}\n", shown) for command, shown in pages.typed(block)]
             elif kind in KINDS:
@@ -56,7 +56,7 @@ def steps() -> list[Step]:
 
 
 def walk() -> str:
-    first = "# An analyst's walk through docs/analysts; written by python -m tests.acceptance.test_analysts_pages.\n"
+    first = "# An analyst's walk through docs/analysts; written by python -m tests.acceptance.walks.test_analyst.\n"
     return first + "".join(f"\n{step.command}" for step in steps())
 
 
@@ -102,7 +102,7 @@ def stranger(
 
 
 def test_the_analysts_walk_is_what_the_pages_say() -> None:
-    assert WALK.read_text() == walk(), "write it again: python -m tests.acceptance.test_analysts_pages"
+    assert WALK.read_text() == walk(), "write it again: python -m tests.acceptance.walks.test_analyst"
 
 
 @pytest.mark.stress
