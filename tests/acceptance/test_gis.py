@@ -98,9 +98,9 @@ def growing(city_url: str) -> Iterator[tuple[str, Callable[[], object]]]:
             done = database.run("tp-aware", dataset="city", params={"k": 5, "instants": 5, **span}, seed=1)
             return database.publish(done.run_id, "city_grows", grow=True)
 
-    publish(until="2026-01-05T08:15:00Z")
+    publish(since="2026-01-05T08:00:00Z", until="2026-01-05T08:15:00Z")
     with logins(city_url) as login:
-        yield login("analyst"), lambda: publish(since="2026-01-05T08:15:00Z")
+        yield login("analyst"), lambda: publish(since="2026-01-05T08:15:00Z", until="2026-01-05T08:30:00Z")
 
 
 def test_qgis_shows_a_new_part_of_a_release_when_the_layer_is_reloaded(
