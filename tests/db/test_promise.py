@@ -333,7 +333,7 @@ def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own
     own.execute("UPDATE dbanon.run SET params = %s", [Jsonb({**parameters, "k": 5})])
     prepare(own)
     own.execute(LONGEST)
-    page = "docs/administrators/administrator.md"
+    page = "docs/administrators/run-and-publish.md"
     typed = [block for _, block in pages.blocks(page, "sql") if "release_card" in block]
     words = {name: str(getattr(own.info, name)) for name in ("host", "port", "dbname", "user", "password")}
     command = [find_binaries().bindir / "psql", "-X", "-P", "columns=100", uri(words)]
