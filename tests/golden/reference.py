@@ -308,8 +308,13 @@ def _options(command: Any, name: str) -> str:
     rows = []
     for shown, words in (record for record in records if record and record[0] != "--help"):
         said, _, rest = words.partition("  [")
-        default = rest.removesuffix("]").removeprefix("default: ")
-        rows.append([_code(shown), default if default in ("", "required") else _code(default), _meaning(said)])
+        # What is in brackets: a default, limits such as 1<=x<=64, or that it is required.
+        notes = [note.removeprefix("default: ") for note in rest.removesuffix("]").split("; ") if note]
+        limits = "".join(f" Limits: {note}." for note in notes if "x" in note and "=" in note or "<x" in note)
+        default = next((note for note in notes if note not in limits), "")
+        rows.append(
+            [_code(shown), default if default in ("", "required") else _code(default), _meaning(said) + _text(limits)]
+        )
     return _table("option, default, meaning", rows) if rows else ""
 
 
