@@ -310,11 +310,10 @@ def _options(command: Any, name: str) -> str:
         said, _, rest = words.partition("  [")
         # What is in brackets: a default, limits such as 1<=x<=64, or that it is required.
         notes = [note.removeprefix("default: ") for note in rest.removesuffix("]").split("; ") if note]
-        limits = "".join(f" Limits: {note}." for note in notes if "x" in note and "=" in note or "<x" in note)
-        default = next((note for note in notes if note not in limits), "")
-        rows.append(
-            [_code(shown), default if default in ("", "required") else _code(default), _meaning(said) + _text(limits)]
-        )
+        limits = [note for note in notes if re.search(r"[<>]", note)]
+        default = "; ".join(note for note in notes if note not in limits)
+        meaning = _meaning(said) + "".join(f" Limits: `{note}`." for note in limits)
+        rows.append([_code(shown), default if default in ("", "required") else _code(default), meaning])
     return _table("option, default, meaning", rows) if rows else ""
 
 
