@@ -268,7 +268,7 @@ def _who(thing: Thing) -> str:
     if not thing.definer:
         return "runs with the rights of its caller"
     names = [f"`dbanon_{role}`" for role in ROLES if thing.rights[role]]
-    return f"SECURITY DEFINER; {' and '.join(names) or '`dbanon_admin`'} may call it"
+    return f"SECURITY DEFINER. {' and '.join(names) or '`dbanon_admin`'} may call it"
 
 
 def _relation(thing: Thing) -> str:
