@@ -138,7 +138,7 @@ def _wait_for(container: Any, image: str, password: str, deadline: float) -> "Ta
 
 
 def image_name() -> str:
-    """Name the image of the tests' server: ``DBANON_TEST_IMAGE``, or by default that of ``docker/`` by its content and base."""
+    """Name the image of the tests' server: ``DBANON_TEST_IMAGE``, by default the one of ``docker/``."""
     named = os.environ.get("DBANON_TEST_IMAGE")
     if named:
         return named
