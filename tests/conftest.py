@@ -35,9 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--stress-half", action="store_true", help="run also what half of the modules have of that; the seed chooses"
     )
-    parser.addoption(
-        "--every", action="store_true", help="where no test is named, run all of those with a database, not a third"
-    )
+    parser.addoption("--quick", action="store_true", help="of tests with a database run a third: so if none is named")
+    parser.addoption("--every", action="store_true", help="run them all though none is named")
     parser.addoption(
         "--database-third",
         type=int,
@@ -56,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--hypothesis-seed", None) is None:
         hypothesis.core.global_force_seed = SEED
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist have the options of the first
-        config.option.quick = _is_quick(config)
+        config.option.quick |= _is_quick(config)
 
 
 def _is_quick(config: pytest.Config) -> bool:
