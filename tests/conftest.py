@@ -181,6 +181,16 @@ def rng(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+@pytest.fixture(scope="module")
+def short_search() -> Iterator[None]:
+    """Atoms of `semantic` are searched for a tenth as long, for a module whose tests hold for any atoms."""
+    from dbanon.methods.semantic import _partition
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_partition, "_MOVES", _partition._MOVES // 10)
+        yield
+
+
 @pytest.fixture(scope="session")
 def dbanon_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
     """Name of a migrated database of half the size: of the reference systems it has those that tests name."""
