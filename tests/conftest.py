@@ -54,8 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("all" if config.getoption("--all") else "some")
     if config.getoption("--hypothesis-seed", None) is None:
         hypothesis.core.global_force_seed = SEED
-    if not hasattr(config, "workerinput"):  # the processes of pytest-xdist have the options of the first
-        config.option.quick |= _is_quick(config)
+    config.option.quick |= _is_quick(config)
 
 
 def _is_quick(config: pytest.Config) -> bool:
