@@ -1,4 +1,4 @@
-"""The commands of the README and the tutorial, as a newcomer types them; and the page for analysts, on what they made."""
+"""The README and the tutorial, typed as a newcomer would, and the page for analysts on what they made."""
 
 import os
 import re
@@ -111,8 +111,8 @@ def test_the_true_answer_of_the_readme_is_true_and_within_its_bounds(readme: Ses
     [(least, most)] = re.findall(r"^ +(\d+) \| [\d.]+ \| +(\d+)$", page, re.MULTILINE)
     [said] = re.findall(r"The private data say (\d+)\.", page)
     true = f"""
-        SELECT count(*) FROM dbanon.fix f JOIN dbanon.membership m USING (trajectory_id) JOIN dbanon.run r USING (run_id)
-        JOIN dbanon.release l USING (run_id)
+        SELECT count(*)
+        FROM dbanon.fix f JOIN dbanon.membership m USING (trajectory_id) JOIN dbanon.release l USING (run_id)
         WHERE l.name = 'demo_k5' AND f.t = %s AND ST_Intersects(f.position, {envelope})
     """
     with psycopg.connect(readme.url) as connection:
@@ -187,7 +187,9 @@ def the_map_is_that_of_the_page(as_analyst: Callable[..., str]) -> None:
 
 def test_the_readme_fits_its_length_and_opens_three_doors() -> None:
     page = (pages.ROOT / README).read_text()
-    printed = [line for _, block in pages.blocks(README, "console") for _, lines in pages.typed(block) for line in lines]
+    printed = [
+        line for _, block in pages.blocks(README, "console") for _, lines in pages.typed(block) for line in lines
+    ]
     assert len(page.split()) - sum(len(line.split()) for line in printed) <= 950
     assert len(page.partition("```sh")[0].split()) <= 200
     doors = [line for line in page.splitlines() if line.startswith("| **")]
