@@ -4,30 +4,31 @@
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
---   DA001 no such run, release, dataset, load or subject
---   DA002 the name, or the reason, cannot be used
---   DA003 the name is taken
---   DA004 the run is not to be published
---   DA005 rows changed since verification, or an earlier version verified them, or what is known of a release since its publication
---   DA006 releases and the audit only grow
---   DA007 rows of a released run are never changed, and nothing is dropped that a live release rests on
---   DA008 wrong SRID
---   DA009 rows of a run or dataset that is not there
---   DA010 overlaps earlier releases
---   DA011 no such method, algorithm or parameter, or an argument that cannot be used
---   DA012 data that cannot be used
---   DA013 the run is being worked on, or waits for it; the release is being read; or nothing is to be done
---   DA014 a table that the login may not read
---   DA015 a transaction it cannot work in: a block for dbanon.anonymize, an old snapshot for dbanon.publish and what erases data, or for
---         dbanon.publish one that wrote to data or runs
---   DA016 the run failed or was cancelled
---   DA017 no worker is up
---   DA018 not an error: a notice of what is being done
---   DA019 periods of jobs are held
---   DA020 the database was restored, copied or failed over, and what was published since is not known
---   DA021 the roles of this database are others, or those asked for belong to another database or purpose
---   DA022 a schema of a revision that the program or script does not know
---   DA023 the server, the database or the login lacks what an upgrade or a removal needs
+--   DA001 There is no such run, release, dataset, load or person.
+--   DA002 The name, or the reason, cannot be used.
+--   DA003 The name is taken.
+--   DA004 The run must not be published, because the attack refused it or did not attack it.
+--   DA005 Rows changed since the verification, or an earlier version verified them, or records of a release changed since its
+--         publication.
+--   DA006 A statement tried to change releases or the audit, which only grow.
+--   DA007 A statement tried to change the rows of a released run, or to drop something that a live release needs.
+--   DA008 A geometry has another SRID than its dataset.
+--   DA009 Rows belong to a run or dataset that does not exist.
+--   DA010 The run overlaps earlier releases, so that too few candidates are left.
+--   DA011 There is no such method, algorithm or parameter, or an argument cannot be used.
+--   DA012 The data cannot be used.
+--   DA013 The run waits or is being worked on, or the release is being read, or there is nothing to do.
+--   DA014 The login may not read a table.
+--   DA015 The transaction does not fit: dbanon.anonymize cannot work inside a block, dbanon.publish and functions that erase data
+--         cannot work on an old snapshot, and dbanon.publish cannot follow a change of data or runs in the same transaction.
+--   DA016 The run failed or was cancelled.
+--   DA017 No worker is up.
+--   DA018 This is not an error but a notice of what is being done.
+--   DA019 Periods of jobs are held.
+--   DA020 The database was restored, copied or failed over, and nobody has said what was published since.
+--   DA021 The database has roles of other names, or the roles belong to another database or purpose.
+--   DA022 The program or script does not know the revision of the schema.
+--   DA023 The server, the database or the login lacks something that an upgrade or a removal needs.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT

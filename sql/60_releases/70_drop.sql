@@ -318,7 +318,7 @@ Arguments:
 - subject: name of the person, as in the dataset.
 - again: let later loads bring the name again, as another person.
 Returns: one row a kind of thing.
-- what: what was erased.
+- what: the kind of thing.
 - rows: how many rows.
 Raises: DA001 if there is no such dataset or subject. DA013 while a run of the dataset is being worked on. DA015 in a transaction that is not read
 committed.

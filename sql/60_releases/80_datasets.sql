@@ -199,7 +199,7 @@ them. What a load replaced does not come back. Load that again.
 Arguments:
 - load_id: the key of the load in dbanon.load, which the load returned. Files that were loaded together are taken back together.
 Returns: one row a kind of thing.
-- what: what was deleted.
+- what: the kind of thing.
 - rows: how many rows.
 Raises: DA001 if there is no such load. DA007 while a release is live whose run was computed after it. DA013 while a run of the dataset is being
 worked on. DA015 in a transaction that is not read committed.
@@ -243,7 +243,7 @@ Arguments:
 - dataset: name of the dataset.
 - before: the time, which must be in the past.
 Returns: one row a kind of thing.
-- what: what was deleted.
+- what: the kind of thing.
 - rows: how many rows.
 Raises: DA001 if there is no such dataset. DA011 for a time that is not in the past. DA013 while a run of the dataset is being worked on. DA015 in a
 transaction that is not read committed.
@@ -286,7 +286,7 @@ compared with them.
 Arguments:
 - name: name of the dataset.
 Returns: one row a kind of thing.
-- what: what was deleted.
+- what: the kind of thing.
 - rows: how many rows.
 Raises: DA001 if there is no such dataset. DA007 while a release of it is live. DA013 while a run of it is being worked on. DA015 in a transaction
 that is not read committed.
