@@ -182,7 +182,7 @@ def raised(words: str) -> set[str]:
 def _text(words: str) -> str:
     """Make prose of a comment: nothing in it is markup, codes lead to their list."""
     plain = html.escape(words, quote=False).replace("*", r"\*")
-    return re.sub(r"\b(DA\d{3})\b", r"[\1](errors.md#sqlstates)", plain)
+    return re.sub(r"\b(DA\d{3})\b", r"[\1](errors.md#sqlstates)", plain.replace("``", "`"))
 
 
 def _meaning(words: str) -> str:
@@ -235,7 +235,16 @@ def _anchor(thing: Thing) -> str:
 
 
 def _sql(every: list[Thing], page: str) -> str:
-    return "".join(_function(thing) if thing.callable else _relation(thing) for thing in _on(every, page))
+    text = "".join(_function(thing) if thing.callable else _relation(thing) for thing in _on(every, page))
+    places = {f"{one.schema}.{one.name}": f"{page_of(one)}.md#{_anchor(one)}" for one in every}
+
+    def linked(found: re.Match[str]) -> str:
+        return f"[{found[0]}]({places[found[1]]})" if found[1] in places else found[0]
+
+    # Neither in headings and code nor in links.
+    return re.sub(
+        r"^#[^\n]*$|```.*?```|`[^`]*`|\[[^]]*\]\([^)]*\)|\b((?:dbanon|published)\.\w+)", linked, text, flags=re.S | re.M
+    )
 
 
 def _function(thing: Thing) -> str:
