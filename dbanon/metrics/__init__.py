@@ -12,10 +12,10 @@ Better = Literal["less", "more"]
 Group = Literal["top", "counts", "field", "outside"]
 
 GROUPS: dict[Group, str] = {
-    "top": "What to look at first",
+    "top": "The main figures",
     "counts": "How far counts are off",
-    "field": "What papers report",
-    "outside": "What an adversary outside of any promise achieves",
+    "field": "Figures of the papers",
+    "outside": "Attacks outside of any promise",
 }
 
 
@@ -80,10 +80,13 @@ def _unicity(points: int) -> Metric:
     return Metric(
         name=f"unicity_{points}",
         title=f"Unique by {points}",
-        formula=f"share of people with whom no other person shares their p random cells and slots, p = {points}",
+        formula=f"share of people with p random cells and slots that no other person has, p = {points}",
         unit="share",
         better=None,
-        plain=f"Of the raw data: people who are alone with any {known} of their places and times, taken at random.",
+        plain=(
+            f"The share of people in the raw data that are alone with any {known} of their places and times, taken "
+            f"at random."
+        ),
         source=_UNICITY,
         group="outside",
     )
@@ -136,7 +139,7 @@ _ALL = (
         unit="share",
         better="less",
         plain="By how much expected counts are off, as a share of the people there are.",
-        source="The relative L1 error, summed before it is divided, so that empty squares count for what they are.",
+        source="The relative L1 error, summed before it is divided, so that empty squares count, too.",
         group="counts",
     ),
     Metric(
@@ -271,7 +274,7 @@ _ALL = (
     Metric(
         name="linked_nearest",
         title="Linked by the nearest",
-        formula="mean over people of (1 / subjects if the nearest row is theirs, else 0)",
+        formula="mean over people of (1 / `subjects` if the nearest row is theirs, otherwise 0)",
         unit="share",
         better="less",
         plain=(

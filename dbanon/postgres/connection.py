@@ -133,7 +133,7 @@ def connect_to_hold(url: str) -> Session:
         connection.close()
         raise ParameterError(
             "The connection that holds a worker's locks must go straight to the server. This one goes through a "
-            "pooler; name the server itself with --lock-dsn or DBANON_LOCK_DSN."
+            "pooler. Name the server itself with --lock-dsn or DBANON_LOCK_DSN."
         )
     with errors_translated():
         # It is used every second, unless its process is frozen.
@@ -227,6 +227,6 @@ def _finite(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise ParameterError("A time must have a zone. Got one without; give datetime's tzinfo, such as UTC.")
+            raise ParameterError("A time must have a zone. Got one without. Give datetime's tzinfo, such as UTC.")
         return value.isoformat()
     return value.tolist() if hasattr(value, "tolist") else dict(value)  # of NumPy

@@ -111,7 +111,7 @@ BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'The SRID, the grids and the zone of days of a dataset that was ever published must stay. Got others.'
             USING ERRCODE = 'DA007', DETAIL = 'A release says on which grid it was made.',
-                  HINT = 'Leave them; a coarser grid is a parameter of most methods.';
+                  HINT = 'Leave them. A coarser grid is a parameter of most methods.';
     END IF;
     NEW.revision := greatest(NEW.revision, OLD.revision + 1);
     RETURN NEW;
@@ -133,7 +133,7 @@ BEGIN
                         'population ''%'' with %.', OLD.name,
                 (SELECT p.name FROM ONLY dbanon.population p WHERE p.population_id = OLD.population_id),
                 dbanon_internal.counted(OLD.settle_s, 'second')
-            USING ERRCODE = 'DA011', DETAIL = 'The next release is compared with those before it by who is who.',
+            USING ERRCODE = 'DA011', DETAIL = 'The next release is compared with earlier releases by the names of people.',
                   HINT = 'Leave out population => ..., and settle_s => ... unless it is greater.';
     END IF;
     RETURN NEW;
@@ -273,7 +273,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release r WHERE r.run_id = OLD.run_id) THEN
-        RAISE EXCEPTION 'What a published run was made from must stay. Run % was published.', OLD.run_id
+        RAISE EXCEPTION 'The data of a published run must stay. Run % was published.', OLD.run_id
             USING ERRCODE = 'DA007', DETAIL = format('Run %s has a release.', OLD.run_id),
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
@@ -290,9 +290,9 @@ AS $$
 BEGIN
     PERFORM FROM ONLY dbanon.dataset d WHERE d.dataset_id = OLD.dataset_id FOR SHARE;  -- a publication that has begun comes first
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
-        RAISE EXCEPTION 'The subjects of a dataset that was ever published must keep their names. Got an UPDATE of them.'
-            USING ERRCODE = 'DA007', DETAIL = 'The groups of one release are compared with those of the next by the names of their subjects.',
-                  HINT = 'To erase a subject, call dbanon.forget_subject.';
+        RAISE EXCEPTION 'The people of a dataset that was ever published must keep their names. Got an UPDATE of them.'
+            USING ERRCODE = 'DA007', DETAIL = 'The groups of one release are compared with those of the next by the names of their people.',
+                  HINT = 'To erase a person, call dbanon.forget_subject.';
     END IF;
     RETURN NEW;
 END
@@ -326,7 +326,7 @@ BEGIN
     END IF;
     RAISE LOG 'dbanon: % was refused % on dbanon.release', session_user, TG_OP;
     RAISE EXCEPTION 'Table dbanon.release must only grow, and a release be withdrawn once. Got another %.', TG_OP
-        USING ERRCODE = 'DA006', DETAIL = 'What was published stays known to an adversary permanently.',
+        USING ERRCODE = 'DA006', DETAIL = 'An adversary knows published rows permanently.',
               HINT = 'Use dbanon.publish and dbanon.unpublish.';
 END
 $$;
@@ -349,7 +349,7 @@ BEGIN
     END IF;
     RAISE LOG 'dbanon: % was refused % on dbanon.series', session_user, TG_OP;
     RAISE EXCEPTION 'Table dbanon.series must only grow, and a release that grows be withdrawn once. Got another %.', TG_OP
-        USING ERRCODE = 'DA006', DETAIL = 'Its parts are held to what their release says.', HINT = 'Use dbanon.publish and dbanon.unpublish.';
+        USING ERRCODE = 'DA006', DETAIL = 'Its parts must agree with their release.', HINT = 'Use dbanon.publish and dbanon.unpublish.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_series() IS
