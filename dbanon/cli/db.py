@@ -21,8 +21,8 @@ def _warn_of_dumps(url: str) -> None:
         if server.dumps_lack_postgis(url):
             stderr_line(
                 "A dump of this database lacks the extension postgis, since its OID is below 16384, and does not "
-                "restore by itself. Move the database once as docs/administrators/administrator.md says (Dump and "
-                "restore), or run `CREATE EXTENSION postgis` in the new database before pg_restore."
+                "restore by itself. Move the database once as docs/administrators/dump-upgrade-remove.md says (Dump "
+                "and restore), or run `CREATE EXTENSION postgis` in the new database before pg_restore."
             )
 
 

@@ -18,7 +18,7 @@ from tests.acceptance.commands import as_typed
 pytestmark = pytest.mark.db
 TESTING, API = "docs/developers/testing.md", "docs/reference/python.md"
 COMPOSITION = "docs/understand/releases-together.md"
-DATA = ("docs/administrators/generate.md", "docs/administrators/load.md")
+DATA = ("docs/administrators/generate.md", "docs/administrators/load-formats.md")
 REFUSED = 5  # the exit code
 
 
