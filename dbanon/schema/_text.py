@@ -72,14 +72,14 @@ def folder(name: str) -> Path:
 def stamp() -> str:
     """Describe what an upgrade leaves, as the comment of the table that holds the revision.
 
-    The methods and attacks go in as source: every command asks for the stamp, and their modules are slow to import.
+    Methods, attacks and options go in as source: every command asks for the stamp, and modules are slow to import.
     """
-    packages = (_INSTALLED / "methods", _INSTALLED / "attacks")
+    packages = (_INSTALLED / "methods", _INSTALLED / "attacks", _INSTALLED / "options")
     sources = [file for package in packages for file in sorted(package.rglob("*.py"))]
     files = [*sorted(folder("sql").rglob("*.sql")), *sources]
     content = [version().encode(), *(file.read_bytes() for file in files)]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
-    return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files, methods and attacks: {whole}."
+    return f"The revision of schema dbanon, {EXPECTED_REVISION}. Its SQL files, methods and attacks: {whole}."
 
 
 _HEAD = """\
@@ -117,6 +117,7 @@ def _fixed() -> dict[str, str]:
     """Marks that are the same in every text."""
     width = max(map(len, _roles.PURPOSES)) + 4
     return {
+        **_words_of_options(),
         "@purposes@": ",\n        ".join(
             f"({f'{_literal(role)},':{width}}{_literal(purpose)})" for role, purpose in _roles.PURPOSES.items()
         ),
@@ -131,13 +132,27 @@ def _fixed() -> dict[str, str]:
     }
 
 
+def _words_of_options() -> dict[str, str]:
+    """Marks for the words of options, such as ``@Publishing.replace@``: comments of functions take them from there."""
+    from dbanon.options import fields, loading, publishing, scheduling
+
+    records = (
+        *(loading.ImportingTrajectories, loading.LoadingRequests, loading.LoadingQuasiIdentifiers),
+        *(loading.LoadingSites, loading.LoadingPois, loading.LoadingCells, loading.LoadingStations),
+        *(publishing.Planning, publishing.Submitting, publishing.Publishing, publishing.Running, scheduling.AddingJob),
+    )
+    return {
+        f"@{record.__name__}.{one.name}@": one.words.replace("'", "''") for record in records for one in fields(record)
+    }
+
+
 def _answers(asked: Asked) -> dict[str, str]:
     """Marks for what is asked."""
     _roles.check_prefix(asked.prefix)
     if not re.fullmatch(r"[^'\"\\$@%\x00-\x1f\x7f]{1,63}", asked.postgis):
         raise ParameterError(
-            "The schema of PostGIS must have a name without quotes, backslashes, $, @, % and control characters. "
-            f"Got {asked.postgis[:60]!r}; rename that schema."
+            f"The schema of PostGIS must have a name without quotes, backslashes, $, @, % and control characters. "
+            f"Got {asked.postgis[:60]!r}. Rename that schema."
         )
     return {
         "@postgis@": asked.postgis if asked.postgis == "public" else f'"{asked.postgis}"',

@@ -9,7 +9,7 @@ BEGIN
     IF current_user <> session_user
         OR (SELECT a.usesysid FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()) <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = session_user) THEN
         RAISE EXCEPTION 'Jobs must be run by a session with the rights it has logged in with. This one has taken those of %.', current_user
-            USING ERRCODE = 'DA014', DETAIL = 'What a source calls could take back the rights of the login.', HINT = 'Connect as the owner of the jobs.';
+            USING ERRCODE = 'DA014', DETAIL = 'A function that a source calls could take back the rights of the login.', HINT = 'Connect as the owner of the jobs.';
     END IF;
 END
 $$;
@@ -27,7 +27,7 @@ BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.run_jobs must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'Each step is a transaction.',
-                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on), and call it neither in a block with EXCEPTION nor in a '
+                  HINT = 'End the transaction with COMMIT first. In psql, \set AUTOCOMMIT on. Do not call it in a block with EXCEPTION or in a '
                          'procedure with SET.';
     END IF;
     PERFORM dbanon_internal.demand_own_login();
@@ -49,7 +49,7 @@ DECLARE
     held CONSTANT integer := (SELECT count(*) FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held');
 BEGIN
     IF strict AND held > 0 THEN
-        RAISE EXCEPTION 'Of the jobs of %, % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
+        RAISE EXCEPTION 'Jobs of %: % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
             USING ERRCODE = 'DA019', DETAIL = 'All that could be done was done, and is committed.',
                   HINT = 'See why: SELECT * FROM dbanon.job_runs. Then retry or skip them: SELECT dbanon.steer_job(name, ''retry'').';
     END IF;
@@ -153,11 +153,18 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE dbanon.run_jobs(text, boolean, boolean, integer, integer) IS
-'Takes all steps of this login''s jobs that are due, each in a transaction of its own: call it each minute. Any number of sessions may; each job is done by one
-of them at a time. Killed at any moment, it loses nothing. A worker must be up to compute the runs. Takes: only_job, the name of a job, otherwise all whose owner this login is;
-wait: wait for runs, otherwise a later call goes on; strict: raise an error at the end if a period is held. Returns: how many steps it took, and how many periods of these
-jobs are held. Raises: DA001; DA014 in a session with another role than it has logged in with; DA015 inside a transaction block; DA019 with strict. What is wrong with a job is in dbanon.job_runs instead, and stops no
-other. Example: CALL dbanon.run_jobs().';
+'Takes all steps of the jobs of this login that are due, each in a transaction of its own. Call it each minute. Any number of sessions may call it,
+because each job is done by one of them at a time. If it is killed at any moment, it loses nothing. A worker must be up to compute the runs. An error
+of a job is in dbanon.job_runs and stops no other job.
+Arguments:
+- only_job: name of a job. Default: all jobs of this login.
+- wait: wait for runs. Otherwise a later call goes on.
+- strict: raise an error at the end if a period is held.
+Returns: one row.
+- advanced: how many steps it took. Leave it out of the call.
+- held: how many periods of these jobs are held. Leave it out of the call.
+Raises: DA001. DA014 in a session with another role than the one that logged in. DA015 inside a transaction block. DA019 with strict.
+Example: CALL dbanon.run_jobs().';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_job(name text, periods integer DEFAULT 7) RETURNS TABLE (
     since timestamptz, until timestamptz, at_source bigint, due_at timestamptz, note text)
@@ -190,8 +197,18 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_job(text, integer) IS
-'Says what a job would do next, without writing anything; it reads the source with the rights of the caller. Takes: name; periods, how many. Returns: since and until of each, at_source, the rows that the source
-has of it; due_at; note, what would become of it. Raises: DA001; DA011; DA012 and DA014 as the load would. Example: SELECT * FROM dbanon.plan_job(''taxi'').';
+'Predicts the next steps of a job. It writes nothing and reads the source with the rights of the caller.
+Arguments:
+- name: name of the job.
+- periods: how many periods.
+Returns: one row a period.
+- since: its beginning.
+- until: its end.
+- at_source: how many rows the source has of it.
+- due_at: when it is due.
+- note: how it would end.
+Raises: DA001. DA011. DA012 and DA014 as the load would.
+Example: SELECT * FROM dbanon.plan_job(''taxi'').';
 
 -- ---- what can be seen
 
@@ -244,9 +261,9 @@ AS $$
         (1, j.state <> 'paused' AND j.held = 0 AND j.lag > j.every + j.wait + interval '1 hour',
          format('Job %s is late.', j.name), j.published_until, 'See dbanon.job_runs'),
         (1, j.tries > 0, format('Job %s has failed and tries again.', j.name), NULL, 'See dbanon.job_runs'),
-        (1, j.late > 0, format('Job %s omitted what came after their period was published.', j.name), NULL, 'Give it a longer wait'),
+        (1, j.late > 0, format('Rows came after their period was published, and job %s omitted them.', j.name), NULL, 'Give it a longer wait'),
         (1, j.gone > 0, format('Job %s has published periods of which the source has fewer rows than when they were loaded.', j.name), NULL,
-         'Forget here whom the source has forgotten; if it keeps rows for a short time only, give the job a shorter lateness'),
+         'Forget here the people that the source has forgotten. If it keeps rows for a short time only, give the job a shorter lateness'),
         (1, j.tries = 0 AND j.held = 0 AND j.last_error IS NOT NULL, format('Job %s: %s', j.name, j.last_error), NULL, NULL)
     ) f (level, holds, what, since, remedy)
     WHERE f.holds
