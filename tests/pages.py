@@ -11,9 +11,14 @@ _BLOCK = re.compile(r"^```(\w[\w ]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def blocks(page: str, *kinds: str) -> list[tuple[str, str]]:
     """Return kind and text of each block of these kinds, in the order of the page."""
-    found = [(kind, text) for kind, text in _BLOCK.findall((ROOT / page).read_text()) if kind in kinds]
+    found = [(kind, text) for kind, text in split((ROOT / page).read_text()) if kind in kinds]
     assert {kind for kind, _ in found} == set(kinds), f"{page} has no block of one of {kinds}"
     return found
+
+
+def split(text: str) -> list[tuple[str, str]]:
+    """Return kind and text of all blocks of a part of a page."""
+    return _BLOCK.findall(text)
 
 
 def typed(block: str) -> Iterator[tuple[str, list[str]]]:

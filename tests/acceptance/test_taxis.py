@@ -1,4 +1,4 @@
-"""San Francisco taxis of one day, pick-ups as requests: the tutorial, and the ten questions of the analysts' page."""
+"""San Francisco taxis of one day, pick-ups as requests: the tutorial, and the ten questions for analysts."""
 
 import re
 import subprocess
