@@ -1,10 +1,11 @@
 """Other programs on the same taxis, with the same figures as dbanon's own runs: ``dbanon evaluate --file``.
 
-    python benchmarks/peers.py [--python PYTHON] [--mdl DIR] [--ldptrace DIR] [--adatrace DIR] [--cabs N] [--queries N]
+    python benchmarks/peers.py [--privkit PYTHON] [--mdl DIR --mdl-python PYTHON] [--ldptrace DIR] [--adatrace DIR]
 
-Nothing of these programs is here; each is measured where a path to it is given. PYTHON is an interpreter that has their
-packages (privkit; scikit-mobility and haversine for mdl-anonymizer). The directories are clones of
-MobiDataLab/mdl-anonymizer, zealscott/LDPTrace and git-disl/AdaTrace; the last needs Java.
+Nothing of these programs is here; each is measured where a path to it is given. The directories are clones of
+MobiDataLab/mdl-anonymizer, zealscott/LDPTrace and git-disl/AdaTrace; the last needs Java. PYTHON is an interpreter that
+has their packages: privkit (and open3d<0.19); scikit-mobility, haversine, typer, more-itertools, xgboost, pyarrow<18,
+shapely<2 and numpy<2 for mdl-anonymizer.
 
 The data are one day of San Francisco's taxis, one fix a minute of each cab at most. Two ways by hand are compared, too:
 places rounded to 100 m, and to 1 km, both with new ids each hour. AdaTrace and LDPTrace read and write sequences of
@@ -13,6 +14,7 @@ minute, since counts need times; their figures of counts say no more than that.
 """
 
 import argparse
+import contextlib
 import csv
 import gzip
 import json
@@ -26,6 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -128,7 +131,19 @@ def mdl(python: Path, clone: Path, rows: list[Fix], place: Path, *, method: str,
     run_program(python, "-m", "mdl_anonymizer", "anonymize", "-f", place / "asked.json", where=clone, path=clone)
     with (place / "made.csv").open(newline="") as file:
         made = list(csv.DictReader(file))
-    write(place / "out.csv", [Fix(m["trajectory_id"], m["timestamp"], m["lon"], m["lat"]) for m in made])  # type: ignore[arg-type]
+    clock = "%Y/%m/%d %H:%M:%S %z"
+    write(
+        place / "out.csv",
+        [
+            Fix(
+                m["trajectory_id"],
+                int(datetime.strptime(m["timestamp"] + " +0000", clock).timestamp()),
+                float(m["lon"]),
+                float(m["lat"]),
+            )
+            for m in made
+        ],
+    )
     return place / "out.csv"
 
 
@@ -167,7 +182,7 @@ def timed(made: list[list[tuple[float, float]]], parts: list[list[Fix]]) -> list
     ]
 
 
-def ldptrace(python: Path, clone: Path, rows: list[Fix], place: Path) -> Path:
+def ldptrace(clone: Path, rows: list[Fix], place: Path) -> Path:
     """Have LDPTrace make as many sequences as there are; its grid is 6 x 6, as its page says."""
     parts = stretches(rows)
     shutil.copytree(clone / "LDPTrace", place / "copy")
@@ -175,7 +190,9 @@ def ldptrace(python: Path, clone: Path, rows: list[Fix], place: Path) -> Path:
     (data / "oldenburg").mkdir(exist_ok=True)
     (data / "oldenburg.dat").write_text(sequences_text(parts))
     options = ("--dataset", "oldenburg", "--epsilon", str(EPSILON), "--re_syn", "--query_num", "1")
-    run_program(python, "main.py", *options, where=place / "copy" / "code")
+    # It writes first and measures afterwards, which fails where no pattern of the data is left.
+    with contextlib.suppress(subprocess.CalledProcessError):
+        run_program(sys.executable, "main.py", *options, where=place / "copy" / "code")
     [file] = (data / "oldenburg").glob("*.pkl")
     made = pickle.loads(file.read_bytes())
     write(place / "out.csv", timed([[(float(p[0]), float(p[1])) for p in one] for one in made], parts))
@@ -287,23 +304,23 @@ def peers_of(asked: argparse.Namespace, rows: list[Fix]) -> dict[str, Callable[[
         "by hand, rounded to 100 m": partial(by_hand, step=0.001),
         "by hand, rounded to 1 km": partial(by_hand, step=0.01),
     }
-    if asked.python:
+    if asked.privkit:
         for radius_m in (200.0, 1_000.0):
-            noise = partial(planar_laplace, asked.python, rows, radius_m=radius_m)
+            noise = partial(planar_laplace, asked.privkit, rows, radius_m=radius_m)
             found[f"privkit, planar Laplace, {radius_m:,.0f} m"] = noise
-    if asked.python and asked.mdl:
+    if asked.mdl:
         swap = {"spatial_thold": 0.1, "temporal_thold": 60, "seed": SEED}
-        found["mdl-anonymizer, SwapMob"] = partial(mdl, asked.python, asked.mdl, rows, method="SwapMob", **swap)
+        found["mdl-anonymizer, SwapMob"] = partial(mdl, asked.mdl_python, asked.mdl, rows, method="SwapMob", **swap)
         distance = {"name": "Martinez2021", "params": {"p_lambda": 0.0066}}
         micro = {
             "k": 5,
             "clustering_method": {"name": "SimpleMDAV", "params": {"trajectory_distance": distance}},
             "aggregation_method": {"name": "Mean_trajectory"},
         }
-        grouped = partial(mdl, asked.python, asked.mdl, rows, method="Microaggregation", **micro)
+        grouped = partial(mdl, asked.mdl_python, asked.mdl, rows, method="Microaggregation", **micro)
         found["mdl-anonymizer, microaggregation, k 5"] = grouped
-    if asked.python and asked.ldptrace:
-        found["LDPTrace, epsilon 1"] = partial(ldptrace, asked.python, asked.ldptrace, rows)
+    if asked.ldptrace:
+        found["LDPTrace, epsilon 1"] = partial(ldptrace, asked.ldptrace, rows)
     if asked.adatrace:
         found["AdaTrace, epsilon 1"] = partial(adatrace, asked.adatrace, rows)
     return found
@@ -311,8 +328,7 @@ def peers_of(asked: argparse.Namespace, rows: list[Fix]) -> dict[str, Callable[[
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--python", type=Path)
-    for peer in ("mdl", "ldptrace", "adatrace"):
+    for peer in ("privkit", "mdl", "mdl-python", "ldptrace", "adatrace"):
         options.add_argument(f"--{peer}", type=Path)
     options.add_argument("--cabs", type=int, default=1_000)
     options.add_argument("--queries", type=int, default=400)
