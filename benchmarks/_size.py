@@ -120,7 +120,12 @@ def _functions(modules: list[Module]) -> Iterator[tuple[str, str]]:
 
 def _places(root: Path) -> Iterator[tuple[str, str]]:
     for folders, pattern in ((("dbanon",), "*.py"), (("sql", "migrations"), "*.[sp][qy]*")):
-        texts = [file.read_text() for folder in folders for file in sorted((root / folder).rglob(pattern))]
+        texts = [
+            file.read_text()
+            for folder in folders
+            for file in sorted((root / folder).rglob(pattern))
+            if file.suffix != ".pyc"
+        ]
         counts = [[len(re.findall(rf"^.*\b{option}\b", text, re.MULTILINE)) for text in texts] for option in OPTIONS]
         lines, files = median(sum(c) for c in counts), median(sum(n > 0 for n in c) for c in counts)
         yield f"an option of `load` in {' and '.join(folders)}, lines (files)", f"{lines:.0f} ({files:.0f})"

@@ -111,7 +111,7 @@ def figure(name: str, title: str, description: str, parts: Sequence[Markup], say
 
 
 def people(times: Sequence[Sequence[float]], places: Sequence[Sequence[tuple[float, float]]]) -> Trajectories:
-    """Make the ten people of docs/developers/rows.md, with times in minutes after 8:00 and places in metres."""
+    """Make the ten people of docs/understand/ten-people.md, with times in minutes after 8:00 and places in metres."""
     xy = np.array([place for own in places for place in own], float)
     return Trajectories(
         trajectory_id=np.arange(100, 100 + len(times)),

@@ -21,7 +21,7 @@ from dbanon.attacks import Evidence, Verdict, attacker, once
 from dbanon.attacks.shared.apart import is_apart
 from dbanon.attacks.shared.frame import undecided
 from dbanon.base import (
-    kernels,  # noqa: F401 - Numba, before there are threads: docs/developers/decisions.md says why
+    kernels,  # noqa: F401 - Numba, before there are threads: docs/developers/decisions/runs.md says why
     memory,
 )
 from dbanon.base.background import in_background

@@ -72,9 +72,9 @@ def folder(name: str) -> Path:
 def stamp() -> str:
     """Describe what an upgrade leaves, as the comment of the table that holds the revision.
 
-    The methods and attacks go in as source: every command asks for the stamp, and their modules are slow to import.
+    Methods, attacks and options go in as source: every command asks for the stamp, and modules are slow to import.
     """
-    packages = (_INSTALLED / "methods", _INSTALLED / "attacks")
+    packages = (_INSTALLED / "methods", _INSTALLED / "attacks", _INSTALLED / "options")
     sources = [file for package in packages for file in sorted(package.rglob("*.py"))]
     files = [*sorted(folder("sql").rglob("*.sql")), *sources]
     content = [version().encode(), *(file.read_bytes() for file in files)]
@@ -117,6 +117,7 @@ def _fixed() -> dict[str, str]:
     """Marks that are the same in every text."""
     width = max(map(len, _roles.PURPOSES)) + 4
     return {
+        **_words_of_options(),
         "@purposes@": ",\n        ".join(
             f"({f'{_literal(role)},':{width}}{_literal(purpose)})" for role, purpose in _roles.PURPOSES.items()
         ),
@@ -128,6 +129,20 @@ def _fixed() -> dict[str, str]:
         "@head@": EXPECTED_REVISION,
         "@version@": version(),
         "@version_text@": _literal(version()),
+    }
+
+
+def _words_of_options() -> dict[str, str]:
+    """Marks for the words of options, such as ``@Publishing.replace@``: comments of functions take them from there."""
+    from dbanon.options import fields, loading, publishing, scheduling
+
+    records = (
+        *(loading.ImportingTrajectories, loading.LoadingRequests, loading.LoadingQuasiIdentifiers),
+        *(loading.LoadingSites, loading.LoadingPois, loading.LoadingCells, loading.LoadingStations),
+        *(publishing.Planning, publishing.Submitting, publishing.Publishing, publishing.Running, scheduling.AddingJob),
+    )
+    return {
+        f"@{record.__name__}.{one.name}@": one.words.replace("'", "''") for record in records for one in fields(record)
     }
 
 

@@ -308,8 +308,11 @@ AS $$
                   split_part(current_setting('server_version'), ' ', 1), @postgis@.postgis_lib_version())
 $$;
 COMMENT ON FUNCTION dbanon.version() IS
-'What is installed: the program that upgraded the schema last, the schema''s revision, server and PostGIS. Takes: nothing.
-Returns: the versions, as one text. Raises: nothing. Example: SELECT dbanon.version().';
+'Says what is installed: the program that last upgraded the schema, the revision of the schema, the server and PostGIS.
+Arguments: none.
+Returns: the versions, as one text.
+Raises: nothing.
+Example: SELECT dbanon.version().';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stands_alone(method text, algorithm text) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT

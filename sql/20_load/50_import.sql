@@ -348,25 +348,49 @@ $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
     boolean, double precision, boolean, text, integer, text, text, text, timestamptz, timestamptz) IS
-'Loads one fix a row from a table or view, which it reads with the rights of the caller. Takes: source; dataset, its
-name; subject, the column of the person or vehicle (''-'': every row is its own); time, that of the time: a timestamp, a
-date, or a number of unix seconds or milliseconds; geom, that of the position: a point, or a shape, whose bounding rectangle
-counts, or the text of MobilityDBs tgeompoint, whose times count and not "time" (geom, unless x and y are given); trip, that which separates a
-subject''s trajectories; crs, the reference system of the positions, else the geometries'' own, of x and y that of degrees;
-srid, a metric one for the dataset, else the UTM zone of the data; grid_m and grid_s, its grid in metres and seconds; mode:
-create, append, replace, or new: add the rows that are not there yet, of times that are not published yet, and make the dataset where there
-is none; split_gap_s: trajectories are cut where more seconds lie between two fixes; tz, the zone of times
-that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave
-out what lies far outside the rest or is too fast, not only count it; max_speed_kmh: count the fixes that imply a greater speed from the
-fix before, which may be stored already, or leave them out with drop_outliers; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
-day is a separate record, of the same person (dbanon.subject_day); population, within which a subject''s name means one person in
-all datasets, made when first named (default); settle_s, how many seconds a person may stay where a snapshot shows them (900); x and y, columns of
-numbers instead of geom; filter, a condition on the rows of the source as after WHERE, in which functions other than the server''s own are
-named with their schemas; since and until, the span of time to load, until not included (in mode new the dataset''s last time less one day, and no
-end). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
-quarantined, by reason; trajectories and subjects made; srid; first_time and last_time of the fixes kept: a wrong unit or
-zone shows there; far, kept although far outside the rest or too fast, by reason; days of subjects, NULL where they are not cut; known, rows that were
-there already; late, rows of published times; forgotten, rows of people who were forgotten; left_out, these and others without a copy in
-quarantine, by reason; late_periods, the late ones by published period: [{since, until, rows}]. Raises: DA001, DA011, DA012, DA014, and then nothing is
-stored; notices of what the caller should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>
-''taxi'', subject => ''cab'', "time" => ''ts'', x => ''lon'', y => ''lat'', mode => ''new'').';
+'Loads trajectories from a table or view, one fix a row. It reads the source with the rights of the caller.
+Arguments:
+- source: table or view of the same database.
+- dataset: @ImportingTrajectories.dataset@
+- subject: @ImportingTrajectories.subject@
+- time: @ImportingTrajectories.time@
+- geom: @ImportingTrajectories.geom@
+- trip: @ImportingTrajectories.trip@
+- crs: @ImportingTrajectories.crs@
+- srid: @ImportingTrajectories.srid@
+- grid_m: @ImportingTrajectories.grid_m@
+- grid_s: @ImportingTrajectories.grid_s@
+- mode: ''create'' makes the dataset and is refused if there is one of the name. @ImportingTrajectories.mode@
+- split_gap_s: @ImportingTrajectories.split_gap_s@
+- tz: @ImportingTrajectories.tz@
+- bbox: {xmin,ymin,xmax,ymax}. @ImportingTrajectories.bbox@
+- drop_outliers: @ImportingTrajectories.drop_outliers@
+- max_speed_kmh: @ImportingTrajectories.max_speed_kmh@
+- subject_per_day: @ImportingTrajectories.subject_per_day@ All days stay days of the same person (dbanon.subject_day).
+- population: @ImportingTrajectories.population@
+- settle_s: @ImportingTrajectories.settle_s@
+- x: @ImportingTrajectories.x@
+- y: @ImportingTrajectories.y@
+- filter: @ImportingTrajectories.filter@
+- since: @ImportingTrajectories.since@
+- until: @ImportingTrajectories.until@
+Returns: one row.
+- load_id: the key of its row in dbanon.load.
+- rows_read: how many rows the source had.
+- rows_kept: how many of them were stored.
+- quarantined: how many were left out, by reason. The rows are in dbanon.quarantine.
+- trajectories: how many it made.
+- subjects: how many it made.
+- srid: the SRID of the dataset.
+- first_time: the time of the first fix kept. A wrong unit or zone shows here.
+- last_time: the time of the last fix kept.
+- far: how many fixes it kept although they lie far outside the rest or are too fast, by reason.
+- days: how many days of subjects, NULL where subjects are not cut into days.
+- known: how many rows were there already.
+- late: how many rows are of times that were published.
+- forgotten: how many rows are of people who were forgotten.
+- left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
+- late_periods: the late rows by published period, as [{since, until, rows}].
+Raises: DA001, DA011, DA012, DA014. Then nothing is stored. Notices say what the caller should look at.
+Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset => ''taxi'', subject => ''cab'', "time" => ''ts'', x => ''lon'', y =>
+''lat'', mode => ''new'').';

@@ -217,11 +217,21 @@ AS $$
     FROM dbanon_internal.import_places('pois', source, dataset, category, geom, crs, replace, drop_outliers => import_pois.drop_outliers) p
 $$;
 COMMENT ON FUNCTION dbanon.import_pois(regclass, text, text, text, text, boolean, boolean) IS
-'Imports points of interest from a table or view into a dataset that exists; adds to those that are there. Takes: source;
-dataset, its name; category, the column that says what kind of place it is; geom, the column of geometries (points, lines or
-polygons); crs, their reference system, where they do not name it; drop_outliers, whether to leave out those
-far outside where the trajectories are, and not only count them; replace, whether to delete those that are there first.
-Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014.
+'Adds points of interest from a table or view to a dataset that exists.
+Arguments:
+- source: table or view of the same database.
+- dataset: @LoadingPois.dataset@
+- category: @LoadingPois.category@
+- geom: column of the geometries: points, lines or polygons.
+- crs: coordinate system of the geometries. Else their own.
+- drop_outliers: @LoadingPois.drop_outliers@
+- replace: @LoadingPois.replace@
+Returns: one row.
+- load_id: the key of its row in dbanon.load.
+- rows_read: how many rows the source had.
+- rows_kept: how many of them were stored.
+- quarantined: how many were left out, by reason.
+Raises: DA001, DA011, DA012, DA014.
 Example: SELECT * FROM dbanon.import_pois(''public.shops'', dataset => ''taxi'', category => ''kind'').';
 
 CREATE OR REPLACE FUNCTION dbanon.import_sites(
@@ -235,13 +245,22 @@ AS $$
     FROM dbanon_internal.import_places('sites', source, dataset, import_sites.name, geom, crs, replace, bbox, drop_outliers) p
 $$;
 COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double precision[], boolean, boolean) IS
-'Imports one sensitive site a row from a table or view, which it reads with the rights of the caller, into a dataset that
-exists, beside those it has. Takes: source; dataset, its name; geom, the column of the site: a point, or a shape without
-curves, whose bounding rectangle counts; name, that of its name; crs, the reference system of the geometries, else their own;
-bbox, {xmin,ymin,xmax,ymax} in units of the source: sites whose middle lies outside are left out; drop_outliers: leave out
-sites far outside where the trajectories are, not only count them; replace: delete the sites that are there first. Returns:
-load_id, the row of dbanon.load; rows_read; rows_kept; quarantined, by reason. Raises: DA001, DA011, DA012, DA014, and then
-nothing is stored; a notice of what was kept although it lies far outside.
+'Adds sensitive sites from a table or view, one a row, to a dataset that exists. It reads the source with the rights of the caller.
+Arguments:
+- source: table or view of the same database.
+- dataset: @LoadingSites.dataset@
+- geom: column of the site: a point, or a shape without curves, whose bounding rectangle counts.
+- name: @LoadingSites.name@
+- crs: coordinate system of the geometries. Else their own.
+- bbox: {xmin,ymin,xmax,ymax} in units of the source. Sites whose middle lies outside are left out.
+- drop_outliers: @LoadingSites.drop_outliers@
+- replace: @LoadingSites.replace@
+Returns: one row.
+- load_id: the key of its row in dbanon.load.
+- rows_read: how many rows the source had.
+- rows_kept: how many of them were stored.
+- quarantined: how many were left out, by reason.
+Raises: DA001, DA011, DA012, DA014. Then nothing is stored. A notice says what was kept although it lies far outside.
 Example: SELECT * FROM dbanon.import_sites(''public.clinics'', dataset => ''taxi'', geom => ''place'').';
 
 CREATE OR REPLACE FUNCTION dbanon.import_cells(
@@ -255,13 +274,22 @@ AS $$
     FROM dbanon_internal.import_places('cells', source, dataset, import_cells.name, geom, crs, replace, drop_outliers => import_cells.drop_outliers) p
 $$;
 COMMENT ON FUNCTION dbanon.import_cells(regclass, text, text, text, text, boolean, boolean) IS
-'Imports coverage polygons from a table or view into a dataset that exists; adds to those that are there. Takes: source;
-dataset, its name; geom, the column of polygons (or several in one), valid and of some area; name, the column that names the
-station; crs, their reference system, where they do not name it; drop_outliers, whether to leave out those
-far outside where the trajectories are, and not only count them; replace, whether to delete those that are there first.
-Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014; notices of
-cells that overlap or leave gaps, and of fixes outside them. Example: SELECT * FROM dbanon.import_cells(''public.coverage'', dataset =>
-''taxi'', name => ''station'').';
+'Adds coverage polygons of base stations from a table or view to a dataset that exists.
+Arguments:
+- source: table or view of the same database.
+- dataset: @LoadingCells.dataset@
+- geom: column of the polygons, valid and of some area. A row may have several in one multipolygon.
+- name: @LoadingCells.name@
+- crs: coordinate system of the polygons. Else their own.
+- drop_outliers: @LoadingCells.drop_outliers@
+- replace: @LoadingCells.replace@
+Returns: one row.
+- load_id: the key of its row in dbanon.load.
+- rows_read: how many rows the source had.
+- rows_kept: how many of them were stored.
+- quarantined: how many were left out, by reason.
+Raises: DA001, DA011, DA012, DA014. Notices name cells that overlap or leave gaps, and count fixes outside all cells.
+Example: SELECT * FROM dbanon.import_cells(''public.coverage'', dataset => ''taxi'', name => ''station'').';
 
 CREATE OR REPLACE FUNCTION dbanon.import_stations(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
@@ -275,15 +303,25 @@ AS $$
         drop_outliers => import_stations.drop_outliers, area => import_stations.area) p
 $$;
 COMMENT ON FUNCTION dbanon.import_stations(regclass, text, text, text, text, @postgis@.geometry, boolean, boolean) IS
-'Imports base stations, one a row, from a table or view into a dataset that exists and has no cells: each becomes the cell of all
-places that are nearer to it than to any other (a Voronoi cell), in dbanon.cell. Takes: source; dataset, its name; geom, the column of
-points; name, that of the station''s name; crs, the reference system of the geometries, else their own; area, the polygon that the
-cells divide among themselves, in its own SRID or, where that is 0, in crs; else the hull of the stations with a margin as wide as
-cells are apart; drop_outliers, whether to leave out stations far outside where the trajectories are, and not only count them;
-replace, whether to delete the cells that are there first. Returns: a row: load_id; rows_read; rows_kept, the cells;
-quarantined, the stations left out by reason: duplicate-station where another stands, to the millimetre, outside-area where none of the
-area is nearest to it. Raises: DA001, DA011, DA012, DA014; notices of stations that share a cell or lie far
-outside where the trajectories are, and of fixes outside all cells.
+'Adds base stations from a table or view, one a row, to a dataset that exists and has no cells. Each station gets a cell in dbanon.cell: all places
+that are nearer to it than to any other station (a Voronoi cell).
+Arguments:
+- source: table or view of the same database.
+- dataset: @LoadingStations.dataset@
+- geom: column of the points.
+- name: @LoadingStations.name@
+- crs: coordinate system of the geometries. Else their own.
+- area: the polygon that the cells divide among themselves, in its own SRID or, where that is 0, in crs. Else the hull of the stations with a margin
+  as wide as the distance between cells.
+- drop_outliers: @LoadingStations.drop_outliers@
+- replace: @LoadingStations.replace@
+Returns: one row.
+- load_id: the key of its row in dbanon.load.
+- rows_read: how many rows the source had.
+- rows_kept: how many cells were made.
+- quarantined: how many stations were left out, by reason.
+Raises: DA001, DA011, DA012, DA014. Notices name stations that share a cell or lie far outside where the trajectories are, and count fixes outside all
+cells.
 Example: SELECT * FROM dbanon.import_stations(''public.towers'', dataset => ''taxi'', name => ''mast'').';
 
 -- ---- who and when
@@ -445,14 +483,32 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text, text, text, timestamptz, timestamptz) IS
-'Imports requests to location based services from a table or view into a dataset that exists; adds to those that are there.
-They are kept whatever their time and sender: a run counts those it cannot use. Takes: source; dataset, its
-name; columns, those that become name-value pairs, empty ones left out; subject and time, the columns that say who sent it
-and when; tz, the zone of times that name none; mode: append, or new, which counts what is there already or of a published time and keeps no copy
-of it; filter, since and until, as for dbanon.import_trajectories. Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out
-by reason; subjects, how many sent what was kept; known, late, forgotten, left_out and late_periods, as dbanon.import_trajectories.
-Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM
-dbanon.import_requests(''public.calls'', dataset => ''taxi'', columns => ARRAY[''poi'']).';
+'Adds requests to location-based services from a table or view to a dataset that exists. It keeps them whatever their time and sender. A run counts
+those that it cannot use.
+Arguments:
+- source: table or view of the same database.
+- dataset: @LoadingRequests.dataset@
+- columns: @LoadingRequests.columns@ Empty values are left out.
+- subject: @LoadingRequests.subject@
+- time: @ImportingTrajectories.time@
+- tz: @LoadingRequests.tz@
+- mode: ''append'' adds to the requests that are there. @LoadingRequests.mode@
+- filter: @ImportingTrajectories.filter@
+- since: @LoadingRequests.since@
+- until: @LoadingRequests.until@
+Returns: one row.
+- load_id: the key of its row in dbanon.load.
+- rows_read: how many rows the source had.
+- rows_kept: how many of them were stored.
+- quarantined: how many were left out, by reason.
+- subjects: how many people sent the requests that were kept.
+- known: how many rows were there already.
+- late: how many rows are of times that were published.
+- forgotten: how many rows are of people who were forgotten.
+- left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
+- late_periods: the late rows by published period, as [{since, until, rows}].
+Raises: DA001, DA011, DA012, DA014.
+Example: SELECT * FROM dbanon.import_requests(''public.calls'', dataset => ''taxi'', columns => ARRAY[''poi'']).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_set_name(set_name text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -518,10 +574,29 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz) IS
-'Imports the times at which an adversary may know where a subject was, from a table or view into a set of a dataset that exists; adds
-to those that are there. Takes: source; dataset, its name; subject and time, the columns; tz, the zone of times that name
-none; set_name, which of the dataset''s sets; replace, whether to delete those of the set that are there first; mode, filter, since and until, as
-for dbanon.import_requests. Returns: a row: load_id;
-rows_read; rows_kept; quarantined, the rows left out by reason; subjects, how many have one of those kept; known, late, forgotten, left_out and
-late_periods, as dbanon.import_trajectories. Raises: DA001, DA011, DA012,
-DA014. Example: SELECT * FROM dbanon.import_quasi_identifiers(''public.sightings'', dataset => ''taxi'', set_name => ''cameras'').';
+'Adds the times at which an adversary may know where a subject was, from a table or view, to a set of a dataset that exists.
+Arguments:
+- source: table or view of the same database.
+- dataset: @LoadingQuasiIdentifiers.dataset@
+- subject: @LoadingQuasiIdentifiers.subject@
+- time: @ImportingTrajectories.time@
+- tz: @LoadingQuasiIdentifiers.tz@
+- set_name: @LoadingQuasiIdentifiers.set_name@
+- replace: @LoadingQuasiIdentifiers.replace@
+- mode: ''append'' adds to the times that are there. @LoadingQuasiIdentifiers.mode@
+- filter: @ImportingTrajectories.filter@
+- since: @LoadingQuasiIdentifiers.since@
+- until: @LoadingQuasiIdentifiers.until@
+Returns: one row.
+- load_id: the key of its row in dbanon.load.
+- rows_read: how many rows the source had.
+- rows_kept: how many of them were stored.
+- quarantined: how many were left out, by reason.
+- subjects: how many people have one of the times that were kept.
+- known: how many rows were there already.
+- late: how many rows are of times that were published.
+- forgotten: how many rows are of people who were forgotten.
+- left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
+- late_periods: the late rows by published period, as [{since, until, rows}].
+Raises: DA001, DA011, DA012, DA014.
+Example: SELECT * FROM dbanon.import_quasi_identifiers(''public.sightings'', dataset => ''taxi'', set_name => ''cameras'').';

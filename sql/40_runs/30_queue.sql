@@ -105,11 +105,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint) IS
-'Queues a run for the next worker that is free and returns at once. Takes: dataset; method (see dbanon.methods); params: its
-parameters as a JSON object (see dbanon.method_parameters); algorithm, the method''s first by default; seed: same data,
-parameters and seed give the same cloaks; by default a secret one that the same run has again. Returns: the run''s number; watch it in dbanon.runs.
-Raises: DA001 for the dataset, DA011 for method, algorithm and parameters. Example: SELECT dbanon.submit_run(''taxi'',
-''METHOD'', ''{"k": 20}'').';
+'Queues a run for the next worker that is free and returns at once.
+Arguments:
+- dataset: @Submitting.dataset@
+- method: the method family, as listed in dbanon.methods.
+- params: parameters of the method, as a JSON object (see dbanon.method_parameters).
+- algorithm: @Submitting.algorithm@
+- seed: @Submitting.seed@
+Returns: the number of the run. Watch it in dbanon.runs.
+Raises: DA001 for the dataset. DA011 for method, algorithm and parameters.
+Example: SELECT dbanon.submit_run(''taxi'', ''METHOD'', ''{"k": 20}'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_run(worker text, run_id bigint DEFAULT NULL) RETURNS TABLE (
     claimed_run bigint, lock_key bigint, attempt integer, todo text)
@@ -339,9 +344,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.cancel_run(bigint) IS
-'Ends a run, or the verification of one: at once if it waits, within seconds if it is being computed; nothing it wrote stays.
-A run whose verification is cancelled stays what it was. Takes: run_id. Returns: being cancelled, or the status it has now.
-Raises: DA001; DA013 if there is nothing to cancel. Example: SELECT dbanon.cancel_run(1).';
+'Cancels a run, or the verification of one. If it waits, it ends at once. If a worker computes it, it ends within seconds, and nothing that it wrote
+stays. A run whose verification is cancelled keeps its status.
+Arguments:
+- run_id: the number of the run.
+Returns: ''being cancelled'', or the status that the run has now.
+Raises: DA001. DA013 if there is nothing to cancel.
+Example: SELECT dbanon.cancel_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.verify_run(run_id bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -372,9 +381,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.verify_run(bigint) IS
-'Asks the next free worker to attack the stored rows of a run again, and returns at once; the verdict is in
-dbanon.verification, and decides the run''s status. Takes: run_id. Returns: the same. Raises: DA001; DA011 if it was not
-computed, or its dataset was dropped; DA013 if a worker works on it. Example: SELECT dbanon.verify_run(1).';
+'Asks the next free worker to attack the stored rows of a run again, and returns at once. The verdict is written to dbanon.verification and decides the
+status of the run.
+Arguments:
+- run_id: the number of the run.
+Returns: the same number.
+Raises: DA001. DA011 if the run was not computed, or its dataset was dropped. DA013 if a worker works on it.
+Example: SELECT dbanon.verify_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_no_run(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

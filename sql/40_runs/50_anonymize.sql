@@ -229,11 +229,25 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, boolean, text[], boolean, bigint, text, bigint) IS
-'Goes the whole way and waits: submits a run, reports how far a worker is with it, and publishes it if the attack found
-nothing. Ctrl-C ends the waiting, not the run. Takes: dataset; method (see dbanon.methods); params: its parameters as a JSON
-object (see dbanon.method_parameters); publish_as: name of the release, NULL to publish nothing; algorithm, the method''s
-first by default; seed; replace, allow_overlap, reason, end_readers, readers and grow: as for dbanon.publish; leave out the rest. Returns:
-run_id, the verdict and the rows published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011
-before anything is done; DA016 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
-what dbanon.publish raises, then noted in dbanon.runs and dbanon.audit. Example: CALL dbanon.anonymize(dataset => ''taxi'',
-method => ''METHOD'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';
+'Submits a run, reports how far a worker is with it, and publishes it if the attack found nothing. It waits until all of that is done. Ctrl-C ends the
+waiting, not the run.
+Arguments:
+- dataset: @Running.dataset@
+- method: the method family, as listed in dbanon.methods.
+- params: parameters of the method, as a JSON object (see dbanon.method_parameters).
+- publish_as: @Running.publish@ NULL publishes nothing.
+- algorithm: @Running.algorithm@
+- seed: @Running.seed@
+- replace: @Running.replace@
+- allow_overlap: @Running.allow_overlap@
+- reason: @Running.reason@
+- end_readers: @Running.end_readers@
+- readers: @Running.readers@
+- grow: @Running.grow@
+Returns: one row.
+- run_id: the number of the run. Leave it out of the call.
+- verdict: verified or refused. Leave it out of the call.
+- rows_published: how many rows the release has. Leave it out of the call.
+Raises: DA015 inside a transaction block. DA017 if no worker is up. DA001 to DA003 and DA011 before anything is done. DA016 with the sentence of the
+run if it failed or was cancelled. DA004 if the attack refused it. What dbanon.publish raises is noted in dbanon.runs and dbanon.audit, too.
+Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''METHOD'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';

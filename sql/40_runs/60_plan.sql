@@ -184,10 +184,18 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
-'What a run would meet, without computing or writing anything. Takes: dataset, its name; method; params, as dbanon.submit_run takes
-them; algorithm, by default the first of the method. Returns: one row an item: item, value, exact (false: an estimate), note: what is
-there, the time and the releases it would be compared with, history_s where the data begin too late for its first window, and what an earlier run of the method came to. The last item, exit_code,
-is 3 where an input is missing, 4 where there are fewer than k subjects, 5 where releases already
-speak of people_published people although one of the two stands alone, or new atoms are asked for where a release has some, else 0. Raises:
-DA001 where there is no such dataset; DA011 for method, algorithm and parameters. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''METHOD'',
-''{"k": 20}'').';
+'Predicts what a run would meet. It computes no run and writes nothing.
+Arguments:
+- dataset: @Planning.dataset@
+- method: the method family, as listed in dbanon.methods.
+- params: parameters of the method, as a JSON object (see dbanon.method_parameters).
+- algorithm: @Planning.algorithm@
+Returns: one row an item: what is there, how long it may take, the releases it would be compared with, and the results of an earlier run of the
+method. The last item is exit_code. It is 3 where an input is missing and 4 where there are fewer than k subjects. It is 5 where a release of the same
+people stands alone, or where the run asks for new atoms although a release has some. Otherwise it is 0.
+- item: what the row is about.
+- value: the figure.
+- exact: false for an estimate.
+- note: what the figure means here.
+Raises: DA001 where there is no such dataset. DA011 for method, algorithm and parameters.
+Example: SELECT * FROM dbanon.plan_run(''taxi'', ''METHOD'', ''{"k": 20}'').';

@@ -565,13 +565,21 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
-'What an adversary is left with who reads a run beside earlier releases of the same population, withdrawn ones too (docs/understand/releases-together.md states the rule):
-of all the sets of releases that an adversary may have read, the one that leaves the least. Takes: run_id. Returns: one row: relation (disjoint:
-no person is in both at a time or within reach; same: the very same groups were published before; overlapping), smallest_crowd: the fewest
-candidates that a promise leaves a person, 0 where a release that stands alone meets another, k: what was promised there, below: how many promises
-break, people: of how many people, releases: the names of those involved, broken: whose promise the worst one is. Writes what it
-undoes, so it needs a transaction that may write. Raises: DA001, DA004, DA005, and DA010 where a k is not known. Example: SELECT * FROM
-dbanon.measure_overlap(2).';
+'Computes how few candidates remain for a reader of this run and of earlier releases of the same population, withdrawn ones too. It tries all sets of
+releases that a reader may have read and reports the worst. docs/understand/releases-together.md states the rule. It writes and undoes it, so it needs
+a transaction that may write.
+Arguments:
+- run_id: the number of the run.
+Returns: one row.
+- relation: disjoint if no person is in both at a time or within reach, same if the very same groups were published before, or overlapping.
+- smallest_crowd: the fewest candidates that are left to a person. 0 where a release that stands alone meets another.
+- k: how many were promised there.
+- below: how many promises break.
+- people: of how many people.
+- releases: the names of the releases involved.
+- broken: whose promise the worst one is.
+Raises: DA001, DA004, DA005. DA010 where a k is not known.
+Example: SELECT * FROM dbanon.measure_overlap(2).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_reason(action text, reason text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT

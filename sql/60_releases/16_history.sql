@@ -160,11 +160,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.confirm_history(jsonb, text) IS
-'Says what was published since the state of a database that was restored, copied, rewound or failed over, which publishes nothing before. Each
-release becomes a row of dbanon.releases without a run. Later runs are compared with it as with a release that all analysts have read, that speaks of all people
-of its population from since to until, and that stands alone: what comes near it is published for a reason only. For administrators. Takes: published: a
-JSON array, [] if nothing was published, otherwise the objects of the lines "dbanon: published" of the server''s log, or of objects with since and until
-and, where they are known, population (without one, the release is entered once for each population), name, reach_s (how far from it others are compared with it) and digest; reason: why that is
-all, in three words or more, which is recorded. Returns: how many releases it entered. Raises: DA001 for a
-population that does not exist, DA002, DA011, DA013. Example: SELECT
-dbanon.confirm_history(''[]'', ''failover, nothing published meanwhile'').';
+'Tells dbanon what was published after the state of a database that was restored, copied, rewound or failed over. Until it is called, such a database
+publishes nothing. Each release becomes a row of dbanon.releases without a run. Later runs are compared with it as with a release that all analysts
+have read, that speaks of all people of its population from since to until, and that stands alone. A run that comes near it is published only with a
+reason. For administrators.
+Arguments:
+- published: a JSON array. [] says that nothing was published. Otherwise give the objects of the lines "dbanon: published" in the log of the server.
+  Objects with since and until do as well. They may have population (without it, the release is entered once for each population), name, reach_s (how
+  many seconds around it others are compared with it) and digest.
+- reason: why that is all, in three words or more. It is recorded.
+Returns: how many releases it entered.
+Raises: DA001 for a population that does not exist, DA002, DA011, DA013.
+Example: SELECT dbanon.confirm_history(''[]'', ''failover, nothing published meanwhile'').';

@@ -420,13 +420,22 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS
-'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
-verification or if, read beside earlier releases of the population, it leaves a person fewer candidates, or a place less l or t, than promised, copies the rows
-into an immutable table, and lets @analyst@ or the readers given read the view. Takes: run_id; name (lower-case letters, digits and underscores);
-replace: replace a live release of that name, which is withdrawn; allow_overlap: publish although that leaves
-a person fewer or tells places apart that lack l categories or t, or the dataset is a copy or has people under several names; reason: why, which is recorded; end_readers: with replace, end the sessions that read
-what it replaces, instead of giving up after 5 seconds; readers: the roles that may read it instead of all analysts, operators
-apart; NULL for all analysts, or with replace or grow for those who could read what is there; grow: publish the run as a part of the release of
-that name, which the first part begins: the bounds of the part are the run''s since and until. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
-what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; DA020 after a restore or failover, until dbanon.confirm_history was called; notices of
-what it leaves out and its attack counted, of how it overlaps and of each session it ended. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';
+'Publishes a verified run as the view published.<name>. It recomputes the digest and refuses a run whose rows changed since the verification. It
+refuses a run that, read together with earlier releases of the population, leaves a person fewer candidates, or a place less l or t, than promised. It
+copies the rows into an immutable table. It lets @analyst@ or the given readers read the view.
+Arguments:
+- run_id: the number of the run.
+- name: name of the view: lower-case letters, digits and underscores.
+- replace: @Publishing.replace@ That release is withdrawn.
+- allow_overlap: @Publishing.allow_overlap@ Also needed where places are told apart that lack l categories or t, where the dataset is a copy, and
+  where it has people under several names.
+- reason: @Publishing.reason@
+- end_readers: @Publishing.end_readers@ Without it, publishing gives up after 5 seconds.
+- readers: @Publishing.readers@ Operators may read it in any case. NULL means all analysts, or with replace or grow the readers of the release that is
+  there.
+- grow: @Publishing.grow@ The bounds of the part are the since and until of the run.
+Returns: how many rows were published.
+Raises: DA001 to DA005, DA010, DA011. DA013 if the release that it replaces is being read. DA015 in a transaction that is not read committed, or that
+wrote to data or runs. DA020 after a restore or failover, until dbanon.confirm_history was called. Notices say what it leaves out, what its attack
+counted, how it overlaps and which sessions it ended.
+Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';

@@ -385,11 +385,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.clear_withdrawn() IS
-'Drops what is left of withdrawn releases and parts: their rows, their emptied views, and what others have built on these (views, materialized
-views, functions, columns of the row type). Takes their rights on schema published from roles that were readers of single
-releases and read none any more. What cannot be had at once stays, harmless, for the next publication or
-withdrawal, which call this too. Takes: nothing. Returns: nothing; notices name what is dropped, and what is left and why. Raises:
-DA013 where another publication or withdrawal does not end. Example: SELECT dbanon.clear_withdrawn().';
+'Drops what is left of withdrawn releases and parts: their rows, their emptied views, and what others have built on these (views, materialized views,
+functions, columns of the row type). It takes the rights on schema published from roles that were readers of single releases and read none any more.
+It leaves what it cannot lock at once for the next publication or withdrawal, which call this too. That does no harm.
+Arguments: none.
+Returns: nothing. Notices name what is dropped, and what is left and why.
+Raises: DA013 where another publication or withdrawal does not end.
+Example: SELECT dbanon.clear_withdrawn().';
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text, end_readers boolean DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -435,9 +437,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.unpublish(text, boolean) IS
-'Withdraws a release: takes all rights on its rows and its view, empties it and moves it out of schema published, and drops it, its rows and what
-others have built on it, at once or by dbanon.clear_withdrawn. The run, its rows and the entry in dbanon.release stay, because
-the readers of the view still know it. Takes: name; end_readers: end the sessions that read it instead of giving up after 5
-seconds; then it is withdrawn in any case, and a notice names who may not be ended (superusers, prepared transactions) and
-keeps the rest for now. A release that grows is withdrawn with all of its parts (one part: dbanon.unpublish_part). Returns: the run it was, or that of the last part. Raises: DA001, DA002; DA013 if it is being read and end_readers is false; notices
-name the sessions that were ended and what is dropped. Example: SELECT dbanon.unpublish(''cabs_june'').';
+'Withdraws a release. It takes all rights on its rows and its view, empties the view and moves it out of schema published. It drops the view, the rows
+and what others have built on it, or leaves that to dbanon.clear_withdrawn. The run, its rows and the entry in dbanon.release stay, because the
+readers of the view still know it. A release that grows is withdrawn with all of its parts (for one part, see dbanon.unpublish_part).
+Arguments:
+- name: name of the release.
+- end_readers: end the sessions that read it instead of giving up after 5 seconds. Then it is withdrawn in any case. A notice names the sessions that
+  may not be ended (superusers, prepared transactions), and the rows stay for now.
+Returns: the number of the run, or that of the last part.
+Raises: DA001, DA002. DA013 if it is being read and end_readers is false. Notices name the sessions that were ended and what is dropped.
+Example: SELECT dbanon.unpublish(''cabs_june'').';

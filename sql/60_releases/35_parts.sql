@@ -30,9 +30,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.unpublish_part(text, timestamptz) IS
-'Withdraws the part of a release that has a time: deletes its rows, beside readers, and drops its table as soon as nobody reads the release.
-The other parts, the run and the entry in dbanon.release stay; later parts are compared with it as with a release that is withdrawn. Takes: name; at, a time of the part. Returns: the run
-it was. Raises: DA001, DA002; DA013 where another publication or withdrawal does not end. Example: SELECT dbanon.unpublish_part(''taxi'', ''2026-11-20 12:00Z'').';
+'Withdraws the part of a release that holds a time. It deletes the rows while others read, and drops the table as soon as nobody reads the release. The
+other parts, the run and the entry in dbanon.release stay. Later parts are compared with it as with a release that is withdrawn.
+Arguments:
+- name: name of the release.
+- at: a time within the part.
+Returns: the number of its run.
+Raises: DA001, DA002. DA013 where another publication or withdrawal does not end.
+Example: SELECT dbanon.unpublish_part(''taxi'', ''2026-11-20 12:00Z'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.folded_tables(series_id bigint, before timestamptz) RETURNS TABLE (
     target regclass, relations regclass[], bounds tstzrange)
@@ -135,7 +140,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.fold_release(text, timestamptz) IS
-'Puts the parts of each whole month of a release that grows into one table, with the same rows and keys: a query that is not bounded by time holds locks on
-each table and its indexes, of which a server has few. A part belongs to the month of UTC that its middle is in. Copies beside readers, then has the release for itself for a moment. A session that began a REPEATABLE READ transaction before and reads the release for the first time after it sees no rows of what was folded. Takes: name; before: months that end
-later stay. Returns: how many tables were put into others. Raises: DA001, DA002, DA011; DA013 if the release is being read, and then nothing has changed. Example: SELECT
-dbanon.fold_release(''taxi'', date_trunc(''month'', now())).';
+'Puts the parts of each whole month of a release that grows into one table, with the same rows and keys. A query without bounds of time locks each
+table and its indexes, and a server has few locks. A part belongs to the month (of UTC) that its middle is in. The copy is made while others read.
+Then the release is locked for a moment. A session whose REPEATABLE READ transaction is older, and that reads the release for the first time
+afterwards, does not see the folded rows.
+Arguments:
+- name: name of the release.
+- before: months that end later stay as they are.
+Returns: how many tables were put into others.
+Raises: DA001, DA002, DA011. DA013 if the release is being read, and then nothing has changed.
+Example: SELECT dbanon.fold_release(''taxi'', date_trunc(''month'', now())).';

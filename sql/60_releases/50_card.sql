@@ -112,13 +112,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
-'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause in plain words and
-what each of the three tests leaves open, what was left out in all and by hour and reason, rows, period, how many atoms and when the points of
-interest were loaded, how many seconds around that others are compared with it, who published and withdrew it and when, its readers, overlap with
-other releases, its parts, the private pages that were made of it, and versions. It is for administrators: its counts may be small. Takes: name;
-release_id, as in dbanon.releases, NULL for the live release of that name, or of one that grows its last part, else the latest withdrawn one. Returns:
-a JSON object. Raises: DA001. Example: SELECT key, value FROM
-jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ARRAY[''attack'', ''left_out'', ''parts'', ''pages'', ''versions'', ''evaluation'']).';
+'Describes a release on one page. The page has the method, the parameters without the seed, the promise and the adversary. It has what the attack
+counted, clause by clause in plain words, and what each of the three tests leaves open. It has what was left out in all and by hour and reason, the
+rows, the period, the number of atoms, and the time at which the points of interest were loaded. It says how many seconds around it others are
+compared with it, who published and withdrew it and when, and who may read it. It has the overlap with other releases, the parts, the private pages
+that were made of it, and the versions. It is for administrators, because its counts may be small.
+Arguments:
+- name: name of the release.
+- release_id: the key of the release in dbanon.releases. NULL means the live release of that name, or the last part of one that grows. Where none is
+  live, it means the latest withdrawn one.
+Returns: a JSON object.
+Raises: DA001.
+Example: SELECT key, value FROM jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ARRAY[''attack'', ''left_out'', ''parts'',
+''pages'', ''versions'', ''evaluation'']).';
 
 CREATE OR REPLACE FUNCTION dbanon.run_card(run_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
@@ -133,9 +139,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.run_card(bigint) IS
-'A run on one page, published or not: what dbanon.release_card would say of its release, by its latest verification, and
-whether its rows or data were changed since. Takes: run_id. Returns: a JSON
-object. Raises: DA001. Example: SELECT dbanon.run_card(7) -> ''promise''.';
+'Describes a run on one page, whether it was published or not. It says what dbanon.release_card would say of its release, by the latest verification,
+and whether its rows or data were changed since.
+Arguments:
+- run_id: the number of the run.
+Returns: a JSON object.
+Raises: DA001.
+Example: SELECT dbanon.run_card(7) -> ''promise''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_page(run_id bigint, release text, sha256 text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

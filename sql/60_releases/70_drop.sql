@@ -52,9 +52,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_run(bigint) IS
-'Deletes a run with its cloaks, members and verifications, if it was never published and no worker works on it or will. Takes:
-run_id. Returns: how many cloaks went. Raises: DA001; DA007 if it was ever published; DA013 if it is in the queue or being
-worked on. Example: SELECT dbanon.drop_run(1).';
+'Deletes a run with its cloaks, members and verifications. It refuses a run that was ever published, that waits in the queue, or that a worker works
+on.
+Arguments:
+- run_id: the number of the run.
+Returns: how many cloaks were deleted.
+Raises: DA001. DA007 if it was ever published. DA013 if it is in the queue or being worked on.
+Example: SELECT dbanon.drop_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.one_spelling(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -304,16 +308,21 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text, boolean) IS
-'Erases a subject from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name it, and the runs with it
-that were never published; in what is kept of releases a random code replaces the hash of its name, so that their sizes stay, unless
-another dataset of the population has it. Later loads into datasets of the population leave the person out, whom a keyed hash of the name
-tells, until dbanon.remember_subject. Live
-releases made with its data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and
-backups are not reached. Takes: dataset; subject; again, whether loads may bring the name again, as another person. Returns: what was erased,
-and how many rows. Raises: DA001 if there is no
-such dataset or subject; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read committed.
-Example: SELECT * FROM
-dbanon.forget_subject(''taxi'', ''p7'').';
+'Erases a person from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name the person, and the runs with the person that were
+never published. In what is kept of releases, a random code replaces the hash of the name, so that their sizes stay, unless another dataset of the
+population has the person. Later loads into datasets of the population leave the person out, recognised by a keyed hash of the name, until
+dbanon.remember_subject is called. Live releases made with the data stay, and a notice names them. It does not reach what the server keeps of deleted
+rows until VACUUM, nor its logs and backups.
+Arguments:
+- dataset: name of the dataset.
+- subject: name of the person, as in the dataset.
+- again: let later loads bring the name again, as another person.
+Returns: one row a kind of thing.
+- what: what was erased.
+- rows: how many rows.
+Raises: DA001 if there is no such dataset or subject. DA013 while a run of the dataset is being worked on. DA015 in a transaction that is not read
+committed.
+Example: SELECT * FROM dbanon.forget_subject(''taxi'', ''p7'').';
 
 CREATE OR REPLACE FUNCTION dbanon.remember_subject(population text, subject text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -340,6 +349,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.remember_subject(text, text) IS
-'Lets loads bring a person again who was forgotten. What was erased does not come back, and to what is kept of releases the person is new. Takes:
-population, as dbanon.datasets has it; subject. Returns: whether the person had been forgotten; false for a name
-that was never forgotten, also a misspelled one, since names are not kept. Raises: DA001 if there is no such population; DA011 without a name. Example: SELECT dbanon.remember_subject(''default'', ''p7'').';
+'Lets loads bring a person again who was forgotten. Erased data do not come back. For what is kept of releases, the person is new.
+Arguments:
+- population: name of the population, as in dbanon.datasets.
+- subject: name of the person.
+Returns: whether the person had been forgotten. It is false for a name that was never forgotten, also for a misspelled one, since names are not kept.
+Raises: DA001 if there is no such population. DA011 without a name.
+Example: SELECT dbanon.remember_subject(''default'', ''p7'').';

@@ -194,11 +194,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_load(bigint) IS
-'Takes a load back: deletes the rows it brought and those it could not use, and the runs that were never published and may have read them.
-What a load replaced does not come back: load that again. Takes: load_id, as the load said and dbanon.load has it; files that were loaded
-together go together. Returns: what went, and how many rows. Raises: DA001 if there is no such load; DA007 while a release is
-live whose run was computed after it; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read
-committed. Example: SELECT * FROM dbanon.drop_load(1).';
+'Takes a load back. It deletes the rows that the load brought, the rows that it could not use, and the runs that were never published and may have read
+them. What a load replaced does not come back. Load that again.
+Arguments:
+- load_id: the key of the load in dbanon.load, which the load returned. Files that were loaded together are taken back together.
+Returns: one row a kind of thing.
+- what: what was deleted.
+- rows: how many rows.
+Raises: DA001 if there is no such load. DA007 while a release is live whose run was computed after it. DA013 while a run of the dataset is being
+worked on. DA015 in a transaction that is not read committed.
+Example: SELECT * FROM dbanon.drop_load(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_before(dataset text, before timestamptz) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -230,12 +235,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.forget_before(text, timestamptz) IS
-'Deletes what a dataset has from before a time: trajectories that ended before it, the earlier fixes of the others, requests,
-quasi-identifiers, the runs with any of it that were never published, and rejected rows and names of sources of loads of which nothing is left
-or that were before it. Later loads leave out what is older, too. Releases stay, and with them what later ones are measured against; live ones from before the time are named in a
-notice, once. A subject is known again by its hashed name when it returns. Takes: dataset; before. Returns: what went, and how many rows. Raises:
-DA001 if there is no such dataset; DA011 for a time that is not in the past; DA013 while a run of the dataset is being worked on; DA015 in a
-transaction that is not read committed. Example: SELECT * FROM dbanon.forget_before(''taxi'', now() - interval ''30 days'').';
+'Deletes the data of a dataset from before a time. These are trajectories that ended before it, the earlier fixes of the others, requests,
+quasi-identifiers, and the runs with any of these that were never published. It also deletes rejected rows, and names of sources, of loads that were
+before the time or of which nothing is left. Later loads leave out older data, too. Releases stay, together with what later releases are compared
+with. A notice names live releases from before the time, once. A person who returns is recognised by the hash of the name.
+Arguments:
+- dataset: name of the dataset.
+- before: the time, which must be in the past.
+Returns: one row a kind of thing.
+- what: what was deleted.
+- rows: how many rows.
+Raises: DA001 if there is no such dataset. DA011 for a time that is not in the past. DA013 while a run of the dataset is being worked on. DA015 in a
+transaction that is not read committed.
+Example: SELECT * FROM dbanon.forget_before(''taxi'', now() - interval ''30 days'').';
 
 CREATE OR REPLACE FUNCTION dbanon.drop_dataset(name text) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -268,8 +280,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_dataset(text) IS
-'Deletes a dataset: all that was loaded into it, its loads, its runs that were never published, and the rows of the others. Its name is free
-then. Where it was ever published, its releases stay on record under another name of it, with their runs and groups: later releases of the same
-people are measured against them. Takes: name. Returns: what went, and how many rows. Raises: DA001 if there is no such dataset; DA007 while
-a release of it is live; DA013 while a run of it is being worked on; DA015 in a transaction that is not read committed. Example: SELECT *
-FROM dbanon.drop_dataset(''taxi'').';
+'Deletes a dataset: all that was loaded into it, its loads, its runs that were never published, and the rows of its other runs. Its name is free then.
+If it was ever published, its releases stay on record under another name of it, with their runs and groups. Later releases of the same people are
+compared with them.
+Arguments:
+- name: name of the dataset.
+Returns: one row a kind of thing.
+- what: what was deleted.
+- rows: how many rows.
+Raises: DA001 if there is no such dataset. DA007 while a release of it is live. DA013 while a run of it is being worked on. DA015 in a transaction
+that is not read committed.
+Example: SELECT * FROM dbanon.drop_dataset(''taxi'').';

@@ -554,38 +554,40 @@ $$;
 COMMENT ON FUNCTION dbanon.add_job(
     text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval, double precision, jsonb, interval, interval,
     text[], interval, integer, text, text, boolean) IS
-'Says what is to happen every night, or changes that. The job loads what is new in a source. It computes the period that has ended. It publishes the result as a
-part of the release of its name. It forgets what is old. A job overrides no refusal: it holds the period. Sessions that have logged in as its owner run it, by
-dbanon worker --schedule or CALL dbanon.run_jobs(). Takes:
-- name, of the job and of its release.
-- source, a table or view. A new job needs it.
-- load, a JSON object of arguments of dbanon.import_trajectories, with the same defaults except tz. A new job needs it. Its word read_dsn names,
-  as service=NAME, the streaming replica that a worker reads the data of its runs from.
-- method, as for dbanon.submit_run. A new job needs it.
-- params, a JSON object of parameters without since and until.
-- algorithm, as for dbanon.submit_run.
-- dataset, where rows go. Else the name.
-- further, a JSON array of other loads of each period. Each has a kind, requests or quasi_identifiers, and arguments of dbanon.import_requests or
-dbanon.import_quasi_identifiers. ''[]'' takes them back.
-- every, the length of a period. Days and more go by the clock of tz. Else 1 day.
-- tz, the time zone of periods, and of times that name none. Else UTC.
-- starts, where the first period begins. Else where the release ends, or at the first midnight of the source''s rows.
-- wait, how long after its end a period is due. Else 1 hour.
-- lateness, how long rows of a period that is not published may still come. Else 3 days.
-- at_least, the share of the median of seven periods below which a period is thin and waits. Else 0.5.
-- limits, a JSON object of the greatest values of figures of a run, above which its period is held. ''{}'' takes them back.
-- keep_data, after which data are forgotten, except what the next period needs. Else never; ''100 years'' takes it back.
-- keep_parts, after which parts are withdrawn, and the rows of their runs deleted. Else never; ''100 years'' takes it back.
-- readers, as for dbanon.publish. ''{}'' takes them back.
-- retry, how long after a failure the job tries again. It doubles each time, up to a quarter of every. Else 5 minutes.
-- max_tries, after which a period is held. Else 10.
-- on_held, whether later periods go_on or stop while one is held. Else go_on.
-- owner, a role that this login may become. Else this login.
-- replace: change the job of that name. What is not given stays as it is. Of load and params each word stays by itself, and null takes it back. Periods stay.
-Returns: its number. Raises: DA001; DA002; DA003 if there is a job of the name, or a release that does not grow; DA011, DA012 and DA014 for what each night would
-refuse, or its owner; DA013 while its dataset is being loaded; notices of what to look at. Example: SELECT dbanon.add_job(''taxi'', ''public.gps'',
-load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'', method => ''METHOD'', params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'',
-keep_parts => ''1 year'').';
+'Adds a job that dbanon does every night, or changes one. The job loads what is new in a source. It computes the period that has ended. It publishes
+the result as a part of the release of its name. It forgets what is old. A job overrides no refusal: it holds the period. Sessions that have logged in
+as its owner run it, by dbanon worker --schedule or CALL dbanon.run_jobs().
+Arguments:
+- name: name of the job and of its release.
+- source: @AddingJob.source@
+- load: a JSON object of arguments of dbanon.import_trajectories, with the same defaults except tz. A new job needs it. Its word read_dsn names, as
+  service=NAME, the streaming replica that a worker reads the data of its runs from.
+- method: the method family, as listed in dbanon.methods. A new job needs it.
+- params: parameters of the method, as a JSON object without since and until (see dbanon.method_parameters).
+- algorithm: @AddingJob.algorithm@
+- dataset: name of the dataset that rows go to. Else the name of the job.
+- further: a JSON array of other loads of each period. Each has a kind, requests or quasi_identifiers, and arguments of dbanon.import_requests or
+  dbanon.import_quasi_identifiers. ''[]'' takes them back.
+- every: length of a period. Days and more go by the clock of tz. Else 1 day.
+- tz: @AddingJob.tz@
+- starts: @AddingJob.starts@
+- wait: @AddingJob.wait@
+- lateness: @AddingJob.lateness@
+- at_least: share of the median of seven periods below which a period is thin and waits. Else 0.5.
+- limits: a JSON object of the greatest values of figures of a run, above which its period is held. ''{}'' takes them back.
+- keep_data: @AddingJob.keep_data@
+- keep_parts: @AddingJob.keep_parts@
+- readers: @AddingJob.readers@ ''{}'' takes them back.
+- retry: @AddingJob.retry@
+- max_tries: @AddingJob.max_tries@
+- on_held: @AddingJob.on_held@
+- owner: @AddingJob.owner@
+- replace: @AddingJob.replace@ Of load and params each word stays by itself, and null takes it back. Periods stay.
+Returns: the number of the job.
+Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for what each night would refuse,
+or its owner. DA013 while its dataset is being loaded. Notices say what to look at.
+Example: SELECT dbanon.add_job(''taxi'', ''public.gps'', load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'', method => ''METHOD'',
+params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'', keep_parts => ''1 year'').';
 
 -- ---- steering
 
@@ -673,11 +675,13 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon.steer_job(text, text, timestamptz, text) IS
-'Pauses, resumes or removes a job, or decides about periods of it. Takes:
-- name.
-- action: pause, so that no new step is begun; resume; remove, which ends the job, while its periods, data and release stay; retry, which loads and computes a
-period again, however few rows the source has, also if its part was withdrawn; skip, which leaves a period unpublished.
-- since, the beginning of the period to retry or skip. Else all that are held.
-- reason, for skip, in three words or more. It is recorded.
-Returns: how many jobs or periods it changed. Raises: DA001; DA002; DA011; DA013 if there is no such period, or it is being worked on; DA014 if another login
-than its owner removes it. Example: SELECT dbanon.steer_job(''taxi'', ''skip'', ''2026-11-20'', ''the clocks were wrong'').';
+'Pauses, resumes or removes a job, or decides about periods of it.
+Arguments:
+- name: name of the job.
+- action: pause, so that no new step begins, resume, remove, retry or skip. ''remove'' ends the job, while its periods, data and release stay.
+  ''retry'' loads and computes a period again, however few rows the source has, also if its part was withdrawn. ''skip'' leaves a period unpublished.
+- since: the beginning of the period to retry or skip. Else all that are held.
+- reason: why a period is skipped, in three words or more. It is recorded.
+Returns: how many jobs or periods it changed.
+Raises: DA001. DA002. DA011. DA013 if there is no such period, or it is being worked on. DA014 if another login than its owner removes it.
+Example: SELECT dbanon.steer_job(''taxi'', ''skip'', ''2026-11-20'', ''the clocks were wrong'').';

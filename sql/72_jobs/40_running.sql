@@ -153,11 +153,18 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE dbanon.run_jobs(text, boolean, boolean, integer, integer) IS
-'Takes all steps of this login''s jobs that are due, each in a transaction of its own: call it each minute. Any number of sessions may; each job is done by one
-of them at a time. Killed at any moment, it loses nothing. A worker must be up to compute the runs. Takes: only_job, the name of a job, otherwise all whose owner this login is;
-wait: wait for runs, otherwise a later call goes on; strict: raise an error at the end if a period is held. Returns: how many steps it took, and how many periods of these
-jobs are held. Raises: DA001; DA014 in a session with another role than it has logged in with; DA015 inside a transaction block; DA019 with strict. What is wrong with a job is in dbanon.job_runs instead, and stops no
-other. Example: CALL dbanon.run_jobs().';
+'Takes all steps of the jobs of this login that are due, each in a transaction of its own. Call it each minute. Any number of sessions may call it,
+because each job is done by one of them at a time. If it is killed at any moment, it loses nothing. A worker must be up to compute the runs. What is
+wrong with a job is in dbanon.job_runs and stops no other job.
+Arguments:
+- only_job: name of a job. Else all whose owner this login is.
+- wait: wait for runs. Otherwise a later call goes on.
+- strict: raise an error at the end if a period is held.
+Returns: one row.
+- advanced: how many steps it took. Leave it out of the call.
+- held: how many periods of these jobs are held. Leave it out of the call.
+Raises: DA001. DA014 in a session with another role than the one that logged in. DA015 inside a transaction block. DA019 with strict.
+Example: CALL dbanon.run_jobs().';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_job(name text, periods integer DEFAULT 7) RETURNS TABLE (
     since timestamptz, until timestamptz, at_source bigint, due_at timestamptz, note text)
@@ -190,8 +197,18 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_job(text, integer) IS
-'Says what a job would do next, without writing anything; it reads the source with the rights of the caller. Takes: name; periods, how many. Returns: since and until of each, at_source, the rows that the source
-has of it; due_at; note, what would become of it. Raises: DA001; DA011; DA012 and DA014 as the load would. Example: SELECT * FROM dbanon.plan_job(''taxi'').';
+'Predicts what a job would do next. It writes nothing and reads the source with the rights of the caller.
+Arguments:
+- name: name of the job.
+- periods: how many periods.
+Returns: one row a period.
+- since: its beginning.
+- until: its end.
+- at_source: how many rows the source has of it.
+- due_at: when it is due.
+- note: what would become of it.
+Raises: DA001. DA011. DA012 and DA014 as the load would.
+Example: SELECT * FROM dbanon.plan_job(''taxi'').';
 
 -- ---- what can be seen
 

@@ -36,8 +36,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.about(regclass) IS
-'What a release that you may read says of itself, as in published.releases. Takes: release, such as ''published.cabs_june''. Returns: its
-row. Raises: DA001. Example: SELECT * FROM published.about(''published.ten'').';
+'Returns what a release that you may read says of itself, as in published.releases.
+Arguments:
+- release: the view, such as ''published.cabs_june''.
+Returns: its row.
+Raises: DA001.
+Example: SELECT * FROM published.about(''published.ten'').';
 
 CREATE OR REPLACE FUNCTION published.checked_area(area @postgis@.geometry) RETURNS @postgis@.geometry
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT

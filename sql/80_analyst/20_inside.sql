@@ -31,9 +31,13 @@ AS $$
     SELECT @postgis@.ST_Intersects(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
 $$;
 COMMENT ON FUNCTION published.possibly_inside(@postgis@.geometry, @postgis@.geometry) IS
-'Whether people of a region may be inside an area: it meets the region. Takes: region, a column of a release; area, a polygon in any
-coordinate system. Returns: true or false. Raises: DA011. Example: SELECT count(*) FROM published.ten WHERE
-published.possibly_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610)).';
+'Tells whether people of a region may be inside an area. That is so if the area meets the region.
+Arguments:
+- region: the column region of a release.
+- area: a polygon in any coordinate system.
+Returns: true or false.
+Raises: DA011.
+Example: SELECT count(*) FROM published.ten WHERE published.possibly_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610)).';
 
 CREATE OR REPLACE FUNCTION published.definitely_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -41,9 +45,13 @@ AS $$
     SELECT @postgis@.ST_Covers(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
 $$;
 COMMENT ON FUNCTION published.definitely_inside(@postgis@.geometry, @postgis@.geometry) IS
-'Whether all people of a region are inside an area: it covers the region. Takes: region, a column of a release; area, a polygon in any
-coordinate system. Returns: true or false. Raises: DA011. Example: SELECT count(*) FROM published.ten WHERE
-published.definitely_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610)).';
+'Tells whether all people of a region are inside an area. That is so if the area covers the region.
+Arguments:
+- region: the column region of a release.
+- area: a polygon in any coordinate system.
+Returns: true or false.
+Raises: DA011.
+Example: SELECT count(*) FROM published.ten WHERE published.definitely_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610)).';
 
 CREATE OR REPLACE FUNCTION published.expected_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -51,10 +59,15 @@ AS $$
     SELECT published.covered_share(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
 $$;
 COMMENT ON FUNCTION published.expected_inside(@postgis@.geometry, @postgis@.geometry) IS
-'The share of a region that lies in an area: how likely each of its people is inside, if people were spread evenly over the region, which
-is an assumption and no promise. Takes: region, a column of a release; area, a polygon in any coordinate system. Returns: from 0 to 1.
-Raises: DA011. Example: SELECT sum(subjects * published.expected_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610))) FROM
-published.ten WHERE valid_from = ''2008-06-04 08:00Z''.';
+'Computes the share of a region that lies in an area. That is how likely each person of the row is inside, if people were spread evenly over the
+region. This is an assumption and no promise.
+Arguments:
+- region: the column region of a release.
+- area: a polygon in any coordinate system.
+Returns: a number from 0 to 1.
+Raises: DA011.
+Example: SELECT sum(subjects * published.expected_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610))) FROM published.ten WHERE valid_from =
+''2008-06-04 08:00Z''.';
 
 CREATE OR REPLACE FUNCTION published.count_inside_of(
     about published.releases, relation regclass, area @postgis@.geometry, at timestamptz, during tstzrange,
@@ -115,11 +128,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.count_inside(regclass, @postgis@.geometry, timestamptz, tstzrange) IS
-'How many people of a release were inside an area, at a moment or during a span; those left out of the release (published.left_out) are
-not added. At least and at most hold for what is published: last known positions at the instants whose slots meet the span, or, where the release holds
-at some time (published.releases), the fixes that its rows cover. Each record counts once. Where people have a record in each window (window_s), each day (day_zone) or each part (published.parts), people of several may be
-the same: at_least and expected are those of the greatest window, day or part, at_most is the sum. Takes: release, such as
-''published.cabs_june''; area, a polygon in any coordinate system; either at, a moment (not where the release holds at some time), or during,
-a span, of which the part that the release speaks of counts. Returns: at_least; expected, if people were spread evenly over their regions, which is
-an assumption; at_most; never NULL. Raises: DA001, DA011. Example: SELECT * FROM published.count_inside(''published.ten'',
-public.ST_MakeEnvelope(0, 0, 50, 50, 32610), at => ''2008-06-04 08:00Z'').';
+'Counts the people of a release that were inside an area, at a moment or during a span. People who were left out of the release (published.left_out)
+are not added. The bounds hold for what is published: last known positions at the instants whose slots meet the span. Where the release holds at some
+time (published.releases), they hold for the fixes that its rows cover. Each record counts once. People may have a record in each window (window_s),
+each day (day_zone) or each part (published.parts), and records of several may be of the same person. Then at_least and expected are those of the
+greatest window, day or part, and at_most is the sum.
+Arguments:
+- release: the view, such as ''published.cabs_june''.
+- area: a polygon in any coordinate system.
+- at: a moment, not where the release holds at some time. Give either at or during.
+- during: a span, of which the part that the release speaks of counts.
+Returns: one row, never NULL.
+- at_least: the lower bound.
+- expected: the number if people were spread evenly over their regions, which is an assumption.
+- at_most: the upper bound.
+Raises: DA001, DA011.
+Example: SELECT * FROM published.count_inside(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 50, 32610), at => ''2008-06-04 08:00Z'').';

@@ -123,10 +123,21 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS
-'How many people of a release there are in each square of a grid, on average over the instants of a span that it speaks of; those left out of the release are not
-added. A square holds its lower edges, not its upper ones; those without people are not listed. The expected numbers of all squares sum to the mean number of people published. Where the release holds at some
-time (published.releases), at_least and at_most are people seen in the square during the span, as count_inside has them, and expected splits each
-record evenly over its rows in the span, so that the squares sum to the records, each of a person or, where day_zone is set, of a day of one. Takes: release; cell_m, the side of a square in metres, whose edges are multiples of it; during, a
-span, of which the part that the release speaks of counts; by_hour, whether each hour (of UTC) is answered for itself. Returns: hour, NULL unless by_hour; cell, the square;
-at_least; expected, if people were spread evenly over their regions, which is an assumption; at_most. Raises: DA001, DA011. Example: SELECT * FROM
-published.density(''published.ten'', 50, ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
+'Counts the people of a release in each square of a grid, on average over the instants of a span that it speaks of. People who were left out of the
+release are not added. A square holds its lower edges, not its upper ones. Squares without people are not listed. The expected numbers of all squares
+sum to the mean number of people published. Where the release holds at some time (published.releases), at_least and at_most are people seen in the
+square during the span, as in published.count_inside. There, expected splits each record evenly over its rows in the span. The squares then sum to the
+records, each of a person or, where day_zone is set, of a day of one.
+Arguments:
+- release: the view, such as ''published.cabs_june''.
+- cell_m: side of a square in metres. Edges are multiples of it.
+- during: a span, of which the part that the release speaks of counts.
+- by_hour: answer for each hour (of UTC) by itself.
+Returns: one row a square, or one a square and hour.
+- hour: the hour, NULL unless by_hour is true.
+- cell: the square.
+- at_least: the lower bound.
+- expected: the number if people were spread evenly over their regions, which is an assumption.
+- at_most: the upper bound.
+Raises: DA001, DA011.
+Example: SELECT * FROM published.density(''published.ten'', 50, ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';

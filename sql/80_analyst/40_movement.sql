@@ -99,12 +99,23 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
-'How many people of a release began a span in one zone and ended it in another, by the first and the last row of each record in the span; those left
-out of the release are not added. A flow is no longer than a record: where people have a record in each window (window_s in published.releases), each day (day_zone) or each part each has a flow in every one,
-at_least and expected are those of the greatest window, day or part, at_most is the sum. Pairs of zones without people are not listed, nor people outside all zones. Takes: release; zones, a table or view with one column of polygons, in any
-coordinate system; zone_id, the column with their names; during, a span. Returns: origin and destination; at_least; expected, if people were spread evenly over their regions and
-went anywhere alike, which are assumptions; at_most. Raises: DA001, DA011; a notice where zones overlap. Example: SELECT * FROM published.flows(''published.ten'', ''zones'', ''name'',
-''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
+'Counts the people of a release that began a span in one zone and ended it in another, by the first and the last row of each record in the span. People
+who were left out of the release are not added. A flow is no longer than a record. Where people have a record in each window (window_s in
+published.releases), each day (day_zone) or each part, each person has a flow in every one. Then at_least and expected are those of the greatest
+window, day or part, and at_most is the sum. Pairs of zones without people are not listed. People outside all zones are not listed, either.
+Arguments:
+- release: the view, such as ''published.cabs_june''.
+- zones: a table or view with one column of polygons, in any coordinate system.
+- zone_id: the column with the names of the zones.
+- during: a span.
+Returns: one row a pair of zones.
+- origin: the zone of the first row.
+- destination: the zone of the last row.
+- at_least: the lower bound.
+- expected: the number if people were spread evenly over their regions and went anywhere alike, which are assumptions.
+- at_most: the upper bound.
+Raises: DA001, DA011. A notice says where zones overlap.
+Example: SELECT * FROM published.flows(''published.ten'', ''zones'', ''name'', ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
 
 CREATE OR REPLACE FUNCTION published.fitted_line(line @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -233,12 +244,22 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.crossings(regclass, @postgis@.geometry, tstzrange) IS
-'How many people of a release crossed a line during a span, by direction, each counted once a direction; those left out of the release are not added. Movement is straight
-between successive positions of a person that are published, or fixes that rows cover; of what is between, nothing is claimed. At least: the people of records all of whose ways from one
-row''s region to the next one''s cross the line. At most: those of records with such a way. Where people have a record in each window (window_s in published.releases), each day (day_zone) or each part ways
-end there too; at_least is that of the greatest window, day or part, at_most the sum. Takes: release; line, in any coordinate system: left and right are those of its direction; during, a span. Returns:
-direction, left to right or right to left; at_least; at_most. Raises: DA001, DA011. Example: SELECT * FROM published.crossings(''published.ten'',
-public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(60, 0), public.ST_MakePoint(60, 99)), 32610), ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
+'Counts the people of a release that crossed a line during a span, by direction. Each counts once a direction. People who were left out of the release
+are not added. Movement is straight between successive positions of a person that are published, or fixes that rows cover. Nothing is claimed of what
+happens between them. At least: the people of records all of whose ways from the region of one row to that of the next cross the line. At most: the
+people of records with such a way. Where people have a record in each window (window_s in published.releases), each day (day_zone) or each part, ways
+end there, too. Then at_least is that of the greatest window, day or part, and at_most is the sum.
+Arguments:
+- release: the view, such as ''published.cabs_june''.
+- line: a line in any coordinate system. Left and right are those of its direction.
+- during: a span.
+Returns: one row a direction.
+- direction: left to right, or right to left.
+- at_least: the lower bound.
+- at_most: the upper bound.
+Raises: DA001, DA011.
+Example: SELECT * FROM published.crossings(''published.ten'', public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(60, 0), public.ST_MakePoint(60,
+99)), 32610), ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
 
 CREATE OR REPLACE FUNCTION published.dwell_of(about published.releases, relation regclass, area @postgis@.geometry, during tstzrange)
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
@@ -286,8 +307,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.dwell(regclass, @postgis@.geometry, tstzrange) IS
-'At how many instants each person of a release was inside an area, record by record; only records that may have been inside are listed. A record can say no more than its length: where
-records end with a window (window_s in published.releases) or a part, who stays longer is in others, which are not connected; compare with instants. Takes: release, one that holds at
-instants; area, a polygon in any coordinate system; during, a span, or all of the release. Returns: record_id; subjects, the people it stands for, each of whom the numbers hold for; instants of the record
-in the span, step_s apart; surely, expectedly (if people were spread evenly over their regions, which is an assumption) and possibly: instants inside. Raises: DA001, DA011. Example: SELECT * FROM
-published.dwell(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610)).';
+'Counts the instants at which each person of a release was inside an area, record by record. Only records that may have been inside are listed. A
+record can say no more than its length. Where records end with a window (window_s in published.releases) or a part, a person who stays longer is in
+several records, which are not connected. Compare the counts with instants.
+Arguments:
+- release: the view of a release that holds at instants.
+- area: a polygon in any coordinate system.
+- during: a span. Else all of the release.
+Returns: one row a record.
+- record_id: the record.
+- subjects: the people it stands for. The counts hold for each of them.
+- instants: how many instants of the record are in the span, step_s apart.
+- surely: at how many of them the person was inside for certain.
+- expectedly: at how many of them, if people were spread evenly over their regions, which is an assumption.
+- possibly: at how many of them the person may have been inside.
+Raises: DA001, DA011.
+Example: SELECT * FROM published.dwell(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610)).';

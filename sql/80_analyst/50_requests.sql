@@ -39,8 +39,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.requests_inside(regclass, @postgis@.geometry, tstzrange) IS
-'How many people of a release asked for what while they were inside an area, by content; people and requests left out of the release are not added. A row''s requests are a set: at least one of its people sent each, and at most
-all of them did. Where people have a record in each window (window_s in published.releases), each day (day_zone) or each part, people of several may be the same: at_least is that of the greatest window, day or part, at_most the sum. Takes: release, one with a column
-requests; area, a polygon in any coordinate system; during, a span. Returns: request, its names and values; at_least; at_most; weight, the rows that have it, each by the share of its region in the area, so that weights over areas
-that do not overlap sum to at most 1 a row. Raises: DA001, DA011. Example: SELECT * FROM published.requests_inside(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610),
-''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
+'Counts the people of a release that sent requests while they were inside an area, by content. People and requests that were left out of the release
+are not added. The requests of a row are a set: at least one of its people sent each, and at most all of them did. Where people have a record in each
+window (window_s in published.releases), each day (day_zone) or each part, records of several may be of the same person. Then at_least is that of the
+greatest window, day or part, and at_most is the sum.
+Arguments:
+- release: the view of a release with a column requests.
+- area: a polygon in any coordinate system.
+- during: a span.
+Returns: one row a content.
+- request: its names and values.
+- at_least: the lower bound.
+- at_most: the upper bound.
+- weight: the rows that have it, each by the share of its region in the area. Weights over areas that do not overlap sum to at most 1 a row.
+Raises: DA001, DA011.
+Example: SELECT * FROM published.requests_inside(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610), ''[2008-06-04 08:00Z,2008-06-04
+09:00Z)'').';

@@ -44,9 +44,18 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.tile(integer, integer, integer, text, timestamptz) IS
-'The rows of a release that hold at a moment, as a vector tile (Mapbox, in Web Mercator): for pg_tileserv, /published.tile/{z}/{x}/{y}.pbf?release=cabs_june&at=2008-06-04T08:00Z. Takes: z, x, y, the
-tile; release, its name; at, a moment, by default the first of the release. Returns: the tile, whose layer has the name of the release, with cloak_id as its key, and record_id, crowd, subjects, valid_from and valid_to; empty where
-nothing is. Raises: DA001, DA011. Example: SELECT length(published.tile(0, 0, 0, ''ten'')).';
+'Draws the rows of a release that hold at a moment as a vector tile (Mapbox, in Web Mercator). For pg_tileserv:
+/published.tile/{z}/{x}/{y}.pbf?release=cabs_june&at=2008-06-04T08:00Z.
+Arguments:
+- z: zoom of the tile.
+- x: column of the tile.
+- y: row of the tile.
+- release: name of the release.
+- at: a moment. Else the first of the release.
+Returns: the tile. Its layer has the name of the release, with cloak_id as its key, and record_id, crowd, subjects, valid_from and valid_to. It is
+empty where there are no rows.
+Raises: DA001, DA011.
+Example: SELECT length(published.tile(0, 0, 0, ''ten'')).';
 
 CREATE OR REPLACE FUNCTION published.tile_query(z integer, x integer, y integer, query json) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -55,5 +64,12 @@ AS $$
     SELECT published.tile(z, x, y, query ->> 'release', (query ->> 'at')::timestamptz)
 $$;
 COMMENT ON FUNCTION published.tile_query(integer, integer, integer, json) IS
-'The same as published.tile, for Martin: /tile_query/{z}/{x}/{y}?release=cabs_june&at=2008-06-04T08:00Z. Takes: z, x, y, the tile; query, an object with release, and at if another moment than the first is wanted. Returns: the
-tile. Raises: DA001, DA011. Example: SELECT length(published.tile_query(0, 0, 0, ''{"release": "ten"}'')).';
+'Draws the same tile as published.tile, for Martin: /tile_query/{z}/{x}/{y}?release=cabs_june&at=2008-06-04T08:00Z.
+Arguments:
+- z: zoom of the tile.
+- x: column of the tile.
+- y: row of the tile.
+- query: a JSON object with release, and with at if another moment than the first is wanted.
+Returns: the tile.
+Raises: DA001, DA011.
+Example: SELECT length(published.tile_query(0, 0, 0, ''{"release": "ten"}'')).';

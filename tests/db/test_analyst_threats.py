@@ -1,6 +1,6 @@
 """What an analyst could learn besides the releases: each attack fails, and works once its protection is taken away.
 
-`docs/understand/limits.md` has the same list in words.
+`docs/administrators/security.md` has the same list in words.
 """
 
 import re
@@ -449,8 +449,8 @@ def test_who_runs_the_server_still_reads_its_counters(connection: psycopg.Connec
     assert row == (True,)
 
 
-def test_what_stays_open_is_as_the_limits_say(connection: psycopg.Connection, analyst: psycopg.Connection) -> None:
-    """Counts that no right covers: docs/understand/limits.md names them."""
+def test_what_stays_open_is_as_the_page_says(connection: psycopg.Connection, analyst: psycopg.Connection) -> None:
+    """Counts that no right covers: docs/administrators/security.md names them."""
     connection.execute("ANALYZE dbanon.trajectory, dbanon.membership")
     counted = "SELECT sum(reltuples) FROM pg_class WHERE relname IN ('trajectory', 'membership') AND relkind = 'r'"
     held = "SELECT (SELECT count(*) FROM dbanon.trajectory) + (SELECT count(*) FROM dbanon.membership)"

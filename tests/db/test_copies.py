@@ -179,7 +179,7 @@ def test_a_copy_under_several_sets_of_names_is_recognised(connection, write):
 def test_unequal_numbers_of_names_hide_that_a_dataset_is_doubled_but_not_a_copy(connection, write):
     walk = crowd(1)
     _load(connection, write(walk.rows()), "first")
-    # docs/understand/limits.md says so: half of the people have one name, a quarter two, an eighth three, and so on.
+    # docs/administrators/security.md says so: half of the people have one name, a quarter two, an eighth three ...
     assert _load(connection, write(*_names(walk, (1, 0.5, 0.25, 0.12, 0.06, 0.03))), "copy") == ["first"]
 
 

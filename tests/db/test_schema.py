@@ -79,7 +79,7 @@ def test_comments_of_public_functions_say_what_goes_in_and_out(connection: psyco
     rows = connection.execute(
         "SELECT proname, obj_description(oid, 'pg_proc') FROM pg_proc WHERE pronamespace = 'dbanon'::regnamespace"
     ).fetchall()
-    words = ("Takes:", "Returns:", "Raises:", "Example:")
+    words = ("Arguments:", "Returns:", "Raises:", "Example:")
     assert len(rows) > 15
     assert [(name, word) for name, text in rows for word in words if word not in text] == []
 

@@ -82,7 +82,7 @@ Everything of dbanon can be done in psql, as a login that is a member of one of 
 
 A login of several roles may do what each of them may. Members of no role can do nothing here. `tests/db/test_rights.py`
 proves each right and the lack of each other by a real login;
-[Limitations](limitations.md#what-analysts-could-learn-besides) says what else analysts are kept from, and how.
+[Security](../administrators/security.md#what-analysts-could-learn) says what else analysts are kept from, and how.
 
 Arguments are written `name => value`. One that is called like a keyword of SQL needs its quotes, or the server finds a
 syntax error: `"time" => 't'`.
@@ -118,14 +118,14 @@ class Thing:
 
     def part(self, word: str) -> str:
         """Return what the comment says after `word`, or before all such words if it is empty."""
-        pieces = re.split(r"\s*\b(Takes|Returns|Raises|Example):\s*", " ".join(self.comment.split()))
+        pieces = re.split(r"\s*\b(Arguments|Returns|Raises|Example):\s*", " ".join(self.comment.split()))
         said = dict(zip(["", *pieces[1::2]], pieces[0::2], strict=True))
         return said.get(word, "")
 
     @property
     def helps_analysts(self) -> bool:
         """Whether it is a helper that stands in schema published because analysts may use no other."""
-        return self.schema == "published" and not self.part("Takes")
+        return self.schema == "published" and not self.part("Arguments")
 
     @property
     def summary(self) -> str:
@@ -233,7 +233,7 @@ def _split(arguments: str) -> list[str]:
 
 def _function(thing: Thing) -> str:
     lines = [f"\n### {thing.name}\n\n{_text(thing.part(''))}\n\n```sql\n{_signature(thing)}\n```\n\n"]
-    for word in ("Takes", "Returns", "Raises"):
+    for word in ("Arguments", "Returns", "Raises"):
         said = thing.part(word)
         if said.startswith("- "):
             lines += [f"- **{word}**\n", *(f"  - {_text(item)}\n" for item in said[2:].split(" - "))]

@@ -64,8 +64,7 @@ def sentences(file: Path) -> list[str]:
     return [text for text in texts if text not in docs]
 
 
-# What a run ends with is stored once, for psql and the command line: docs/developers/decisions.md says why, in "Hints
-# are written in SQL".
+# What a run ends with is stored once, for psql and the command line: docs/developers/decisions/runs.md says why.
 @pytest.mark.parametrize("package", ["methods", "attacks", "base/trajectory.py", "runs/pipeline.py"])
 def test_what_a_run_ends_with_is_right_in_psql_and_on_the_command_line(package: str) -> None:
     found = ROOT / "dbanon" / package
