@@ -98,7 +98,7 @@ def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg
     """
     if bind.dialect.driver != "psycopg":
         raise ParameterError(
-            f"The engine must use psycopg 3. Got {bind.dialect.driver}; begin its URL with postgresql+psycopg://."
+            f"The engine must use psycopg 3. Got {bind.dialect.driver}. Begin its URL with postgresql+psycopg://."
         )
     with _translated(), bind.connect() if isinstance(bind, Engine) else nullcontext(bind) as connection:
         began = connection.in_transaction()
@@ -124,6 +124,6 @@ def _translated() -> Iterator[None]:
         raise translate(cast("psycopg.Error", error.orig)) from error
     except NoSuchTableError as error:  # `reflect` locks nothing
         raise StoreError(
-            "A table or view disappeared while all were read, as when a release is withdrawn. Nothing was changed; "
-            "read them again."
+            "A table or view disappeared while all were read, as when a release is withdrawn. Nothing was changed. "
+            "Read them again."
         ) from error

@@ -184,8 +184,8 @@ def demand_image(image: str | None = None) -> str:
                 _build(docker, client, name)
     except docker.errors.DockerException as error:
         raise StoreError(
-            f"The image {name} must be there, or be built from docker/, or be pulled. Got: {str(error)[:200]}; "
-            "correct that, or name another image in DBANON_TEST_IMAGE."
+            f"The image {name} must be there, or be built from docker/, or be pulled. Got: {str(error)[:200]}. "
+            f"Correct that, or name another image in DBANON_TEST_IMAGE."
         ) from None
     finally:
         client.close()
@@ -214,7 +214,7 @@ def _engine() -> tuple[Any, Any]:
         client = docker.from_env(timeout=900)
         client.ping()
     except ImportError:
-        raise StoreError("testcontainers must be installed. Got none; run `pip install 'dbanon[testing]'`.") from None
+        raise StoreError("testcontainers must be installed. Got none. Run `pip install 'dbanon[testing]'`.") from None
     except docker.errors.DockerException:
         raise absent from None
     return docker, client
@@ -328,7 +328,7 @@ def running_server() -> "Iterator[Target]":
 
     wanted, dsn = os.environ.get("DBANON_TEST_SERVER", ""), os.environ.get("DBANON_TEST_DSN")
     if wanted not in ("", "embedded", "container"):
-        raise ParameterError(f"DBANON_TEST_SERVER must be embedded or container. Got {wanted!r}; unset it to choose.")
+        raise ParameterError(f"DBANON_TEST_SERVER must be embedded or container. Got {wanted!r}. Unset it to choose.")
     if not wanted and dsn:
         yield external(dsn)
         return

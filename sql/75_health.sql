@@ -51,7 +51,8 @@ UNION ALL
 SELECT CASE WHEN f.forked THEN 2 ELSE 3 END, 'history',
     CASE WHEN f.forked THEN 'The database was restored, copied or failed over since the last publication, and nothing can be published.'
          ELSE 'Which server this is cannot be read, and nothing can be published.' END,
-    NULL, CASE WHEN f.forked THEN 'Say what was published since; if nothing: SELECT dbanon.confirm_history(''[]'', ''why that is certain'')'
+    NULL, CASE WHEN f.forked THEN 'List the publications since then. If there are none: SELECT dbanon.confirm_history(''[]'', ''why that is '
+        'certain'')'
                ELSE 'GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn) TO @admin@; '
                     'on Amazon Aurora set rds.logical_replication to 1 for the cluster' END
 FROM dbanon_internal.is_forked() f (forked)

@@ -26,8 +26,8 @@ PATTERNS = {
     "semicolons": r";",
     "who": r"\b(?:who|whom|whose)\b",
     "what": r"\bwhat\b",
-    "old words": rf"\b(?:{'|'.join(OLD_WORDS)})\b",
-    "subjects": r"\b(?:subjects?(?! to\b)|individuals?)\b",
+    "old words": rf"\b(?<!thing )(?:{'|'.join(OLD_WORDS)})\b",
+    "subjects": r"(?<![-{_.])\b(?:subjects?(?! to\b|\w)|individuals?)\b",
 }
 
 PER_1000_WORDS = {"semicolons": 2.4, "who": 1.0, "what": 1.7, "old words": 0.5, "subjects": 0.0}
@@ -54,8 +54,8 @@ HARD_TERMS = (
 
 
 def plain(markdown: str) -> str:
-    """Return the prose of a page: without code, tables, headings, pictures and the targets of links."""
-    text = re.sub(r"^```.*?^```|^\|.*?$|^#.*?$|^ {4,}\S.*?$", "", markdown, flags=re.MULTILINE | re.DOTALL)
+    """Return the prose of a page: without code, tables, headings, pictures, targets of links and bad examples."""
+    text = re.sub(r"^```.*?^```|^\|.*?$|^#.*?$|^ {4,}\S.*?$|^- Bad: .*?$", "", markdown, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)|<[^>\n]+>", "", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return re.sub(r"[*_]", "", re.sub(r"`[^`]*`", "X", text))
@@ -99,8 +99,10 @@ def messages() -> dict[str, str]:
 
 
 def said(text: str) -> str:
-    """Return a comment or message without what is no prose: names in quotes, statements and examples of SQL."""
-    text = re.sub(r"`[^`]*`|'[\w.=-]+'", "X", text)
+    """Return a comment or message without what is no prose: names in quotes, names of arguments, statements of SQL."""
+    text = re.sub(r"^(Arguments|Returns|Raises|Example):", r"\n\n\1:", text, flags=re.MULTILINE)
+    text = re.sub(r"^- \w+: ", "- ", text, flags=re.MULTILINE)
+    text = re.sub(r"@[\w.]+@|`[^`]*`|'[\w.=-]+'", "X", text)
     return re.sub(r"\b(?:SELECT|CALL|GRANT|REVOKE|ALTER|CREATE|DROP|UPDATE|DELETE|WITH) [^\n]*", "X", text)
 
 

@@ -114,15 +114,15 @@ class Evidence:
     def __post_init__(self) -> None:
         for table, columns in self.tables.items():
             if len({len(getattr(self, f"{table}_{column}")) for column in columns}) != 1:
-                raise DataError("The columns of a table must have one length; this is a defect of the read.")
+                raise DataError("The columns of a table must have one length. This is a defect of the read.")
         if self.region_bounds.shape != (len(self.region_crowd), 4):
-            raise DataError("A region must come with four bounds; this is a defect of the read.")
+            raise DataError("A region must come with four bounds. This is a defect of the read.")
         rows = (self.offset, self.record_id, self.region)
         sets = (self.hiding_offset, self.hiding_record, self.hiding_other)
         if any(len(at) != len(keys) + 1 or at[-1] != len(values) for at, keys, values in (rows, sets)):
-            raise DataError("Every row must be of a record; this is a defect of the read.")
+            raise DataError("Every row must be of a record. This is a defect of the read.")
         if len(self.period) != self.rows or (self.place is not None and len(self.place) != self.rows):
-            raise DataError("Every row must have a region and a period; this is a defect of the read.")
+            raise DataError("Every row must have a region and a period. This is a defect of the read.")
         freeze(self)
 
     @property

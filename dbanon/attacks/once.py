@@ -30,8 +30,8 @@ SUBJECTS_SUM = Condition(
     name="subjects-sum",
     must="Rows of one time must stand for no more people than are members of their records",
     broken_by="groups",
-    remedy="The method must state fewer subjects.",
-    plain="The column subjects may be added up over the rows of one time: no person is counted twice.",
+    remedy="The method must state fewer people.",
+    plain="The column `subjects` may be added up over the rows of one time: no person is counted twice.",
     test="singling out",
 )
 CLAUSES = (ONE_GROUP, SUBJECTS_SUM)

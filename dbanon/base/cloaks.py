@@ -283,7 +283,7 @@ class Cloaks:
     def bounds(self) -> Float:
         """The rectangle of each row: float64[c, 4]."""
         if self.regions.bounds is None:
-            raise DataError("Only rectangles have bounds before they are written; this is a defect of the caller.")
+            raise DataError("Only rectangles have bounds before they are written. This is a defect of the caller.")
         return self.regions.bounds[self.region]
 
     @property
@@ -366,7 +366,7 @@ def by_hour(
 
 def _demand(holds: bool, what: str) -> None:
     if not holds:
-        raise DataError(f"In a set of cloaks {what}; this is a defect of the method.")
+        raise DataError(f"In a set of cloaks {what}. This is a defect of the method.")
 
 
 def _is_ragged(offset: Int, count: int, total: int) -> bool:

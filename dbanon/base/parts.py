@@ -34,7 +34,7 @@ def demand(*parts: Part, what: str = "This") -> None:
     if wanted:
         extras, missing = ",".join(wanted), sorted({name for part in wanted for name in lacks(part)})
         raise DbanonError(
-            f"{what} must have dbanon[{extras}] installed. Got an installation without {', '.join(missing)}; run "
+            f"{what} must have dbanon[{extras}] installed. Got an installation without {', '.join(missing)}. Run "
             f"`pip install 'dbanon[{extras}]'`."
         )
 

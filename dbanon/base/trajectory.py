@@ -79,20 +79,20 @@ class Trajectories:
     def __post_init__(self) -> None:
         n, m = len(self.trajectory_id), len(self.t)
         if self.day is not None and len(self.day) != n:
-            raise DataError("Every trajectory must be of a day, or none; this is a defect of the read.")
+            raise DataError("Every trajectory must be of a day, or none. This is a defect of the read.")
         if len(self.subject) != n or len(self.offset) != n + 1 or len(self.x) != m or len(self.y) != m:
-            raise DataError("The arrays of a set of trajectories must have matching lengths; got different ones.")
+            raise DataError("The arrays of a set of trajectories must have matching lengths. Got different ones.")
         if n and (self.offset[0] != 0 or self.offset[-1] != m or (np.diff(self.offset) < 1).any()):
-            raise DataError("Every trajectory must have at least one fix; got an empty one.")
+            raise DataError("Every trajectory must have at least one fix. Got an empty one.")
         if not (_finite(self.t) and _finite(self.x) and _finite(self.y)):
-            raise DataError("Every fix must have a finite time and position; got NaN or infinity.")
+            raise DataError("Every fix must have a finite time and position. Got NaN or infinity.")
         if (np.diff(self.trajectory_id) <= 0).any():
-            raise DataError("Trajectories must be sorted by distinct ids; got them unsorted or twice.")
+            raise DataError("Trajectories must be sorted by distinct ids. Got them unsorted or twice.")
         if m and n:
             late = self.t[1:] <= self.t[:-1]
             late[self.offset[1:-1] - 1] = False
             if late.any():
-                raise DataError("Times within a trajectory must strictly increase; got duplicate or unsorted times.")
+                raise DataError("Times within a trajectory must strictly increase. Got duplicate or unsorted times.")
         freeze(self)
 
     @cached_property
@@ -155,11 +155,11 @@ class Sites:
     def __post_init__(self) -> None:
         for ids, bounds in ((self.site_id, self.site_bounds), (self.shape_trajectory, self.shape_bounds)):
             if bounds.shape != (len(ids), 4):
-                raise DataError("Every site and shape must come with four bounds; this is a defect of the read.")
+                raise DataError("Every site and shape must come with four bounds. This is a defect of the read.")
             if not _finite(bounds):
-                raise DataError("Every site and shape must have finite coordinates; got NaN or infinity.")
+                raise DataError("Every site and shape must have finite coordinates. Got NaN or infinity.")
             if (np.diff(ids) <= 0).any():
-                raise DataError("Sites and shapes must be sorted by distinct ids; got them unsorted or twice.")
+                raise DataError("Sites and shapes must be sorted by distinct ids. Got them unsorted or twice.")
         freeze(self)
 
 
@@ -180,10 +180,10 @@ class QuasiIdentifiers:
 
     def __post_init__(self) -> None:
         if len(self.subject) != len(self.t) or not _finite(self.t):
-            raise DataError("Quasi-identifiers must have subjects and finite times; this is a defect of the read.")
+            raise DataError("Quasi-identifiers must have people and finite times. This is a defect of the read.")
         later = (np.diff(self.subject) > 0) | ((np.diff(self.subject) == 0) & (np.diff(self.t) > 0))
         if not later.all():
-            raise DataError("Quasi-identifiers must be sorted by subject and time; got them unsorted or twice.")
+            raise DataError("Quasi-identifiers must be sorted by person and time. Got them unsorted or twice.")
         freeze(self)
 
 
@@ -225,9 +225,9 @@ class Cells:
         c = len(self.cell_id)
         shapes = (len(self.area_m2), *self.pois.shape, self.neighbours.shape[1:])
         if shapes != (c, c, len(self.categories), (2,)):
-            raise DataError("Cells must come with areas, counts and pairs; this is a defect of the read.")
+            raise DataError("Cells must come with areas, counts and pairs. This is a defect of the read.")
         if (np.diff(self.cell_id) <= 0).any():
-            raise DataError("Cells must be sorted by distinct ids; got them unsorted or twice.")
+            raise DataError("Cells must be sorted by distinct ids. Got them unsorted or twice.")
         if self.atom is not None and len(self.atom) != c:
-            raise DataError("Each cell must come with its atom or none; this is a defect of the read.")
+            raise DataError("Each cell must come with its atom or none. This is a defect of the read.")
         freeze(self)

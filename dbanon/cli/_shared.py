@@ -49,7 +49,7 @@ app = _group(
 )
 db_app = _group("The embedded server, and the schema on any server.")
 load_app = _group("Load data files into a dataset.")
-job_app = _group("What is done every night: load what is new, publish it as a part of a release, forget what is old.")
+job_app = _group("Work of every night: load new rows, publish them as a part of a release, forget old rows.")
 app.add_typer(db_app, name="db", epilog=GLOBAL)
 app.add_typer(load_app, name="load", epilog=GLOBAL)
 app.add_typer(job_app, name="job", epilog=GLOBAL)
@@ -79,8 +79,10 @@ def _everywhere(
     dsn: Annotated[
         str | None,
         typer.Option(
-            help="Database: URI, key=value, service=NAME or SQLAlchemy URL. Else DBANON_DSN, else the PG* variables, "
-            "else the embedded server."
+            help=(
+                "Database: URI, key=value, service=NAME or SQLAlchemy URL. Without it: DBANON_DSN, the PG* "
+                "variables, or the embedded server, in this order."
+            )
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,

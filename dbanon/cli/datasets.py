@@ -41,7 +41,7 @@ def list_datasets() -> None:
 
 @app.command("drop-dataset", epilog=GLOBAL)
 def drop_dataset(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
-    """Delete a dataset that has no live release, with its loads and runs; what was published stays on record."""
+    """Delete a dataset without a live release, its loads and runs. Published releases stay on record."""
     with open_database() as database:
         if not (yes or _confirmed(database, name)):
             show(lambda: "Nothing was dropped.", lambda: {"dataset": name, "dropped": False})
@@ -57,19 +57,19 @@ def _confirmed(database: "Database", name: str) -> bool:
     if not rows:  # which is refused
         return True
     held = counted(rows[0]["trajectories"], "trajectory", "trajectories")
-    people = counted(rows[0]["subjects"], "subject")
+    people = counted(rows[0]["subjects"], "person", "people")
     stderr_line(f"This deletes dataset {name} with {held} of {people}, its loads and its runs.")
     if not sys.stdin.isatty():
-        raise ParameterError("Dropping a dataset must be confirmed. There is no terminal to ask on; add --yes.")
+        raise ParameterError("Dropping a dataset must be confirmed. There is no terminal to ask on. Add --yes.")
     return typer.confirm("Delete all of it?", err=True)
 
 
 @app.command("forget-before", epilog=GLOBAL)
 def forget_before(
     dataset: Name,
-    time: Annotated[str, typer.Argument(help="ISO 8601 with a zone, or unix seconds; in the past.")],
+    time: Annotated[str, typer.Argument(help="ISO 8601 with a zone, or unix seconds. In the past.")],
 ) -> None:
-    """Delete what a dataset has from before a time, and the unpublished runs with any of it; releases stay."""
+    """Delete data of a dataset from before a time, and unpublished runs that used them. Releases stay."""
     with open_database() as database:
         erased = database.forget_before(dataset, time)
     _show_erased(f"deleted from dataset {dataset}", {"dataset": dataset, "before": time}, erased)
@@ -77,7 +77,7 @@ def forget_before(
 
 @app.command("drop-load", epilog=GLOBAL)
 def drop_load(load_id: Annotated[int, typer.Argument(help="As the load printed it.")]) -> None:
-    """Take a load back: its rows, and the unpublished runs that may have read them; what it replaced stays gone."""
+    """Take a load back: its rows, and unpublished runs that may have read them. Rows it replaced stay gone."""
     with open_database() as database:
         erased = database.drop_load(load_id)
     _show_erased(f"deleted with load {load_id}", {"load_id": load_id}, erased)

@@ -20,9 +20,9 @@ def _warn_of_dumps(url: str) -> None:
     with errors_translated():
         if server.dumps_lack_postgis(url):
             stderr_line(
-                "A dump of this database lacks the extension postgis, whose OID is below 16384, and does not restore "
-                "by itself; move the database once as docs/administrators/administrator.md says (Dump and restore), or "
-                "run `CREATE EXTENSION postgis` in the new database before pg_restore."
+                "A dump of this database lacks the extension postgis, since its OID is below 16384, and does not "
+                "restore by itself. Move the database once as docs/administrators/dump-upgrade-remove.md says (Dump "
+                "and restore), or run `CREATE EXTENSION postgis` in the new database before pg_restore."
             )
 
 
@@ -102,8 +102,10 @@ def db_url(
 RolePrefix = Annotated[
     str | None,
     typer.Option(
-        help="The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst; chosen once a "
-        "database, dbanon by default.",
+        help=(
+            "The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst. Chosen once a "
+            "database, dbanon by default."
+        ),
     ),
 ]
 ShareRoles = Annotated[
@@ -114,9 +116,11 @@ RestrictPublic = Annotated[
     bool | None,
     typer.Option(
         "--restrict-public/--no-restrict-public",
-        help="Take from PUBLIC in this database the server's locks and counters and PostGIS's estimates, which "
-        "show something about private tables, and large objects, which fill the disk; or give them back. Other "
-        "programs there may need them. Later upgrades keep the choice.",
+        help=(
+            "Take from PUBLIC in this database the server's locks and counters and PostGIS's estimates, which show "
+            "something about private tables, and large objects, which fill the disk. Or give them back. Other "
+            "programs there may need them. Later upgrades keep the choice."
+        ),
         show_default=False,
     ),
 ]
@@ -167,10 +171,10 @@ def db_script(
     share_roles: ShareRoles = False,
     restrict_public: RestrictPublic = None,
     postgis_schema: Annotated[
-        str, typer.Option(help="The schema that PostGIS lives in; the script refuses a database that has it elsewhere.")
+        str, typer.Option(help="The schema that PostGIS lives in. The script refuses a database that has it elsewhere.")
     ] = "public",
 ) -> None:
-    """Write what an upgrade does as SQL to read, and for psql to run. Asks no server."""
+    """Write an upgrade as SQL, to read or to run with psql. Asks no server."""
     import sys
 
     from dbanon import schema
@@ -190,7 +194,7 @@ def db_script(
 def db_uninstall(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Remove everything dbanon made in the chosen database, what others built on it included."""
+    """Remove everything dbanon made in the chosen database, and all objects built on it."""
     import sys
 
     from dbanon import schema
@@ -210,7 +214,7 @@ def db_uninstall(
         for line in found.built_on_it:
             stderr_line(f"Built on it, and deleted too: {line}")
         if not yes and not sys.stdin.isatty():
-            raise ParameterError("An uninstall must be confirmed. There is no terminal to ask on; add --yes.")
+            raise ParameterError("An uninstall must be confirmed. There is no terminal to ask on. Add --yes.")
         return yes or typer.confirm("Delete all of it?", err=True)
 
     stay = schema.uninstall(target.url, confirm)
@@ -232,7 +236,7 @@ def db_uninstall(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def db_psql(context: typer.Context) -> None:
-    """Open psql on the chosen server; arguments are passed on."""
+    """Open psql on the chosen server. Arguments are passed on."""
     from dbanon.base.console import stderr_line
     from dbanon.postgres import server
 

@@ -174,9 +174,9 @@ def _gate_text(gate: Gate) -> str:
 def _page_text(page: Path) -> str:
     """Name the page's file, and the way to see it."""
     return (
-        f"Wrote {page}: private beside published on a page. Its people are generated, so the truth is shown.\n"
-        f"Open it in a browser: {page.resolve().as_uri()}\n"
-        f"With how far off answers are: dbanon report {RELEASE} --with-truth -o {RELEASE}.html"
+        f"Wrote {page}: private and published rows on one page. Its people are generated, so the truth is "
+        f"shown.\nOpen it in a browser: {page.resolve().as_uri()}\nWith how far off answers are: dbanon report "
+        f"{RELEASE} --with-truth -o {RELEASE}.html"
     )
 
 

@@ -18,11 +18,11 @@ Since = Annotated[
 @job_app.command("add", epilog=GLOBAL)
 @taking(scheduling.AddingJob)
 def add_job(name: Name, **asked: Any) -> None:
-    """Say what is to happen every night; nothing is done before 'dbanon worker --schedule' or 'dbanon job run'."""
+    """Set up work for every night. It starts with 'dbanon worker --schedule' or 'dbanon job run'."""
     with open_database() as database:
         job_id, notices = database.add_job(name, **asked)
     value = {"job_id": job_id, "name": name, "notices": list(notices)}
-    show(lambda: f"Job {name} is there; see what it would do: dbanon job plan {name}", lambda: value)
+    show(lambda: f"Job {name} is there. See what it would do: dbanon job plan {name}", lambda: value)
     say(notices)
 
 
@@ -47,7 +47,7 @@ def list_jobs(
 def plan_job(
     name: Name, periods: Annotated[int, typer.Option(min=1, max=1000, metavar="<int>", help="How many.")] = 7
 ) -> None:
-    """Say what a job would do with its next periods; writes nothing."""
+    """Predict the next periods of a job. It writes nothing."""
     from dbanon.cli import report
 
     with open_database() as database:
@@ -62,7 +62,7 @@ def run_jobs(
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait for workers to compute runs.")] = True,
     strict: Annotated[bool, typer.Option("--strict", help="Fail at the end if a period is held.")] = False,
 ) -> None:
-    """Take the steps that are due, once; a timer calls it again."""
+    """Take the steps that are due, once. A timer calls it again."""
     with open_database() as database:
         advanced, held, notices = database.run_jobs(name, wait=wait, strict=strict)
     value = {"advanced": advanced, "held": held, "notices": list(notices)}
@@ -98,7 +98,7 @@ def resume_job(name: Name) -> None:
 
 @job_app.command("retry", epilog=GLOBAL)
 def retry_period(name: Name, since: Since = None) -> None:
-    """Load and compute a period again, as it is; without SINCE all that are held."""
+    """Load and compute a period again, as it is. Without SINCE all that are held."""
     _steer(name, "retry", since)
 
 
@@ -108,11 +108,11 @@ def skip_period(
     since: Since = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why; recorded.")] = None,
 ) -> None:
-    """Leave a period unpublished; without SINCE all that are held."""
+    """Leave a period unpublished. Without SINCE all that are held."""
     _steer(name, "skip", since, reason)
 
 
 @job_app.command("remove", epilog=GLOBAL)
 def remove_job(name: Name) -> None:
-    """End a job; its data and its release stay."""
+    """End a job. Its data and its release stay."""
     _steer(name, "remove")

@@ -26,12 +26,12 @@ def load_trajectories(
         typer.Argument(
             metavar="FILE",
             readable=False,
-            help="CSV (also .gz) or Parquet, one fix a row; GPX, PLT or MF-JSON; or a folder of GPX and PLT.",
+            help="CSV (also .gz) or Parquet, one fix a row. Or GPX, PLT, MF-JSON, or a folder of GPX and PLT.",
         ),
     ],
     **options: Any,
 ) -> None:
-    """Load trajectories; creates the dataset."""
+    """Load trajectories, and create the dataset."""
     _load(lambda database: database.load_trajectories(files, **options))
 
 
@@ -52,7 +52,7 @@ def load_requests(
     ],
     **options: Any,
 ) -> None:
-    """Load the requests subjects sent to a location-based service."""
+    """Load requests that people sent to a location-based service."""
     _load(lambda database: database.load_requests(file, **options))
 
 
@@ -61,7 +61,7 @@ PlaceFile = Annotated[
     typer.Argument(
         metavar="FILE",
         readable=False,
-        help="CSV (also .gz) or Parquet, one place a row; or GeoJSON, GeoPackage or a Shapefile.",
+        help="CSV (also .gz) or Parquet, one place a row. Or GeoJSON, GeoPackage or a Shapefile.",
     ),
 ]
 
@@ -69,28 +69,28 @@ PlaceFile = Annotated[
 @load_app.command("sites", epilog=GLOBAL)
 @taking(loading.LoadingSites)
 def load_sites(file: PlaceFile, **options: Any) -> None:
-    """Load sensitive sites, places no person may be linked to, into an existing dataset, beside those it has."""
+    """Load sensitive sites, places no person may be linked to, into an existing dataset, next to those it has."""
     _load(lambda database: database.load_sites(file, **options))
 
 
 @load_app.command("pois", epilog=GLOBAL)
 @taking(loading.LoadingPois)
 def load_pois(file: PlaceFile, **options: Any) -> None:
-    """Load points of interest into an existing dataset, beside those it has."""
+    """Load points of interest into an existing dataset, next to those it has."""
     _load(lambda database: database.load_pois(file, **options))
 
 
 @load_app.command("cells", epilog=GLOBAL)
 @taking(loading.LoadingCells)
 def load_cells(file: PlaceFile, **options: Any) -> None:
-    """Load the areas that base stations cover, as they are, into an existing dataset, beside those it has."""
+    """Load the areas that base stations cover, as they are, into an existing dataset, next to those it has."""
     _load(lambda database: database.load_cells(file, **options))
 
 
 @load_app.command("stations", epilog=GLOBAL)
 @taking(loading.LoadingStations)
 def load_stations(file: PlaceFile, **options: Any) -> None:
-    """Load base stations into an existing dataset: each becomes the cell of what is nearest to it."""
+    """Load base stations into an existing dataset: each gets the cell of places nearest to it."""
     _load(lambda database: database.load_stations(file, **options))
 
 
@@ -99,11 +99,11 @@ def load_stations(file: PlaceFile, **options: Any) -> None:
 def load_quasi_identifiers(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one subject and time a row."),
+        typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one person and time a row."),
     ],
     **options: Any,
 ) -> None:
-    """Load times at which an adversary may know where a subject was, into an existing dataset."""
+    """Load times at which an adversary may know where a person was, into an existing dataset."""
     _load(lambda database: database.load_quasi_identifiers(file, **options))
 
 
@@ -134,14 +134,14 @@ def generate(
     from dbanon.cli import report
 
     if (dataset is None) == (csv is None):
-        raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")
+        raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither. Choose one.")
     if csv is not None:
         plan = generating.Generating(**asked)
         of_dataset = any(getattr(plan, one.name) != one.default for one in fields(generating.OfDataset))
         if plan.mode == "append" or of_dataset:
             raise ParameterError(
-                "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv; leave "
-                "it out, and give it when you load the files."
+                "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv. "
+                "Leave it out, and give it when you load the files."
             )
         with Display(lines=True) as progress:
             made = synth.into_files(csv, plan, replace=plan.mode == "replace", progress=progress)

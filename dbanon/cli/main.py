@@ -43,13 +43,13 @@ def _demand_text(arguments: list[str]) -> None:
     """Refuse bytes that are no text: the system hands them on as lone surrogates, which no server or terminal takes."""
     if any(0xD800 <= ord(letter) <= 0xDFFF for argument in arguments for letter in argument):
         raise ParameterError(
-            "Arguments must be UTF-8 text. Got one that is not; rename the file or set a UTF-8 locale."
+            "Arguments must be UTF-8 text. Got one that is not. Rename the file or set a UTF-8 locale."
         )
 
 
 def _fail_stopped(number: int | None) -> NoReturn:
     _fail(
-        "Interrupted. Unfinished work was undone; run the command again.",
+        "Interrupted. Unfinished work was undone. Run the command again.",
         128 + (number or signal.SIGINT),
     )
 

@@ -16,10 +16,10 @@ Release = Annotated[str, typer.Argument(help="Name of a live release.")]
 @app.command(epilog=GLOBAL)
 def export(
     name: Release,
-    file: Annotated[Path, typer.Argument(help="Ends in .csv, .geojson, .parquet, .gpkg or .fgb; replaced if there.")],
+    file: Annotated[Path, typer.Argument(help="Ends in .csv, .geojson, .parquet, .gpkg or .fgb. Replaced if there.")],
     where: Annotated[str | None, typer.Option(help="Only rows that meet this SQL condition on the columns.")] = None,
 ) -> None:
-    """Write a release to a file: CSV, GeoJSON, GeoParquet, GeoPackage or FlatGeobuf; its promise is in the metadata."""
+    """Write a release to a file: CSV, GeoJSON, GeoParquet, GeoPackage or FlatGeobuf. Its metadata hold the promise."""
     with open_database() as database:
         rows = database.export(name, file, where=where)
     value = {"release": name, "file": str(file), "rows": rows}
@@ -29,7 +29,7 @@ def export(
 @app.command(epilog=GLOBAL)
 def style(
     name: Release,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file, usually .qml; replaced if there.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file, usually .qml. Replaced if there.")],
 ) -> None:
     """Write a style for QGIS: regions by crowd in colours, exact rows apart, and the columns of the time."""
     with open_database() as database:
@@ -44,7 +44,7 @@ def report(
     what: Annotated[str, typer.Argument(metavar="NAME|RUN", help="A live release, or the number of a run.")],
     **asked: Any,
 ) -> None:
-    """Write a page about a release or run: promise, attack, maps, what is left out; one HTML file without scripts."""
+    """Write a page about a release or run: promise, attack, maps, shares left out. One HTML file without scripts."""
     asked["output"] = asked["output"] or Path(f"{what}.html")
     with open_database() as database:
         file = database.report(_parse_target(what), **asked)
@@ -58,7 +58,7 @@ def compare(
     other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     **asked: Any,
 ) -> None:
-    """Write a page of two releases or runs side by side; those of different families are not ranked."""
+    """Write a page of two releases or runs side by side. Different families are not ranked."""
     asked["output"] = asked["output"] or Path(f"{one}-{other}.html")
     with open_database() as database:
         file = database.compare(_parse_target(one), _parse_target(other), **asked)

@@ -111,7 +111,7 @@ def load_text(report: "LoadReport") -> str:
     rows += [(f"left out: {reason}", n) for reason, n in sorted(report.left_out.items())]
     if report.trajectories:
         rows += [("trajectories", report.trajectories), ("subjects", report.subjects)]
-        rows += [("days of subjects", report.days)] if report.days is not None else []
+        rows += [("days of people", report.days)] if report.days is not None else []
         rows += [("SRID", str(report.srid))]
     rows += [(f"kept: {reason}", n) for reason, n in sorted(report.far.items())]
     counts = table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
@@ -134,7 +134,7 @@ def synth_text(report: "SynthReport") -> str:
     files = "".join(f"Wrote {visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
     known = f"SRID {report.srid}, seed {report.seed}"
-    return f"{listing}\n\n{files}{known}\nTime: {seconds}; peak memory {report.peak_rss_mb:,.0f} MB"
+    return f"{listing}\n\n{files}{known}\nTime: {seconds}. Peak memory {report.peak_rss_mb:,.0f} MB"
 
 
 def run_json(result: "RunResult") -> dict[str, Any]:
@@ -182,7 +182,7 @@ def run_text(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
         parts.append(textwrap.fill(f"The attack counted: {figures}.", WIDTH))
     if result.timings:
         seconds = ", ".join(f"{name.removesuffix('_s')} {value:.2f} s" for name, value in result.timings.items())
-        parts.append(f"Time: {seconds}; peak memory {result.peak_rss_mb:,.0f} MB")
+        parts.append(f"Time: {seconds}. Peak memory {result.peak_rss_mb:,.0f} MB")
     if result.release:
         parts.append(published_text(result.release, result.rows_published or 0))
     return "\n\n".join(parts)
@@ -318,7 +318,7 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
         )
         parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
     if file is not None:
-        parts.append(f"Wrote {visible(str(file))}; it is private: errors are computed from the true data.")
+        parts.append(f"Wrote {visible(str(file))}. It is private: errors are computed from the true data.")
     return "\n\n".join(parts)
 
 
@@ -346,7 +346,7 @@ def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
                 "summary": family.summary,
                 "guarantee": family.guarantee,
                 "paper": family.paper,
-                "algorithms": [vars(algorithm) for algorithm in family.algorithms],
+                "algorithms": [vars(one) | {"guarantee": family.promise_of(one.name)} for one in family.algorithms],
                 "parameters": parameters,
             }
             for family, parameters in described
@@ -358,7 +358,7 @@ def methods_text(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
     """Lay out all families, a line or two each."""
     families = [(family.name, family.summary) for family, _ in described]
     listed = fitted(["method", "is for"], families)
-    return f"{listed}\n\n`dbanon methods NAME` shows what a method promises, its algorithms and its parameters."
+    return f"{listed}\n\n`dbanon methods NAME` shows the promise, the algorithms and the parameters of a method."
 
 
 def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> str:
@@ -366,6 +366,7 @@ def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> st
     sentences = [
         f"{family.name}: {family.summary}",
         family.guarantee,
+        *(f"{one.name}: {one.guarantee}" for one in family.algorithms if one.guarantee),
         *([f"Paper: {family.paper}"] if family.paper else []),
     ]
     algorithms = [(a.name, a.summary) for a in family.algorithms]

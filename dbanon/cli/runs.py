@@ -35,7 +35,7 @@ EndReaders = Annotated[
 
 @app.command(epilog=GLOBAL)
 def check() -> None:
-    """Say what is wrong and what to do; exit code 0: fine, 1: late or odd, 2: held up, 3: not known."""
+    """List problems and remedies. Exit code 0: fine, 1: late or odd, 2: held up, 3: not known."""
     from dbanon.base.errors import DbanonError
     from dbanon.cli import report
 
@@ -75,7 +75,7 @@ def _counts(database: "Database", run_id: int) -> "Sequence[Figure]":
     return stored.count_figures(database.connection, run_id) if console.draws() and not everywhere.json else ()
 
 
-Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
+Method = Annotated[str, typer.Argument(help="The method family. See 'dbanon methods'.")]
 
 
 @app.command(epilog=GLOBAL)
@@ -98,12 +98,12 @@ def submit(method: Method, **asked: Any) -> None:
     """Queue a run for the next worker that is free, and return at once."""
     with open_database() as database:
         run_id = database.submit(method, **asked)
-    show(lambda: f"Run {run_id} is queued; watch it with: dbanon runs", lambda: {"run_id": run_id})
+    show(lambda: f"Run {run_id} is queued. Watch it with: dbanon runs", lambda: {"run_id": run_id})
 
 
 @app.command(epilog=GLOBAL)
 def cancel(run_id: RunId) -> None:
-    """Cancel a run that waits or is being computed; nothing it wrote stays."""
+    """Cancel a run that waits or is being computed. Nothing it wrote stays."""
     with open_database() as database:
         status = database.cancel(run_id)
     show(lambda: f"Run {run_id} is {status}.", lambda: {"run_id": run_id, "status": status})
@@ -114,14 +114,14 @@ def cancel(run_id: RunId) -> None:
 def worker(
     jobs: Annotated[
         int,
-        typer.Option(min=1, max=64, metavar="<int>", help="Runs computed at the same time; they divide the cores."),
+        typer.Option(min=1, max=64, metavar="<int>", help="Runs computed at the same time. They divide the cores."),
     ] = 1,
     grace_s: Annotated[
         float,
         typer.Option(
             min=0,
             metavar="<float>",
-            help="Seconds a run may go on after the worker is asked to stop; then it is queued again.",
+            help="Seconds a run may go on after the worker is asked to stop. Then it is queued again.",
         ),
     ] = 5.0,
     lock_dsn: Annotated[
@@ -143,7 +143,10 @@ def worker(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Answer /healthz, /readyz and /metrics over HTTP there, to every client; such as 127.0.0.1:9464.",
+            help=(
+                "Answer /healthz, /readyz and /metrics over HTTP at this address, such as 127.0.0.1:9464, to every "
+                "client."
+            ),
         ),
     ] = None,
     schedule: Annotated[
@@ -154,7 +157,7 @@ def worker(
     """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM.
 
     On SIGHUP each process finishes its run and connects again: it reads service, password and certificate files and the
-    settings of Dask again. What was given on the command line stays.
+    settings of Dask again. Options of the command line stay.
     """
     from dbanon.worker import serve
 
@@ -168,7 +171,7 @@ def worker(
 
 @app.command("_compile", hidden=True)
 def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="METHOD...")] = None) -> None:
-    """Compile for this machine what runs of these families need; of all, at low priority."""
+    """Compile for this machine the code of these families. Default: all, at low priority."""
     parts.demand("compute")
     from dbanon.runs import compiling
 
@@ -178,7 +181,7 @@ def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="
 @app.command(epilog=GLOBAL)
 @taking(publishing.Planning)
 def plan(method: Method, **asked: Any) -> None:
-    """Predict how a run would end, how much it would write and about how long it would take; writes nothing."""
+    """Predict how a run would end, how much it would write and about how long it would take. It writes nothing."""
     from dbanon.cli import report
 
     with open_database() as database:
@@ -214,13 +217,13 @@ def evaluate(
     ] = None,
     **asked: Any,
 ) -> None:
-    """Measure how useful the rows of a run are, against the private data; publishes nothing."""
+    """Measure how useful the rows of a run are, against the private data. It publishes nothing."""
     from dbanon.base.errors import ParameterError
     from dbanon.cli import report
 
     if (run is None) == (file is None):
         got = "neither" if run is None else "both"
-        raise ParameterError(f"Exactly one of a run and --file must be given. Got {got}; correct it.")
+        raise ParameterError(f"Exactly one of a run and --file must be given. Got {got}. Correct it.")
 
     with open_database() as database:
         what = file or (_run_number(str(run)) if str(run).isdecimal() else str(run))
@@ -290,7 +293,7 @@ def list_releases() -> None:
 
 @app.command(epilog=GLOBAL)
 def card(name: Annotated[str, typer.Argument(help="Name of a release, live or withdrawn.")]) -> None:
-    """Describe a release: what it promises, what was attacked and left out, who published it and when."""
+    """Describe a release: promise, attack, shares left out, login and time of publication."""
     from dbanon.cli import report
 
     with open_database() as database:
@@ -316,7 +319,7 @@ def forget(
     subject: Subject,
     again: Annotated[bool, typer.Option("--again", help="Let later loads bring the name again.")] = False,
 ) -> None:
-    """Erase a subject from a dataset, and drop the runs with it that were never published; later loads leave it out."""
+    """Erase a person from a dataset, and drop unpublished runs with the person. Later loads leave the person out."""
     from dbanon.cli import report
 
     with open_database() as database:
@@ -331,17 +334,17 @@ def remember(
     population: Annotated[str, typer.Option("--population", help="The population, as `dbanon datasets` names it.")],
     subject: Subject,
 ) -> None:
-    """Let later loads bring a subject again who was forgotten; what was erased does not come back."""
+    """Let later loads bring a forgotten person again. Erased data do not come back."""
     with open_database() as database:
         lifted = database.remember(population, subject)
-    said = "Later loads bring the subject again." if lifted else "The subject had not been forgotten."
+    said = "Later loads bring the person again." if lifted else "The person had not been forgotten."
     show(lambda: said, lambda: {"population": population, "lifted": lifted})
 
 
 @app.command(epilog=GLOBAL)
 def demo(
     page: Annotated[
-        bool, typer.Option("--page/--no-page", help="Write demo_k5-PRIVATE.html here: the release beside the truth.")
+        bool, typer.Option("--page/--no-page", help="Write demo_k5-PRIVATE.html here: the release next to the truth.")
     ] = True,
 ) -> None:
     """Generate a small city, anonymise, attack and publish it, show rows of the published view, and make a page."""

@@ -11,9 +11,9 @@ from dbanon.releases import export
 def demand_known(file: Path) -> None:
     """Raise `ParameterError`, before hours are spent, for a file of another kind or in a folder that does not exist."""
     if not file.parent.is_dir():
-        raise ParameterError("The folder of the file must exist. Got one that does not; make it first.")
+        raise ParameterError("The folder of the file must exist. Got one that does not. Make it first.")
     if file.suffix not in (".html", ".csv"):
-        raise ParameterError(f"A sweep must be written as .html or .csv. Got '{file.name[:60]}'; change its suffix.")
+        raise ParameterError(f"A sweep must be written as .html or .csv. Got '{file.name[:60]}'. Change its suffix.")
 
 
 def write(file: Path, found: Sweep) -> None:

@@ -20,7 +20,7 @@ def sweep(
     ] = None,
     **asked: Any,
 ) -> None:
-    """Compute, attack and measure every combination of some values of parameters; nothing is published.
+    """Compute, attack and measure every combination of some values of parameters. Nothing is published.
 
     Interrupted, the same command goes on where it was.
     """

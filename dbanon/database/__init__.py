@@ -115,7 +115,7 @@ class Database(Datasets):
         if asked.publish is None and asks:
             raise ParameterError(
                 "A run must be published to replace or extend a release, allow an overlap or name readers. Got no "
-                "name for it; add --publish."
+                "name for it. Add --publish."
             )
         with errors_translated():
             if asked.publish is not None:
@@ -217,8 +217,8 @@ class Database(Datasets):
                 if not self.connection.closed:
                     raise
                 raise StoreError(
-                    f"The connection to the server was lost while run {run_id} was computed. The run goes on "
-                    "without it; see `dbanon runs`."
+                    f"The connection to the server was lost while run {run_id} was computed. The run goes on without "
+                    f"it. See `dbanon runs`."
                 ) from error
 
     def cancel(self, run_id: int) -> str:
@@ -416,12 +416,12 @@ class Database(Datasets):
         if not isinstance(run, Path):
             if asked.dataset is not None:
                 raise ParameterError(
-                    "A run must be measured against its own dataset. Got another name for it; leave out --dataset."
+                    "A run must be measured against its own dataset. Got another name for it. Leave out --dataset."
                 )
             return evaluation.evaluate(self.connection, self.target.url, run, asked, self.progress)
         if asked.dataset is None:
             raise ParameterError(
-                "Another program's output must be measured against a dataset. Got none; add --dataset."
+                "Another program's output must be measured against a dataset. Got none. Add --dataset."
             )
         parts.demand("files")
         from dbanon.load import foreign

@@ -109,7 +109,7 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
         wants=asked.wants,
         settings=marked,
         notes=_make_notes(asked, marked),
-        hides=family.guarantee,
+        hides=family.promise_of(algorithm),
         families=tuple(_find_families(connection, combinations[0].key)),
     )
     return replace(made, sentences=settings.sentences(made))
@@ -119,12 +119,12 @@ def _demand_allowed(connection: Connection, asked: Sweeping) -> None:
     """Refuse a login that may not compute, and runs that would outlive their sample."""
     if not queue.may_compute(connection):
         raise StoreError(
-            "A sweep must be made by a login that may compute and read what runs wrote. This one may not; have "
+            "A sweep must be made by a login that may compute and read the rows of runs. This one may not. Have "
             "dbanon_worker granted."
         )
     if asked.keep and asked.sample is not None:
         raise ParameterError(
-            "Runs on a sample must go with it. Got keep and sample; leave one out, or run the chosen setting on all."
+            "Runs on a sample must go with it. Got keep and sample. Leave one out, or run the chosen setting on all."
         )
 
 
@@ -191,7 +191,7 @@ def _find_families(connection: Connection, key: kept.Key) -> Iterator[Family]:
         name = ", ".join(f"{name} {value}" for name, value in given.items())
         found.setdefault((method, algorithm), []).append((name, figures))
     for (method, algorithm), several in found.items():
-        hides = methods.method(method).guarantee
+        hides = methods.method(method).promise_of(algorithm)
         yield Family(method=method, algorithm=algorithm, hides=hides, settings=tuple(several))
 
 
@@ -238,8 +238,8 @@ class _Work:
         rows = [stored.dataset_row(self.database.connection, name) for name in (self.asked.dataset, self.dataset)]
         if rows[0].revision != revision:
             raise DataError(
-                "The data of a dataset must stay as they are while it is swept. Some were loaded or deleted meanwhile; "
-                "begin the sweep again."
+                "The data of a dataset must stay as they are while it is swept. Some were loaded or deleted "
+                "meanwhile. Begin the sweep again."
             )
 
     def _compute(self, one: _Combination, ids: list[int]) -> RunResult:
@@ -322,7 +322,7 @@ def _demand_known(wants: tuple[Want, ...], found: Iterable[Setting]) -> None:
         if want.name not in METRICS and all(one.value(want.name) is None for one in verified):
             known = sorted({*verified[0].figures, *verified[0].run.get("metrics", {}), *METRICS})
             raise ParameterError(
-                f"What is wanted must be a figure of the settings. Got '{want.name[:60]}'. {choose_one(known)}"
+                f"A wanted figure must be one of the settings. Got '{want.name[:60]}'. {choose_one(known)}"
             )
 
 

@@ -44,7 +44,7 @@ def demand_flat(called: str, name: str, kind: pa.DataType) -> None:
     kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     if pa.types.is_nested(kind) and not pa.types.is_run_end_encoded(kind):
         what = "structures" if pa.types.is_struct(kind) else "lists"
-        raise DataError(f"Column '{name}' of {called} must hold one value a row. It holds {what}; take them apart.")
+        raise DataError(f"Column '{name}' of {called} must hold one value a row. It holds {what}. Take them apart.")
 
 
 def _plain_batches(
@@ -80,11 +80,11 @@ def _plain(called: str, name: str, column: pa.Array) -> pa.Array:
         column.validate(full=True)  # Arrow takes what a file calls text for UTF-8
     except pa.ArrowNotImplementedError:
         raise DataError(
-            f"Column '{name}' of {called} must hold numbers, texts or times. It is {kind}; convert it."
+            f"Column '{name}' of {called} must hold numbers, texts or times. It is {kind}. Convert it."
         ) from None
     except pa.ArrowInvalid:
         raise DataError(
-            f"Column '{name}' of {called} must hold UTF-8. Some of it is not; convert it, for example with iconv."
+            f"Column '{name}' of {called} must hold UTF-8. Some of it is not. Convert it, for example with iconv."
         ) from None
     return column
 

@@ -22,10 +22,10 @@ def system(called: str, found: str | None, given: str | None) -> str:
     Raises `ParameterError` if it names none and none is given, or another than the one given.
     """
     if found is None and given is None:
-        raise ParameterError(f"{called} must name its reference system. It does not; give --crs, such as EPSG:4326.")
+        raise ParameterError(f"{called} must name its reference system. It does not. Give --crs, such as EPSG:4326.")
     # What is no system at all is refused where all are looked up: `dbanon_internal.reference_system`.
     if found and given and number(found) != number(given):
-        raise ParameterError(f"{called} is in {found}. Got --crs {given}; leave it out.")
+        raise ParameterError(f"{called} is in {found}. Got --crs {given}. Leave it out.")
     return (found or "") if given is None else given
 
 
@@ -38,8 +38,8 @@ def check_named(called: str, named: list[str | None], crs: str | None) -> None:
     """Refuse JSON whose `crs` members name another system than `crs`, which for GDAL is WGS 84 where it knows none."""
     if any(of_name(name) != crs for name in named):
         raise DataError(
-            f"{called} must name in its member 'crs' a reference system that is known. Got another; write it as "
-            "urn:ogc:def:crs:EPSG::n, or leave the member out for WGS 84."
+            f"{called} must name in its member 'crs' a reference system that is known. Got another. Write it as "
+            f"urn:ogc:def:crs:EPSG::n, or leave the member out for WGS 84."
         )
 
 
@@ -55,8 +55,8 @@ def epsg(called: str, crs: str | Mapping[str, Any]) -> str:
     code = _code(crs)
     if code is None:
         raise DataError(
-            f"{called} must be in a reference system with an EPSG number. Got another; reproject it, for example to "
-            "EPSG:4326."
+            f"{called} must be in a reference system with an EPSG number. Got another. Reproject it, for example to "
+            f"EPSG:4326."
         )
     return f"EPSG:{code}"
 

@@ -25,9 +25,9 @@ BLOCK_BYTES = 4 * 1024**2
 HEAD_BYTES = 65_536
 
 _KINDS = {
-    stat.S_IFDIR: "a directory; name the files in it",
-    stat.S_IFIFO: "a pipe; write it to a file first",
-    stat.S_IFSOCK: "a socket; write what it says to a file first",
+    stat.S_IFDIR: "a directory, and not the files in it",
+    stat.S_IFIFO: "a pipe, which must be written to a file first",
+    stat.S_IFSOCK: "a socket. Write its data to a file first",
 }
 _SEPARATORS = ",;\t|"
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
@@ -87,7 +87,7 @@ def numbered(
         yield Batch(pa.array(np.arange(line, line + rows)), columns, done, systems)
         line += rows
     if line == first:
-        raise DataError(f"{called} must hold {held}. Got none; check it.")
+        raise DataError(f"{called} must hold {held}. Got none. Check it.")
 
 
 def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) -> None:
@@ -95,8 +95,8 @@ def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) ->
     at = pc.index(broken, True).as_py()
     if at >= 0:
         raise DataError(
-            f"A cell in column '{name}' of {path.name} must be on one line. The one of line {first + at} is not; a "
-            "quote may be open there, correct it."
+            f"A cell in column '{name}' of {path.name} must be on one line. The one of line {first + at} is not. A "
+            f"quote may be open there, correct it."
         )
 
 
@@ -124,7 +124,7 @@ def _size(path: Path) -> int:
     """Refuse what is no file, without opening it: reading from it might never end; returns its bytes."""
     there = path.stat()
     if not stat.S_ISREG(there.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(there.st_mode), "a device; name another")
+        kind = _KINDS.get(stat.S_IFMT(there.st_mode), "a device, and not a file")
         raise DataError(f"The file to load must be a file. {path} is {kind}.")
     return there.st_size
 
@@ -141,9 +141,9 @@ def readable(path: Path, kind: str = "CSV or Parquet file") -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DataError(f"The file to load must exist. There is no {path}; check its name.") from None
+        raise DataError(f"The file to load must exist. There is no {path}. Check its name.") from None
     except PermissionError:
-        raise DataError(f"The file to load must be readable. {path} is not; check its permissions.") from None
+        raise DataError(f"The file to load must be readable. {path} is not. Check its permissions.") from None
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path.name} must be a whole {kind}. {_complaint(str(error))}") from None
 
@@ -151,12 +151,12 @@ def readable(path: Path, kind: str = "CSV or Parquet file") -> Iterator[None]:
 def _complaint(words: str) -> str:
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
     if row:
-        return f"Line {row[1]} has {counted(int(row[3]), 'cell')} where the header has {row[2]}; correct or remove it."
+        return f"Line {row[1]} has {counted(int(row[3]), 'cell')} where the header has {row[2]}. Correct or remove it."
     if "UTF8" in words or "utf-8" in words:
-        return "Got text that is not UTF-8; convert it, for example with iconv."
+        return "Got text that is not UTF-8. Convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):
-        return "Got a damaged or cut off gzip file; copy it again."
-    return "Got a file that breaks off or is of another kind; check it."
+        return "Got a damaged or cut off gzip file. Copy it again."
+    return "Got a file that breaks off or is of another kind. Check it."
 
 
 def parquet_schema(path: Path) -> pa.Schema | None:

@@ -57,7 +57,7 @@ class Geometries:
         if len(self.declared) > 1:
             raise ParameterError(
                 f"One column of {called} must be the position. It has several of geometries: "
-                f"{', '.join(self.declared)}; name one with --geom."
+                f"{', '.join(self.declared)}. Name one with --geom."
             )
         return self.columns[self.declared[0]] if self.declared else None
 
@@ -117,7 +117,7 @@ def as_wkb(called: str, name: str, column: pa.Array) -> pa.Array:
         x, y = (pc.list_element(column, axis) for axis in (0, 1))
     else:
         raise DataError(
-            f"Column '{name}' of {called} must hold points or WKB. It holds geometries of another encoding; convert it."
+            f"Column '{name}' of {called} must hold points or WKB. It holds geometries of another encoding. Convert it."
         )
     missing = np.asarray(pc.or_(x.is_null(), y.is_null()).to_numpy(zero_copy_only=False))
     value = np.empty(len(column), [("order", "u1"), ("kind", "<u4"), ("x", "<f8"), ("y", "<f8")])

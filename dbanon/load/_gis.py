@@ -25,7 +25,7 @@ MOST_FILE_BYTES = 512 * 1024**2
 LIMITS = {"memory_bytes": 4 * 1024**3, "output_bytes": 1024**3, "cpu_s": 300, "time_s": 900}
 """Limits of the process that reads a file. A GeoJSON of MOST_FILE_BYTES took 32 s of a processor and 1.4 GB."""
 
-_KINDS = "GeoJSON, GeoPackage or a Shapefile (.shp, with .shx and .dbf beside it)"
+_KINDS = "GeoJSON, GeoPackage or a Shapefile (.shp, with its .shx and .dbf)"
 _TRACKS = "GPX file"
 _READER = Path(_gis_reader.__file__)
 
@@ -102,13 +102,13 @@ def _check_place(path: Path) -> None:
     place = path.resolve()
     if str(place).startswith("/vsi") or "!" in str(place) or place.suffix.lower() in (".zip", ".shz"):
         raise DataError(
-            f"{path.name} must have a path that GDAL takes for a file. One that begins with /vsi, holds '!' or ends in "
-            ".zip or .shz is none; copy it to another place."
+            f"{path.name} must have a path that GDAL takes for a file. One that begins with /vsi, holds '!' or ends "
+            f"in .zip or .shz is none. Copy it to another place."
         )
     if place.stat().st_size > MOST_FILE_BYTES:
         raise DataError(
-            f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more; split it, or leave out what the "
-            "dataset does not need."
+            f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more. Split it, or leave out "
+            f"columns and rows that the dataset does not need."
         )
 
 
@@ -131,23 +131,29 @@ def _fault(path: Path, read: object, ended: int, *, layer: str | None, label: st
     has = _listed(answer.get("names", []), answer.get("count", 0))
     return DataError(
         {
-            "layer": f"{path.name} must have a layer '{layer}'. It has{has}; name the right one.",
-            "layers": f"One layer of {path.name} must be named. It has several{has}; give one with --layer.",
-            "none": f"{path.name} must have a layer of geometries. It has none; check the file.",
-            "column": f"{path.name} must have a column '{label}'. It has{has}; name the right one.",
-            "tracks": f"{path.name} must hold points of tracks. It holds none; routes and single places have no times.",
-            "times": f"{path.name} must have a time at each point of a track. It has none; record the track with them.",
-            "views": f"{path.name} must consist of tables. It has a view or a virtual table, which could be endless; "
-            "export the layer to a new file.",
-            "memory": f"{path.name} must fit into memory. It does not; split it.",
-            "time": f"{path.name} must be read in {LIMITS['cpu_s']} s of a processor and {LIMITS['time_s']} s in all. "
-            "It takes longer; export the layer to a new file, or split it.",
-            "output": f"{path.name} must hold at most {LIMITS['output_bytes'] // 1024**2} MB of geometries and names. "
-            "It holds more; split it, or leave out what the dataset does not need.",
-            "drivers": "GDAL must be limited to one kind of files. This pyogrio cannot be; install another version.",
+            "layer": f"{path.name} must have a layer '{layer}'. It has{has}. Name the right one.",
+            "layers": f"One layer of {path.name} must be named. It has several{has}. Give one with --layer.",
+            "none": f"{path.name} must have a layer of geometries. It has none. Check the file.",
+            "column": f"{path.name} must have a column '{label}'. It has{has}. Name the right one.",
+            "tracks": f"{path.name} must hold points of tracks. It holds none. Routes and single places have no times.",
+            "times": f"{path.name} must have a time at each point of a track. It has none. Record the track with them.",
+            "views": (
+                f"{path.name} must consist of tables. It has a view or a virtual table, which could be endless. "
+                f"Export the layer to a new file."
+            ),
+            "memory": f"{path.name} must fit into memory. It does not. Split it.",
+            "time": (
+                f"{path.name} must be read in {LIMITS['cpu_s']} s of a processor and {LIMITS['time_s']} s in all. It "
+                f"takes longer. Export the layer to a new file, or split it."
+            ),
+            "output": (
+                f"{path.name} must hold at most {LIMITS['output_bytes'] // 1024**2} MB of geometries and names. It "
+                f"holds more. Split it, or leave out columns and rows that the dataset does not need."
+            ),
+            "drivers": "GDAL must be limited to one kind of files. This pyogrio cannot be. Install another version.",
         }.get(
             str(fault),
-            f"{path.name} must be a whole {kind}. Got a file that breaks off or is of another kind; check it.",
+            f"{path.name} must be a whole {kind}. Got a file that breaks off or is of another kind. Check it.",
         )
     )
 

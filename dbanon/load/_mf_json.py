@@ -49,15 +49,15 @@ def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.B
     points = pc.fill_null(pc.equal(pc.struct_field(moving, "type"), "MovingPoint"), False)
     if not pc.any(points).as_py():
         raise DataError(
-            f"{path.name} must hold features whose temporalGeometry is a MovingPoint (MF-JSON). It holds none; export "
-            "it again, for example with asMFJSON of MobilityDB."
+            f"{path.name} must hold features with a MovingPoint as temporalGeometry (MF-JSON). It holds none. Export "
+            f"it again, for example with asMFJSON of MobilityDB."
         )
     features = features.filter(points)
     for name in names:
         if name not in _FIX and features[name].null_count == len(features):
             own = "" if name == "id" else ", or 'id' for their own"
             raise DataError(
-                f"Features of {path.name} must have a property '{name}'. None has it; name the right one "
+                f"Features of {path.name} must have a property '{name}'. None has it. Name the right one "
                 f"({options}){own}."
             )
     read = _fixes(path, features, names)
@@ -70,7 +70,7 @@ def _features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatch, fr
     """Read the features of a file with these properties, those that have no moving point too, and their systems."""
     _files.demand_file(path)
     if path.stat().st_size > MOST_FILE_BYTES:
-        raise DataError(f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more; split it.")
+        raise DataError(f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more. Split it.")
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if text.lstrip().startswith(b"["):
         text = b'{"features": ' + text + b"}"
@@ -135,8 +135,8 @@ def _fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.Rec
     uneven = pc.index(pc.not_equal(many, also), True).as_py()
     if uneven >= 0:
         raise DataError(
-            f"Each MovingPoint of {path.name} must have as many datetimes as coordinates. Number {uneven + 1} has not; "
-            "correct it."
+            f"Each MovingPoint of {path.name} must have as many datetimes as coordinates. Number {uneven + 1} does "
+            f"not. Correct it."
         )
     row = pa.array(np.repeat(np.arange(len(features)), np.asarray(many)))
     x, y = _axes(pc.list_flatten(places))

@@ -19,12 +19,12 @@ def check(called: str, found: Sequence[str], wanted: Sequence[str], options: str
     missing = [name for name in wanted if name not in found]
     if missing and any(re.match(r"\s*[+-]?\.?[0-9]", name) for name in found):
         raise DataError(
-            f"The columns of {called} must have names. Its first line holds values instead; put a header above them."
+            f"The columns of {called} must have names. Its first line holds values instead. Put a header above them."
         )
     if missing:
         names = [name for name in found if is_name(name)][:40]
         shown = ": " + ", ".join(names) if names else f" {len(found)} others"
-        raise DataError(f"{called} must have a column '{missing[0]}'. It has{shown}; name the right one ({options}).")
+        raise DataError(f"{called} must have a column '{missing[0]}'. It has{shown}. Name the right one ({options}).")
     twice = [name for name in wanted if list(found).count(name) > 1]
     if twice:
-        raise DataError(f"{called} must have one column '{twice[0]}'. It has several; rename the others.")
+        raise DataError(f"{called} must have one column '{twice[0]}'. It has several. Rename the others.")

@@ -81,7 +81,7 @@ def columns(
     if needed > MOST_BYTES:
         raise DataError(
             f"Reading a file must take at most {MOST_BYTES // 10**6:,} MB of memory. {path.name} would take some "
-            f"{needed // 10**6:,} MB, since its pages are large when unpacked; write it with smaller ones."
+            f"{needed // 10**6:,} MB, since its pages are large when unpacked. Write it with smaller ones."
         )
     # The headers bound a page, but do not say how often a shared text is repeated: that is counted below.
     rows = int(_arrow.SLICE_BYTES / max(sum(column.row_bytes for column in found), 1))
@@ -93,8 +93,8 @@ def columns(
         unpacked += size
         if unpacked > max(MOST_BYTES, MOST_TIMES * packed):
             raise DataError(
-                f"A file must unpack to at most {MOST_TIMES:,} times its size. The texts of {path.name} are larger; "
-                "check what it holds."
+                f"A file must unpack to at most {MOST_TIMES:,} times its size. The texts of {path.name} are larger. "
+                f"Check its content."
             )
 
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as reader:

@@ -45,7 +45,7 @@ def check_zone(tz: str | None) -> None:
             pc.assume_timezone(pa.array([0], pa.timestamp("us")), tz)  # and not all that others know
     except (ZoneInfoNotFoundError, pa.ArrowException, ValueError, OSError):
         raise ParameterError(
-            f"The time zone must be a name such as Europe/Berlin or UTC. Got {tz!r}; change --tz."
+            f"The time zone must be a name such as Europe/Berlin or UTC. Got {tz!r}. Change --tz."
         ) from None
 
 
@@ -151,8 +151,8 @@ def per_second(size: float) -> float:
     unit = next(unit for limit, unit in UNITS if size < limit)
     if size / unit > LATEST_MEDIAN_S:
         raise DataError(
-            "Times must be unix seconds or milliseconds, or ISO 8601. Got numbers that would lie beyond the year 2100; "
-            "if they are dates written as YYYYMMDDhhmmss, write them as ISO 8601."
+            "Times must be unix seconds or milliseconds, or ISO 8601. Got numbers that would lie beyond the year "
+            "2100. If they are dates written as YYYYMMDDhhmmss, write them as ISO 8601."
         )
     return unit
 
@@ -236,8 +236,8 @@ def _iso_seconds(column: pa.Array, tz: str | None) -> pa.Array:
 def _localised(column: pa.Array, tz: str | None) -> pa.Array:
     if tz is None and column.null_count < len(column):
         raise ParameterError(
-            "Times must name their zone, be unix seconds, or come with one for all of them. Got a time without a zone; "
-            "give the zone, for example --tz UTC."
+            "Times must name their zone, be unix seconds, or come with one for all of them. Got a time without a "
+            "zone. Give the zone, for example --tz UTC."
         )
     there = pc.assume_timezone(column, tz or "UTC", ambiguous="earliest", nonexistent="earliest")
     return _only(there, pc.equal(pc.local_timestamp(there), column))

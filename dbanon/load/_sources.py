@@ -104,8 +104,8 @@ class Frame:
             self._reader = pa.RecordBatchReader.from_stream(told)
         except Exception:  # whatever its maker raises
             raise DataError(
-                f"{self.name} must be a table that Arrow can hold, and be open. Got one that hands out no rows; keep "
-                "the columns that are needed, each of one type."
+                f"{self.name} must be a table that Arrow can hold, and be open. Got one that hands out no rows. Keep "
+                f"the columns that are needed, each of one type."
             ) from None
         self.geometries = _geometry.found(self._reader.schema, primary)
 
@@ -114,14 +114,14 @@ class Frame:
         names = list(dict.fromkeys(names))
         read = _arrow.columns(self.name, self._rows(), names, geometry=wanted.geometry)
         parts = ((dict(zip(names, part, strict=True)), 0) for part in read)
-        yield from _files.numbered(self.name, parts, "rows to load; a stream that was read before has none left")
+        yield from _files.numbered(self.name, parts, "rows to load, and a stream that was read before has none left")
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._reader
         except (pa.ArrowException, OSError):
             raise DataError(
-                f"{self.name} must be readable to its last row. Its stream stopped; read it whole by itself to see why."
+                f"{self.name} must be readable to its last row. Its stream stopped. Read it whole by itself to see why."
             ) from None
 
 
@@ -135,7 +135,7 @@ def table(given: Table) -> File | Frame:
     if isinstance(given, str | os.PathLike):
         return File(Path(given))
     raise ParameterError(
-        "What is loaded must be the path of a file, or a table with __arrow_c_stream__: a frame of pandas, polars or "
+        f"A source must be the path of a file, or a table with __arrow_c_stream__: a frame of pandas, polars or "
         f"GeoPandas, a relation of DuckDB, a table of pyarrow. Got {type(given).__name__}."
     )
 

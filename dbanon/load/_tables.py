@@ -65,7 +65,7 @@ def load_places(connection: Connection, given: Table, asked: LoadingPlaces, prog
         source = _sources.table(given)
         if isinstance(source, _sources.File) and _gis.is_gis(source.path):
             rows, crs = _features(source.path, asked)
-            swap = "The shapes have them the other way round; write them with x first."
+            swap = "The shapes have them the other way round. Write them with x first."
             _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_others(asked)}.")
         else:
             asked, crs = _found(source, asked)
@@ -148,7 +148,7 @@ def _found(source: _sources.Source, asked: LoadingPlaces) -> tuple[LoadingPlaces
 def _remedies(asked: LoadingPlaces) -> tuple[str, str]:
     """What to do where x and y of a table are the wrong way round, and where no row is usable."""
     if asked.geom is not None:
-        swap = f"The shapes of column '{asked.geom}' have them the other way round; write them with x first."
+        swap = f"The shapes of column '{asked.geom}' have them the other way round. Write them with x first."
         return swap, f"Check which column --geom names, {_others(asked)}."
     return _trajectories.swapped_columns(*_position(asked)), f"Check which columns --x and --y name, {_others(asked)}."
 
@@ -176,7 +176,7 @@ def _placed(source: _sources.Source, asked: LoadingPlaces, progress: Progress) -
     """Read places from the rows of a table."""
     names, kind = _checked_columns(asked), asked.kind
     if asked.layer is not None:
-        raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}; leave it out.")
+        raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}. Leave it out.")
     options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
     geometry = asked.geom if asked.geom in source.geometries.columns else None
     for batch in _trajectories.tracked(source, names, _sources.Wanted(options, geometry=geometry), progress):
@@ -194,7 +194,7 @@ def _features(file: Path, asked: LoadingPlaces) -> tuple[Rows, str]:
     """Read places from a geographic file; their lines are the numbers of its features."""
     if (asked.x, asked.y, asked.geom) != (None, None, None):
         raise ParameterError(
-            f"{file.name} holds its own geometries. Got columns for them; leave out --x, --y and --geom."
+            f"{file.name} holds its own geometries. Got columns for them. Leave out --x, --y and --geom."
         )
     found = _gis.features(file, layer=asked.layer, label=asked.name)
     return _feature_rows(found.parts, asked.name), _crs.system(file.name, found.crs, asked.crs)
@@ -224,13 +224,13 @@ def _area(file: Path) -> str:
     _files.demand_readable(file)
     found = _gis.features(file, layer=None, label=None) if _gis.is_gis(file) else None
     if found is None:
-        raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them; check --area.")
+        raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them. Check --area.")
     crs = _crs.system(file.name, found.crs, None)
     shapes = np.concatenate([np.empty(0, object), *(_known_shapes(part.column(0)) for part in found.parts)])
     if not len(shapes) or not (np.isin(shapely.get_type_id(shapes), _POLYGONS) & shapely.is_valid(shapes)).all():
         raise DataError(
-            f"{file.name} must hold valid polygons and nothing else. Of {counted(len(shapes), 'feature')} some are "
-            "not; check --area."
+            f"{file.name} must hold only valid polygons. Some of its {counted(len(shapes), 'feature')} are not. "
+            f"Check --area."
         )
     whole = shapely.set_srid(shapely.union_all(shapes), int(crs.rpartition(":")[2]))
     return str(shapely.to_wkb(whole, hex=True, include_srid=True))

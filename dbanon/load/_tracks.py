@@ -91,7 +91,7 @@ def _found(folder: Path) -> list[Path]:
     if not found:
         raise DataError(
             f"A folder to load must hold .gpx or .plt files. {folder} holds none of them and "
-            f"{counted(others, 'other file')}; name the folder that does, or files."
+            f"{counted(others, 'other file')}. Name the folder that does, or files."
         )
     return found
 
@@ -132,8 +132,8 @@ def _plt(top: Path, path: Path) -> pa.Table:
         head = [file.readline(1000) for _ in range(_PLT_LINES)]
     if not head[0].lower().startswith((b"geolife", b"oziexplorer")) or not head[1].strip().startswith(b"WGS 84"):
         raise DataError(
-            f"{path.name} must begin with the six lines of a PLT file, of which the second is 'WGS 84'. It "
-            "begins otherwise; copy it again."
+            f"{path.name} must begin with the six lines of a PLT file, of which the second is 'WGS 84'. It begins "
+            f"otherwise. Copy it again."
         )
     if path.stat().st_size <= sum(map(len, head)):
         return pa.table(

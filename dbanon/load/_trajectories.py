@@ -67,7 +67,7 @@ class Fixes:
         names = next((where.columns for where in self.positions if len(where.columns) == 2), None)
         if names is None:
             return (
-                f"The points of column '{self.positions[0].columns[0]}' have them the other way round; write x first."
+                f"The points of column '{self.positions[0].columns[0]}' have them the other way round. Write x first."
             )
         return swapped_columns(*names)
 
@@ -108,8 +108,8 @@ class Fixes:
                     rows += len(part.line)
             if shaped and not placed:
                 raise DataError(
-                    f"Column '{where.columns[0]}' of {source.name} must hold points. It holds lines or areas; make "
-                    "each of their points a row with its time."
+                    f"Column '{where.columns[0]}' of {source.name} must hold points. It holds lines or areas. Make "
+                    f"each of their points a row with its time."
                 )
             staging.read.append(rows)
 
@@ -135,11 +135,11 @@ class Fixes:
     def _check_system(self, source: _sources.Source, systems: frozenset[str]) -> None:
         other = next((crs for crs in sorted(systems) if _crs.number(crs) != _crs.number(self.crs)), None)
         if other is not None and len(systems) == 1:
-            raise ParameterError(f"{source.name} is in {other}. Got {self.crs} for it; give --crs {other}.")
+            raise ParameterError(f"{source.name} is in {other}. Got {self.crs} for it. Give --crs {other}.")
         if other is not None:
             raise DataError(
                 f"The positions of {source.name} must be in one reference system. They are in {len(systems)}: "
-                f"{', '.join(sorted(systems))}; reproject them to one."
+                f"{', '.join(sorted(systems))}. Reproject them to one."
             )
 
     def _stage_batch(self, staging: _staging.Staging, rows: "_Rows", first: int, *, geographic: bool) -> None:
@@ -208,7 +208,7 @@ def prepared(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
         For a table in memory that hands out no rows, and for a reference system without a number.
     """
     if not given:
-        raise ParameterError("At least one file or table must be given. Got none; name a CSV or Parquet file.")
+        raise ParameterError("At least one file or table must be given. Got none. Name a CSV or Parquet file.")
     sources = tuple(_sources.fixes(one) for one in given)
     _check_others(sources)
     positions = tuple(_position(source, asked) for source in sources)
@@ -222,7 +222,7 @@ def _check_others(sources: Sequence[_sources.Source]) -> None:
     twice = next((place for place in places if places.count(place) > 1), None)
     if twice is not None:
         name = next(s.name for s in sources if isinstance(s, _sources.File) and os.path.realpath(s.path) == twice)
-        raise ParameterError(f"Each file must be named once. Got {name} more than once; leave out the others.")
+        raise ParameterError(f"Each file must be named once. Got {name} more than once. Leave out the others.")
 
 
 def _position(source: _sources.Source, asked: LoadingTrajectories) -> _Position:
@@ -248,8 +248,8 @@ def _system(sources: Sequence[_sources.Source], positions: Sequence[_Position], 
             systems[_crs.DEGREES if given is None else given] = source.name
     if len(systems) > 1:
         raise ParameterError(
-            f"What is loaded together must be in one reference system. {' and '.join(systems.values())} are in "
-            f"{' and '.join(systems)}; load them one after the other, the later ones with --append."
+            f"Files that are loaded together must be in one reference system. {' and '.join(systems.values())} are "
+            f"in {' and '.join(systems)}. Load them one after the other, the later ones with --append."
         )
     return next(iter(systems))
 
@@ -263,7 +263,7 @@ def _check_columns(asked: LoadingTrajectories, where: _Position) -> None:
     what = "x and y" if len(where.columns) == 2 else "position"
     check_differ([asked.subject, *time, *where.columns], f"subject, {'' if where.is_moving else 'time, '}{what}")
     if ITS_OWN in (asked.time, *where.columns, asked.trip):
-        raise ParameterError(f"Only the subject can be '{ITS_OWN}'. Got it for another column; name that column.")
+        raise ParameterError(f"Only the person can be '{ITS_OWN}'. Got it for another column. Name that column.")
     if len(where.columns) == 2:
         refuse_names_of_each_other(*where.columns)
 
@@ -272,7 +272,7 @@ def refuse_two_positions(geom: str | None, x: str | None, y: str | None) -> None
     """Raise `ParameterError` if there are to be two places in a row."""
     if geom is not None and (x is not None or y is not None):
         raise ParameterError(
-            "A place must have either a shape or x and y. Got columns of both; give --geom, or --x and --y."
+            "A place must have either a shape or x and y. Got columns of both. Give --geom, or --x and --y."
         )
 
 
@@ -290,14 +290,14 @@ def refuse_names_of_each_other(x: str, y: str) -> None:
 
 def swapped_columns(x: str, y: str) -> str:
     """Say what to do where two columns of a file are the wrong way round."""
-    return f"Columns '{x}' and '{y}' are the other way round; give --x {y} --y {x}."
+    return f"Columns '{x}' and '{y}' are the other way round. Give --x {y} --y {x}."
 
 
 def check_differ(named: list[str], what: str) -> None:
     """Raise `ParameterError` if a column is named twice."""
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice is not None:
-        raise ParameterError(f"The columns of {what} must differ. Got '{twice}' twice; name each as it is called.")
+        raise ParameterError(f"The columns of {what} must differ. Got '{twice}' twice. Name each as it is called.")
 
 
 def tracked(

@@ -33,7 +33,7 @@ _KNOWN = {
     "ymin": "ymin y_min miny min_y",
     "xmax": "xmax x_max maxx max_x",
     "ymax": "ymax y_max maxy max_y",
-    "subjects": "subjects people count",
+    "subjects": "people subjects count",
 }
 """Meanings of columns, and the names by which they are found, in upper or lower case."""
 
@@ -99,7 +99,7 @@ def _read_rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | N
     _demand(path, until >= since, "until at or after since", "check which is which")
     ordered = (bounds[:, 0] <= bounds[:, 2]) & (bounds[:, 1] <= bounds[:, 3])
     _demand(path, ordered, "xmin <= xmax and ymin <= ymax", "check which is which")
-    _demand(path, (subjects >= 1) & (subjects % 1 == 0), "a whole number of subjects, at least 1", "correct it")
+    _demand(path, (subjects >= 1) & (subjects % 1 == 0), "a whole number of 'subjects', at least 1", "correct it")
     _demand_overlap(path, bounds, extent, ("x", "y"))
     order = np.lexsort((since, record))
     return Rectangles(
@@ -112,7 +112,7 @@ def _find_columns(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Find the column of each meaning: the given one, or one with a known name."""
     unknown = sorted(given.keys() - _KNOWN.keys())
     if unknown:
-        raise DataError(f"A column must be named as one of {', '.join(_KNOWN)}. Got '{unknown[0]}'; correct --column.")
+        raise DataError(f"A column must be named as one of {', '.join(_KNOWN)}. Got '{unknown[0]}'. Correct --column.")
     names = _files.header(path)
     _names.check(path.name, names, list(given.values()), "--column")
     lower = {name.strip().lower(): name for name in reversed(names)}
@@ -159,5 +159,5 @@ def _demand_overlap(path: Path, bounds: Float, extent: Box, axes: tuple[str, str
 
     if not meets(bounds):
         swapped = axes == ("x", "y") and meets(bounds[:, [1, 0, 3, 2]])
-        remedy = "x and y are swapped; name them the other way round" if swapped else "check its reference system"
+        remedy = "x and y are swapped, so name them the other way round" if swapped else "check its reference system"
         raise DataError(f"{path.name} must have rows where the dataset has data. Got none there; {remedy}.")

@@ -73,8 +73,8 @@ def _instant(connection: Connection, text: str) -> datetime:
         time = cast("datetime | None", one(connection, query, [text]))
     if time is None:
         raise ParameterError(
-            "The time before which data are forgotten must be ISO 8601 with a zone, or unix seconds. "
-            f"Got '{text[:60]}'; write it like 2026-01-05T00:00:00Z."
+            f"The time before which data are forgotten must be ISO 8601 with a zone, or unix seconds. Got "
+            f"'{text[:60]}'. Write it like 2026-01-05T00:00:00Z."
         )
     return time
 

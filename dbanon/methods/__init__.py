@@ -95,7 +95,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """One way to compute a family, with its guarantee.
+    """One way to compute a family, with its promise, or one of its own as `guarantee`.
 
     Releases of one that `stands_alone` are not intersected with others: their hiding sets overlap, or they promise more
     than k. No other release may speak of their people at the same time.
@@ -103,47 +103,53 @@ class Algorithm:
 
     name: str
     summary: str
+    guarantee: str = ""
     stands_alone: bool = False
 
 
 def since() -> Any:
     """Describe the parameter `since`, which every family has."""
     help = (
-        "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s; by default all of the data."
+        "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s. By default all data are "
+        "considered."
     )
     return parameter(None, help, type="instant")
 
 
 def until() -> Any:
     """Describe the parameter `until`, which every family has."""
-    help = "Time before which all rows end, a multiple of grid_s; later data are not considered. By default all are."
+    help = (
+        "Time before which all rows end, a multiple of grid_s. Later data are not considered. By default all data are."
+    )
     return parameter(None, help, type="instant")
 
 
 def step_s() -> Any:
     """Describe the parameter `step_s` of families whose rows are about instants, as are the three below."""
-    help = "Time between two instants; a multiple of grid_s."
+    help = "Time between two instants, a multiple of grid_s."
     return parameter(60, help, type="integer", unit="s", minimum=1, maximum=604_800)
 
 
 def start() -> Any:
     """Describe the parameter `start`."""
     help = (
-        "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
-        "by default max_gap_s after the data's first time (last), rounded up to step_s."
+        "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s. "
+        "By default it is max_gap_s after the data's first time (last), rounded up to step_s."
     )
     return parameter(None, help, type="instant")
 
 
 def align() -> Any:
     """Describe the parameter `align`."""
-    help = "Where a subject is at an instant: its last fix, a fix of exactly that instant, or between its neighbours."
+    help = (
+        "Position of a person at an instant: the last fix, a fix of exactly that instant, or between the two nearest."
+    )
     return parameter("last", help, type="choice", choices=("last", "exact", "linear"))
 
 
 def max_gap_s() -> Any:
     """Describe the parameter `max_gap_s`."""
-    help = "Oldest fix that still counts as a subject's position (last), widest gap to interpolate (linear)."
+    help = "Oldest fix that still counts as a person's position (last), or widest gap to interpolate (linear)."
     return parameter(300, help, type="integer", unit="s", minimum=0, maximum=604_800)
 
 
@@ -256,6 +262,10 @@ class Method:
                 return algorithm
         raise _unknown(f"algorithm of {self.name}", name, (a.name for a in self.algorithms))
 
+    def promise_of(self, algorithm: str) -> str:
+        """Return the promise of an algorithm: its own, or the family's, as for one that is no longer known."""
+        return next((one.guarantee for one in self.algorithms if one.name == algorithm), "") or self.guarantee
+
     def parse(self, given: Mapping[str, Any], algorithm: str | None = None) -> Any:
         """Make parameters from names and typed values, checked: all checks that need no data.
 
@@ -285,8 +295,8 @@ class Method:
             only = item.metadata["algorithms"]
             if only and algorithm not in only and getattr(params, item.name) != item.default:
                 raise ParameterError(
-                    f"The '{item.name}' parameter of {self.name} must go with {' or '.join(only)}. "
-                    f"Got it for {algorithm}; leave it out."
+                    f"The '{item.name}' parameter of {self.name} must go with {' or '.join(only)}. Got it for "
+                    f"{algorithm}. Leave it out."
                 )
             unit = item.metadata["multiple_of"] if not only or algorithm in only else None
             value, one = getattr(params, item.name), getattr(params, unit) if unit else 1
@@ -330,9 +340,9 @@ class Method:
         """
         joined = cast("Cloaks", self._its("attach")(cloaks, data, params, **inputs))
         if not _same_members(cloaks, joined):
-            raise DataError("Joining inputs must not change who is hidden with whom; this is a defect of the method.")
+            raise DataError("Joining inputs must not change the groups of people. This is a defect of the method.")
         if not _same_rows(cloaks, joined):
-            raise DataError("Joining inputs must not change rows but join them; this is a defect of the method.")
+            raise DataError("Joining inputs must not change rows but join them. This is a defect of the method.")
         return joined
 
 

@@ -12,10 +12,10 @@ Better = Literal["less", "more"]
 Group = Literal["top", "counts", "field", "outside"]
 
 GROUPS: dict[Group, str] = {
-    "top": "What to look at first",
+    "top": "The main figures",
     "counts": "How far counts are off",
-    "field": "What papers report",
-    "outside": "What an adversary outside of any promise achieves",
+    "field": "Figures of the papers",
+    "outside": "Attacks outside of any promise",
 }
 
 
@@ -80,10 +80,13 @@ def _unicity(points: int) -> Metric:
     return Metric(
         name=f"unicity_{points}",
         title=f"Unique by {points}",
-        formula=f"share of people with whom no other person shares their p random cells and slots, p = {points}",
+        formula=f"share of people with p random cells and slots that no other person has, p = {points}",
         unit="share",
         better=None,
-        plain=f"Of the raw data: people who are alone with any {known} of their places and times, taken at random.",
+        plain=(
+            f"The share of people in the raw data that are alone with any {known} of their places and times, taken "
+            f"at random."
+        ),
         source=_UNICITY,
         group="outside",
     )
@@ -96,7 +99,7 @@ _ALL = (
         formula="people x periods that are published / people x periods in the data",
         unit="share",
         better="more",
-        plain="How much of the data is published; the rest is left out.",
+        plain="How much of the data is published. The rest is left out.",
         group="top",
     ),
     Metric(
@@ -126,7 +129,7 @@ _ALL = (
         unit="share",
         better="more",
         plain="How often the true count lies within the bounds: always for dbanon's rows, or there is a defect. The "
-        "questions are a sample; `dbanon verify` attacks every row.",
+        "questions are a sample. `dbanon verify` attacks every row.",
         group="counts",
     ),
     Metric(
@@ -136,7 +139,7 @@ _ALL = (
         unit="share",
         better="less",
         plain="By how much expected counts are off, as a share of the people there are.",
-        source="The relative L1 error, summed before it is divided, so that empty squares count for what they are.",
+        source="The relative L1 error, summed before it is divided, so that empty squares count, too.",
         group="counts",
     ),
     Metric(
@@ -176,17 +179,17 @@ _ALL = (
             "The error that papers report. It divides by at least one person in a hundred, and so looks best where"
             " squares are small and counts are worst: read the count error first."
         ),
-        source=f"{_ADATRACE} (n points there); {_LDPTRACE}",
+        source=f"{_ADATRACE} (n points there), {_LDPTRACE}",
         group="field",
     ),
     Metric(
         name="density_jsd",
         title="Density",
-        formula="JSD, base 2, of the shares of people a cell; mean over hours",
+        formula="JSD, base 2, of the shares of people a cell, mean over hours",
         unit="bits",
         better="less",
         plain="How far the map of people by hour is from the true one: 0 is the same map, 1 has nothing in common.",
-        source=f"{_ADATRACE}; base 2 after Lin: Divergence Measures Based on the Shannon Entropy, 1991",
+        source=f"{_ADATRACE}, base 2 after Lin: Divergence Measures Based on the Shannon Entropy, 1991",
         group="field",
     ),
     Metric(
@@ -206,7 +209,7 @@ _ALL = (
         unit="bits",
         better="less",
         plain="How far the distances that people travel are from the true ones: 0 is the same, 1 the worst.",
-        source=f"{_ADATRACE} (length error; its buckets leave the longest tracks out)",
+        source=f"{_ADATRACE} (length error, with buckets that leave the longest tracks out)",
         group="field",
     ),
     Metric(
@@ -226,7 +229,7 @@ _ALL = (
         unit="share",
         better="more",
         plain="How many of the hundred most common ways through the cells are among the hundred most common true ones.",
-        source=f"{_ADATRACE} (FP F1 similarity); {_LDPTRACE}",
+        source=f"{_ADATRACE} (FP F1 similarity), {_LDPTRACE}",
         group="field",
     ),
     Metric(
@@ -246,7 +249,7 @@ _ALL = (
         unit="",
         better="more",
         plain="Whether the busy cells are the same: 1 is the same order, 0 no relation, -1 the reverse.",
-        source=f"Kendall: The Treatment of Ties in Ranking Problems, Biometrika 33(3), 1945; {_ADATRACE}",
+        source=f"Kendall: The Treatment of Ties in Ranking Problems, Biometrika 33(3), 1945, {_ADATRACE}",
         group="field",
     ),
     Metric(
@@ -271,12 +274,12 @@ _ALL = (
     Metric(
         name="linked_nearest",
         title="Linked by the nearest",
-        formula="mean over people of (1 / subjects if the nearest row is theirs, else 0)",
+        formula="mean over people of (1 / `subjects` if the nearest row is theirs, otherwise 0)",
         unit="share",
         better="less",
         plain=(
             "An adversary who knows the whole true way of a person takes the published one that is nearest. This is how"
-            " often that finds the person; no promise is about so much knowledge."
+            " often that finds the person. No promise is about so much knowledge."
         ),
         source=(
             "Domingo-Ferrer, Trujillo-Rasua: Microaggregation- and Permutation-Based Anonymization of Movement Data,"

@@ -196,7 +196,7 @@ def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setti
         return f"It is so everywhere: with more {name}, {how}{at}."
     worse, better = counted(signs.count(1), "case"), counted(signs.count(-1), "case")
     return (
-        f"It depends on the others. With more {name}, counts get worse in {worse} and better in {better}; in "
+        f"It depends on the others. With more {name}, counts get worse in {worse} and better in {better}. In "
         f"{counted(signs.count(0), 'case')} there is no difference that {_count_questions(sweep)} can show."
     )
 

@@ -28,7 +28,7 @@ class Questioning:
     queries: Annotated[
         int,
         Option(
-            "Questions of each size; with fewer than 400 the intervals are wide.", minimum=MIN_QUERIES, maximum=100_000
+            "Questions of each size. With fewer than 400 the intervals are wide.", minimum=MIN_QUERIES, maximum=100_000
         ),
     ] = ENOUGH_QUERIES
     seed: Annotated[
@@ -44,19 +44,19 @@ class Evaluating(Questioning):
     against: Annotated[
         Against,
         Option(
-            "Whom the truth is of: the people and times that are published, or all there are in the data.",
+            "The people and times that the truth counts: the published ones, or all in the data.",
             choices=("published", "all"),
         ),
     ] = "published"
-    dataset: Annotated[str | None, Option("Of another program's output: the dataset that it was made from.")] = None
+    dataset: Annotated[str | None, Option("For another program's output: the dataset that it was made from.")] = None
     columns: Annotated[
         Mapping[str, str] | None,
         Option(
-            "Of another program's output: one or more columns that do not name themselves, by what they hold.",
+            "For another program's output: the meaning of one or more columns with other names.",
             name="--column",
             metavar="MEANING=NAME",
             typed=list[str] | None,
             parse=_columns,
         ),
     ] = None
-    tz: Annotated[str | None, Option("Of another program's output: the zone of times that name none.")] = None
+    tz: Annotated[str | None, Option("For another program's output: the time zone of times without one.")] = None

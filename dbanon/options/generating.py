@@ -41,9 +41,7 @@ def _file(words: str) -> Option:
 class Plan:
     """What is generated, into a dataset or into files."""
 
-    objects: Annotated[
-        int, Option("How many people and vehicles; each is a subject with a path.", minimum=1, maximum=2**31)
-    ] = 1000
+    objects: Annotated[int, Option("How many people and vehicles. Each has a path.", minimum=1, maximum=2**31)] = 1000
     instants: Annotated[int, Option("How many positions of each are recorded.", minimum=1, maximum=MAX_INSTANTS)] = 30
     step_s: Annotated[int, Option("Seconds from one position to the next.", minimum=1, maximum=10**9)] = 60
     start: Annotated[str | int, Option("First position: ISO 8601 or unix seconds.", typed=str)] = "2026-01-05T08:00:00Z"
@@ -51,12 +49,12 @@ class Plan:
     whole_share: Annotated[
         float,
         Option(
-            "Least share that is there all the time; of the others, most come late or leave early.",
+            "Least share that is there all the time. Most of the others come late or leave early.",
             minimum=0,
             maximum=1,
         ),
     ] = 0.8
-    requests_per_subject: Annotated[float, Option("Mean number of requests; 0 for none.", minimum=0, maximum=1000)] = (
+    requests_per_subject: Annotated[float, Option("Mean number of requests. 0 for none.", minimum=0, maximum=1000)] = (
         2.0
     )
     calls_per_day: Annotated[
@@ -70,7 +68,7 @@ class Plan:
     quasi_identifiers: Annotated[
         Links | None,
         Option(
-            "Quasi-identifiers, at which an adversary may know each; how they are linked: random, disjoint, chain or "
+            "Quasi-identifiers, at which an adversary may know each. How they are linked: random, disjoint, chain or "
             "forest.",
             metavar="KIND",
             typed=str | None,
@@ -84,7 +82,7 @@ class Plan:
     pois: Annotated[
         int,
         Option(
-            "Number of points of interest, whose categories differ by district; 0 for none.",
+            "Number of points of interest, with different categories in different districts. 0 for none.",
             minimum=0,
             maximum=1_000_000,
         ),
@@ -92,7 +90,7 @@ class Plan:
     stations: Annotated[
         int,
         Option(
-            "Number of base stations, denser where people are, whose cells a dataset gets; 0 for none.",
+            "Number of base stations, denser where people are. A dataset gets their cells. 0 for none.",
             minimum=0,
             maximum=100_000,
         ),
@@ -102,16 +100,16 @@ class Plan:
     nodes: Annotated[
         Path | None,
         _file(
-            "Another network's nodes: CSV (also .gz) with the columns id and lon,lat (degrees) or x,y (metres); "
-            "or lines 'id x y' without a header.",
+            "Another network's nodes: CSV (also .gz) with the columns id and lon,lat (degrees) or x,y (metres). Or "
+            "lines 'id x y' without a header.",
         ),
     ] = None
     edges: Annotated[
         Path | None,
         _file(
-            "Its edges: CSV with the columns from,to and, if all edges have it, length (metres), limit_kmh, class "
-            "(0 fastest, 6 slowest) or classcode (as in San Francisco); or lines 'id from to length' or "
-            "'id from to class *' without a header.",
+            "Its edges: CSV with the columns from,to and, if all edges have it, length (metres), limit_kmh, class (0 "
+            "fastest, 6 slowest) or classcode (as in San Francisco). Or lines 'id from to length' or 'id from to "
+            "class *' without a header.",
         ),
     ] = None
     limits_kmh: Annotated[
@@ -125,7 +123,7 @@ class Plan:
         ),
     ] = None
     srid: Annotated[
-        int | None, Option("Metric SRID that x,y are in; or the UTM zone for lon,lat, else the data's.")
+        int | None, Option("Metric SRID of x,y. Default: the UTM zone for lon,lat, otherwise that of the data.")
     ] = None
     lon: Annotated[float | None, Option("Longitude of the middle of a network without a place.")] = None
     lat: Annotated[float | None, Option("Latitude of the middle of a network without a place.")] = None
@@ -141,18 +139,18 @@ class Plan:
             )
         if self.quasi_identifiers is not None and self.calls_per_day is not None:
             raise ParameterError(
-                "Quasi-identifiers must be of objects whose positions are all recorded. Got --quasi-identifiers with "
-                "--calls-per-day; leave one out."
+                "Quasi-identifiers must be of people with all positions recorded. Got --quasi-identifiers with "
+                "--calls-per-day. Leave one out."
             )
         if not _FIRST_S <= self.start_s <= self.start_s + self.instants * self.step_s <= _LAST_S:
             raise ParameterError(
-                "All instants must lie in the years 1 to 9999. Got others; change --start or --step-s."
+                "All instants must lie in the years 1 to 9999. Got others. Change --start or --step-s."
             )
         if (self.nodes is None) != (self.edges is None):
-            raise ParameterError("A network must be given as two files. Got one; give both --nodes and --edges.")
+            raise ParameterError("A network must be given as two files. Got one. Give both --nodes and --edges.")
         if self.nodes is None and (self.srid is not None or self.limits_kmh is not None):
             raise ParameterError(
-                "Only a network from files may have --srid or --limits. Got one for the built-in city; leave it out, "
+                "Only a network from files may have --srid or --limits. Got one for the built-in city. Leave it out, "
                 "and place the city with --lon and --lat."
             )
 
@@ -177,7 +175,7 @@ class Plan:
                 f"The start must be unix seconds or a time such as 2026-01-05T08:00:00Z. Got {text!r} instead."
             ) from None
         if moment.tzinfo is None:
-            raise ParameterError(f"The start must name its zone. Got {text!r}; write a Z behind it for UTC.")
+            raise ParameterError(f"The start must name its zone. Got {text!r}. Write a Z behind it for UTC.")
         return math.floor(moment.timestamp())
 
 
@@ -198,7 +196,7 @@ class _Mode:
         Literal["create", "append", "replace"],
         Option(
             flags={
-                "append": "Add more subjects to an existing dataset.",
+                "append": "Add more people to an existing dataset.",
                 "replace": "Replace all that is there already.",
             }
         ),

@@ -22,7 +22,7 @@ def _box(text: str) -> Box:
         west, south, east, north = (float(number) for number in text.split(","))
     except ValueError:
         raise ParameterError(
-            "A box must be four numbers XMIN,YMIN,XMAX,YMAX. Got something else; change --bbox."
+            "A box must be four numbers XMIN,YMIN,XMAX,YMAX. Got something else. Change --bbox."
         ) from None
     return west, south, east, north
 
@@ -42,8 +42,8 @@ def _instant(text: str) -> datetime:
         instant = datetime.min
     if instant.tzinfo is None:
         raise ParameterError(
-            f"--since and --until must be ISO 8601 with a zone, or unix seconds. Got '{text[:60]}'; write it like "
-            "2026-01-05T00:00:00Z."
+            f"--since and --until must be ISO 8601 with a zone, or unix seconds. Got '{text[:60]}'. Write it like "
+            f"2026-01-05T00:00:00Z."
         )
     return instant
 
@@ -54,18 +54,18 @@ def _moment(words: str) -> Option:
 
 def _bounds(words: str) -> Option:
     return Option(
-        f"{words}; a least x above the greatest crosses the antimeridian.", metavar="XMIN,YMIN,XMAX,YMAX", typed=str,
+        f"{words}. A least x above the greatest crosses the antimeridian.", metavar="XMIN,YMIN,XMAX,YMAX", typed=str,
         parse=_box,
     )  # fmt: skip
 
 
 Dataset = Annotated[str, Option("Name of the dataset.")]
-Subject = Annotated[str, Option("Column of the person or vehicle; '-' makes each row its own.")]
+Subject = Annotated[str, Option("Column of the person or vehicle. '-' makes each row a separate person.")]
 Sender = Annotated[str, Option("Column of the sender, as the trajectories name them.")]
 Time = Annotated[str, Option("Column of the time: unix seconds or milliseconds, or ISO 8601.")]
-Trip = Annotated[str | None, Option("Column that separates a subject's trips.")]
-X = Annotated[str | None, Option("Column of the longitude or easting; else 'x'.")]
-Y = Annotated[str | None, Option("Column of the latitude or northing; else 'y'.")]
+Trip = Annotated[str | None, Option("Column that separates a person's trips.")]
+X = Annotated[str | None, Option("Column of the longitude or easting. Else 'x'.")]
+Y = Annotated[str | None, Option("Column of the latitude or northing. Else 'y'.")]
 Zone = Annotated[str | None, Option("Time zone of times that name none, such as Europe/Berlin.")]
 
 
@@ -78,7 +78,7 @@ class People:
 
     population: Annotated[
         str | None,
-        Option("Within it a subject's name means one person in all datasets; made when first named. Else 'default'."),
+        Option("Within it a person's name means one person in all datasets. Made when first named. Else 'default'."),
     ] = None
     settle_s: Annotated[
         int | None,
@@ -92,23 +92,23 @@ class People:
 class _Target:
     """How trajectories are made, wherever they come from."""
 
-    srid: Annotated[int | None, Option("Metric SRID of the dataset; else the UTM zone of the data.")] = None
+    srid: Annotated[int | None, Option("Metric SRID of the dataset. Default: the UTM zone of the data.")] = None
     grid_m: Annotated[float, Option("Side of a space cell in metres.")] = 1.0
     grid_s: Annotated[int, Option("Length of a time slot in seconds.")] = 1
     split_gap_s: Annotated[float | None, Option("Cut a trajectory where no fix came for longer (s).")] = None
     tz: Zone = None
-    bbox: Annotated[Box | None, _bounds("Leave out what lies outside, in units of the source")] = None
+    bbox: Annotated[Box | None, _bounds("Leave out rows outside, in units of the source")] = None
     drop_outliers: Annotated[
-        bool, Option("Leave out what lies far outside the rest, or is too fast, not only count it.")
+        bool, Option("Leave out fixes far outside the rest, or too fast, instead of only counting them.")
     ] = False
     subject_per_day: Annotated[
-        bool, Option("Make each day of a subject, from midnight to midnight in --tz (else UTC), its own.")
+        bool, Option("Make each day of a person separate, from midnight to midnight in --tz (default: UTC).")
     ] = False
     max_speed_kmh: Annotated[
         float | None,
         Option(
-            "Count the fixes that imply a greater speed from the fix before, with --append or --new also from what is "
-            "stored; with --drop-outliers leave them out.",
+            "Count the fixes that imply a greater speed from the fix before, with --append or --new also from the "
+            "last stored fix. With --drop-outliers they are left out.",
         ),
     ] = None
 
@@ -119,9 +119,11 @@ class _Span:
 
     since: Annotated[
         datetime | None,
-        _moment("Load what is not before this time. Else all; with --new from a table, since a day before the last."),
+        _moment(
+            "Load rows from this time on. Default: all, or from a day before the last row with --new from a table."
+        ),
     ] = None
-    until: Annotated[datetime | None, _moment("Load what is before this time.")] = None
+    until: Annotated[datetime | None, _moment("Load rows before this time.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +135,11 @@ class _Mode(_Span):
         Option(
             flags={
                 "append": "Add to an existing dataset.",
-                "replace": "Replace an existing dataset's trajectories; requests and sites stay.",
-                "new": "Add the rows that are not there yet, of times not published yet; make the dataset if there is "
-                "none.",
+                "replace": "Replace an existing dataset's trajectories. Requests and sites stay.",
+                "new": (
+                    "Add the rows that are not there yet, of times not published yet. Make the dataset if there is "
+                    "none."
+                ),
             }
         ),
     ] = "create"
@@ -161,12 +165,12 @@ class _File:
     geom: Annotated[
         str | None,
         Option(
-            "Column of the position instead of x and y: geometries, or the text of tgeompoint, which has times, too; "
-            "else the only column of geometries."
+            "Column of the position instead of x and y: geometries, or the text of tgeompoint, which has times, too. "
+            "Default: the only column of geometries."
         ),
     ] = None
     trip: Trip = None
-    crs: Annotated[str | None, Option("Coordinate system; else what the source names, or EPSG:4326.")] = None
+    crs: Annotated[str | None, Option("Coordinate system. Default: that of the source, or EPSG:4326.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,19 +181,20 @@ class _Table:
     geom: Annotated[
         str | None,
         Option(
-            "Column of the position: a point; a shape, whose bounding rectangle counts; a tgeompoint, with its times. "
-            "Else 'geom'."
+            "Column of the position: a point, a shape (its bounding rectangle counts) or a tgeompoint with its "
+            "times. Default: 'geom'."
         ),
     ] = None
     x: Annotated[str | None, Option("Column of the longitude or easting, with --y instead of --geom.")] = None
     y: Annotated[str | None, Option("Column of the latitude or northing.")] = None
     trip: Trip = None
     crs: Annotated[
-        str | None, Option("Coordinate system of the positions; else the geometries' own, or degrees for --x and --y.")
+        str | None,
+        Option("Coordinate system of the positions. Default: that of the geometries, or degrees for --x and --y."),
     ] = None
     filter: Annotated[
         str | None,
-        Option("Load the rows that meet this condition in SQL; functions not the server's own need their schema."),
+        Option("Load the rows that meet this condition in SQL. Functions not the server's own need their schema."),
     ] = None
 
 
@@ -231,7 +236,7 @@ class LoadingQuasiIdentifiers(_Events):
 
     dataset: Dataset
     set_name: Annotated[str, Option("Which of the dataset's sets they belong to.", name="--set")] = "default"
-    subject: Annotated[str, Option("Column of the subject, as the trajectories name them.")] = "subject"
+    subject: Annotated[str, Option("Column of the person, as the trajectories name them.")] = "subject"
     time: Time = "time"
     tz: Zone = None
     replace: Annotated[bool, Option("Delete those of the set first.")] = False
@@ -242,10 +247,10 @@ class LoadingQuasiIdentifiers(_Events):
 Shape = Annotated[str | None, Option("Column of the shape as geometry or as WKT without curves, instead of x and y.")]
 Station = Annotated[str | None, Option("Column of the station's name.")]
 System = Annotated[
-    str | None, Option("Coordinate system of the file; else EPSG:4326, or what a geographic file names.")
+    str | None, Option("Coordinate system of the file. Default: that of a geographic file, or EPSG:4326.")
 ]
 Layer = Annotated[str | None, Option("Layer of a geographic file that has several.")]
-DropFar = Annotated[bool, Option("Leave out what lies far outside where the trajectories are, not only count it.")]
+DropFar = Annotated[bool, Option("Leave out places far outside the trajectories, instead of only counting them.")]
 ReplaceCells = Annotated[bool, Option("Delete the dataset's cells first.")]
 
 
@@ -263,7 +268,7 @@ class LoadingSites:
     geom: Shape = None
     crs: System = None
     layer: Layer = None
-    bbox: Annotated[Box | None, _bounds("Leave out sites whose middle lies outside, in units of the file")] = None
+    bbox: Annotated[Box | None, _bounds("Leave out sites with their middle outside, in units of the file")] = None
     drop_outliers: DropFar = False
     replace: Annotated[bool, Option("Delete the dataset's sites first.")] = False
 
@@ -276,7 +281,7 @@ class LoadingPois:
     area = bbox = None
 
     dataset: Dataset
-    category: Annotated[str, Option("Column that says what kind of place it is.")]
+    category: Annotated[str, Option("Column of the kind of place.")]
     x: X = None
     y: Y = None
     geom: Shape = None
@@ -300,7 +305,7 @@ class LoadingCells:
 
     dataset: Dataset
     name: Station = None
-    geom: Annotated[str | None, Option("Column of the polygon as WKT, of CSV or Parquet; else 'geom'.")] = None
+    geom: Annotated[str | None, Option("Column of the polygon as WKT, of CSV or Parquet. Else 'geom'.")] = None
     crs: System = None
     layer: Layer = None
     drop_outliers: DropFar = False
@@ -324,7 +329,7 @@ class LoadingStations:
     area: Annotated[
         str | Path | None,
         Option(
-            "GeoJSON, GeoPackage or Shapefile of the area that the cells divide among themselves; else the hull "
+            "GeoJSON, GeoPackage or Shapefile of the area that the cells divide among themselves. Default: the hull "
             "of the stations with a margin.", metavar="FILE", typed=str, parse=Path,
         ),
     ] = None  # fmt: skip

@@ -16,9 +16,9 @@ def parameters(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = (part.strip() for part in text.partition("="))
         if not sign or not name:
-            raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'; for example -p k=5.")
+            raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'. Write it like -p k=5.")
         if name in params:
-            raise ParameterError(f"A parameter must be given once. Got '{name}' twice; leave one out.")
+            raise ParameterError(f"A parameter must be given once. Got '{name}' twice. Leave one out.")
         params[name] = value
     return params
 
@@ -28,7 +28,7 @@ class Planning:
     """What a run is computed from."""
 
     dataset: Dataset
-    algorithm: Annotated[str | None, Option("The algorithm; else the family's first.")] = None
+    algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None
     params: Annotated[
         Mapping[str, Any] | None,
         Option(
@@ -48,7 +48,7 @@ class Submitting(Planning):
     seed: Annotated[
         int | None,
         Option(
-            "Same data, parameters and seed: same cloaks. Keep it private; leave it out to have one made.",
+            "Same data, parameters and seed: same cloaks. Keep it private. Leave it out to have one made.",
         ),
     ] = None
 
@@ -61,7 +61,7 @@ class Publishing:
     allow_overlap: Annotated[bool, Option("Publish though too few are left where it overlaps earlier releases.")] = (
         False
     )
-    reason: Annotated[str | None, Option("Why that is allowed; recorded.", metavar="TEXT")] = None
+    reason: Annotated[str | None, Option("Why that is allowed. Recorded.", metavar="TEXT")] = None
     end_readers: Annotated[bool, Option("End the sessions that read the release that goes, instead of giving up.")] = (
         False
     )
@@ -69,7 +69,7 @@ class Publishing:
         Sequence[str] | None,
         Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),
     ] = None
-    grow: Annotated[bool, Option("Publish as a part of the release of that name; the first part begins it.")] = False
+    grow: Annotated[bool, Option("Publish as a part of the release of that name. The first part begins it.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,9 @@ from dbanon.options import Option
 
 ReadDsn = Annotated[
     str | None,
-    Option("Streaming replica to read data from, when it has replayed what a run needs. Else DBANON_READ_DSN, if any."),
+    Option(
+        "Streaming replica to read data from, when it has replayed the data of a run. Default: DBANON_READ_DSN, if any."
+    ),
 ]
 
 

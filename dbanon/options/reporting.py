@@ -31,7 +31,7 @@ class Writing(Showing):
     output: Annotated[
         Path | None,
         Option(
-            "The file to write; replaced if it is there.", name="-o", metavar="FILE.html", typed=str | None, parse=_path
+            "The file to write. Replaced if it is there.", name="-o", metavar="FILE.html", typed=str | None, parse=_path
         ),
     ] = None
 
@@ -49,10 +49,10 @@ class Reporting(Writing):
         ),
     ] = "file"
     with_truth: Annotated[
-        bool, Option("Show true positions beside published ones: private, for operators of the dataset.")
+        bool, Option("Show true positions next to published ones: private, for operators of the dataset.")
     ] = False
 
     def check(self) -> None:
         """Raise `ParameterError` for what cannot be asked together."""
         if self.with_truth and self.audience != "file":
-            raise ParameterError("A page for analysts must not show the truth. Got both; leave out --with-truth.")
+            raise ParameterError("A page for analysts must not show the truth. Got both. Leave out --with-truth.")

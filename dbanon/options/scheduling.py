@@ -16,14 +16,16 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise ParameterError("--further must be JSON. Got something else; quote it for the shell.") from None
+        raise ParameterError("--further must be JSON. Got something else. Quote it for the shell.") from None
 
 
 def _limits(texts: Sequence[str]) -> dict[str, float]:
     try:
         return {name: float(value) for name, value in parameters(texts).items()}
     except ValueError:
-        raise ParameterError("A limit must be a number. Got something else; such as --limit requests=5.") from None
+        raise ParameterError(
+            "A limit must be a number. Got something else. Write it like --limit requests=5."
+        ) from None
 
 
 def _interval(words: str) -> Option:
@@ -52,15 +54,15 @@ class AddingJob(OfSource):
     source: Annotated[str | None, Option("Table or view of the same database, one fix a row. A new job needs it.")] = (
         None
     )
-    method: Annotated[str | None, Option("The method family; see 'dbanon methods'. A new job needs it.")] = None
+    method: Annotated[str | None, Option("The method family. See 'dbanon methods'. A new job needs it.")] = None
     subject: Annotated[str | None, _else("subject", "'subject'")] = None  # type: ignore[assignment]
     time: Annotated[str | None, _else("time", "'time'")] = None  # type: ignore[assignment]
     grid_m: Annotated[float | None, _else("grid_m", "1")] = None  # type: ignore[assignment]
     grid_s: Annotated[int | None, _else("grid_s", "1")] = None  # type: ignore[assignment]
     drop_outliers: Annotated[bool | None, _else("drop_outliers", "no")] = None  # type: ignore[assignment]
     subject_per_day: Annotated[bool | None, _else("subject_per_day", "no")] = None  # type: ignore[assignment]
-    dataset: Annotated[str | None, Option("Name of the dataset. Else the job's.")] = None  # type: ignore[assignment]
-    algorithm: Annotated[str | None, Option("The algorithm. Else the family's first.")] = None
+    dataset: Annotated[str | None, Option("Name of the dataset. Default: the job's.")] = None  # type: ignore[assignment]
+    algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None
     params: Annotated[
         Mapping[str, Any] | None,
         Option(
@@ -74,23 +76,24 @@ class AddingJob(OfSource):
     further: Annotated[
         Sequence[Mapping[str, Any]] | None,
         Option(
-            "Other loads of each period: kind (requests or quasi_identifiers), source, and what its import takes. "
-            "[] takes them back.",
+            "Other loads of each period: kind (requests or quasi_identifiers), source, and the arguments of its "
+            "import. [] takes them back.",
             metavar="JSON",
             typed=str,
             parse=_json,
         ),
     ] = None
-    every: Annotated[str | None, _interval("Length of a period: days and more by the clock of --tz. Else 1 day.")] = (
-        None
-    )
+    every: Annotated[
+        str | None, _interval("Length of a period: days and more by the clock of --tz. Default: 1 day.")
+    ] = None
     tz: Annotated[str | None, Option("Time zone of periods, and of times that name none. Else UTC.")] = None
     starts: Annotated[
-        datetime | None, _moment("Where the first period begins. Else where the release ends, or the source begins.")
+        datetime | None,
+        _moment("Where the first period begins. Default: where the release ends, or the source begins."),
     ] = None
-    wait: Annotated[str | None, _interval("How long after its end a period is due. Else 1 hour.")] = None
+    wait: Annotated[str | None, _interval("How long after its end a period is due. Default: 1 hour.")] = None
     lateness: Annotated[
-        str | None, _interval("How long rows may come of a period that is not published. Else 3 days.")
+        str | None, _interval("How long rows may come of a period that is not published. Default: 3 days.")
     ] = None
     at_least: Annotated[
         float | None,
@@ -108,18 +111,22 @@ class AddingJob(OfSource):
     ] = None
     keep_data: Annotated[
         str | None,
-        _interval("After that data are forgotten, but for what the next run needs. Else never; '100 years' is never."),
+        _interval(
+            "The age at which data are forgotten, except data that the next run needs. Default: never, as '100 years'."
+        ),
     ] = None
     keep_parts: Annotated[
         str | None,
-        _interval("After that parts are withdrawn, and what their runs wrote is deleted. Else never, as '100 years'."),
+        _interval(
+            "The age at which parts are withdrawn, and the rows of their runs deleted. Default: never, as '100 years'."
+        ),
     ] = None
     readers: Annotated[
         Sequence[str] | None,
         Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),
     ] = None
     retry: Annotated[
-        str | None, _interval("How long after a failure it tries again; doubled each time. Else 5 minutes.")
+        str | None, _interval("How long after a failure it tries again, doubled each time. Default: 5 minutes.")
     ] = None
     max_tries: Annotated[
         int | None, Option("After how many tries a period is held. Else 10.", minimum=1, maximum=1000)
@@ -133,13 +140,15 @@ class AddingJob(OfSource):
         ),
     ] = None
     owner: Annotated[
-        str | None, Option("Role whose sessions run it, which this login may become. Else this login.")
+        str | None, Option("Role that runs it. This login must be allowed to become it. Default: this login.")
     ] = None
     read_dsn: Annotated[
         str | None,
         Option(
             "Streaming replica that a worker reads the data of its runs from: as service=NAME, which the worker's "
-            "machine explains, since passwords are not kept. Else the worker's own."
+            "machine explains, since passwords are not kept. Default: the worker's own."
         ),
     ] = None
-    replace: Annotated[bool, Option("Change the job of that name: what is not given stays as it is.")] = False
+    replace: Annotated[bool, Option("Change the job of that name. Options that are not given stay as they are.")] = (
+        False
+    )

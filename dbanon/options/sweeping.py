@@ -28,8 +28,8 @@ def parse_wants(texts: Sequence[str]) -> tuple[Want, ...]:
             wants.append(Want(name=found[1], at_least=found[2] == ">=", value=float(found[3])))  # type: ignore[index]
         except (TypeError, ValueError):
             raise ParameterError(
-                f"What is wanted must be a figure, >= or <=, and a number. Got '{text[:60]}'; for example "
-                "published_share>=0.9."
+                f"A wanted figure must be one, >= or <=, and a number. Got '{text[:60]}'. Write it like "
+                f"published_share>=0.9."
             ) from None
     return tuple(wants)
 
@@ -49,7 +49,7 @@ class Sweeping(Reading, Questioning):
             parse=parameters,
         ),
     ]
-    algorithm: Annotated[str | None, Option("The algorithm; else the family's first.")] = None
+    algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None
     sample: Annotated[
         int | None,
         Option(
@@ -59,7 +59,7 @@ class Sweeping(Reading, Questioning):
     want: Annotated[
         Sequence[str] | None,
         Option(
-            "One or more figures that a setting must have, such as 'published_share>=0.9'; the chosen one has all.",
+            "One or more figures that a setting must have, such as 'published_share>=0.9'. The chosen one has all.",
             metavar="FIGURE>=VALUE",
             typed=list[str] | None,
         ),
@@ -82,8 +82,8 @@ class Sweeping(Reading, Questioning):
             values = [value.strip() if isinstance(value, str) else value for value in values]
             if not values or any(value == "" for value in values):
                 raise ParameterError(
-                    f"The values of '{name[:60]}' must be separated by single commas. Got an empty one; for example "
-                    "k=2,5,10."
+                    f"The values of '{name[:60]}' must be separated by single commas. Got an empty one. Write it "
+                    f"like k=2,5,10."
                 )
             found[name] = list(dict.fromkeys(values))
         return found
@@ -96,6 +96,6 @@ class Sweeping(Reading, Questioning):
             number *= len(several)
         if number > MAX_SETTINGS:
             raise ParameterError(
-                f"A sweep must have at most {MAX_SETTINGS} settings. Got {number:,}; take fewer values, or sweep twice."
+                f"A sweep must have at most {MAX_SETTINGS} settings. Got {number:,}. Take fewer values, or sweep twice."
             )
         return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]

@@ -41,7 +41,7 @@ def page(one: Side, other: Side, zone: ZoneInfo) -> str:
         foot=f"{names[0]} beside {names[1]}",
     )
     lead = (
-        "Both keep the same promise; what differs is below."
+        "Both keep the same promise. The differences are below."
         if same
         else "They promise different things: neither is better by a figure of this page."
     )
@@ -49,13 +49,13 @@ def page(one: Side, other: Side, zone: ZoneInfo) -> str:
     return frame.document(
         around,
         frame.header(f"{names[0]} beside {names[1]}", lead, *about),
-        frame.section("What each promises", frame.columns(*(_promise(letter, side) for letter, side in sides.items()))),
+        frame.section("The two promises", frame.columns(*(_promise(letter, side) for letter, side in sides.items()))),
         frame.section("Figures", frame.table(["figure", "A", "B"], _rows(list(sides.values()), zone))),
         frame.section(
             "Rows at one moment", frame.columns(*(_map(letter, side, zone) for letter, side in sides.items()))
         ),
         frame.section("Regions", frame.columns(*(_sizes(letter, side) for letter, side in sides.items()))),
-        frame.section("What to weigh", frame.columns(*_advice(one, other))),
+        frame.section("Strengths and costs", frame.columns(*_advice(one, other))),
     )
 
 
@@ -72,7 +72,7 @@ def _rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
     settings = [frame.isolate(words.settings(r.parameters) or "-") for r in records]
     return [
         ["clauses that hold", *held],
-        ["people whom a row hides", *(_hides(side) for side in sides)],
+        ["people hidden by a row", *(_hides(side) for side in sides)],
         ["published", *(_published(r) for r in records)],
         ["rows", *(f"{r.rows or 0:,}" for r in records)],
         ["half of the regions under", *(words.length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown)],
@@ -118,7 +118,7 @@ def _sizes(letter: str, side: Side) -> Markup:
     if not side.shown.sizes:
         return frame.card(letter, "There are no rows that hide people.")
     drawn = sizes(f"sizes-{letter.lower()}", f"{letter}: how large the regions are", side.shown)
-    return frame.picture(drawn, f"{letter}: share of people and time; the last bar is open.")
+    return frame.picture(drawn, f"{letter}: share of people and time. The last bar is open.")
 
 
 def _advice(one: Side, other: Side) -> list[Markup]:

@@ -41,9 +41,9 @@ class Drawn(Blocks):
         return frame.picture(drawn, caption, class_="map")
 
     def _around(self) -> str:
-        said = f"One region hides {words.spelled(self.shown.k)} or more people; where many lie it is darker."
-        outside = " The map shows where 95 % of the people and time are; rows may lie outside."
-        backdrop = " What lies under it is a public table." if self.shown.lines or self.shown.areas else ""
+        said = f"One region hides {words.spelled(self.shown.k)} or more people. Where many lie it is darker."
+        outside = " The map shows where 95 % of the people and time are. Rows may lie outside."
+        backdrop = " The background is a public table." if self.shown.lines or self.shown.areas else ""
         exact = f" Exact rows ({words.percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
         return said + outside + exact + backdrop
 
@@ -71,7 +71,8 @@ class Drawn(Blocks):
             frame.card(
                 "How to read the pair",
                 "The outlined dots are one group, and the outlined region is its row. A reader of the view sees the "
-                "region and what it says of all people in it. The reader sees neither who they are nor where inside.",
+                "region and the values that hold for all people in it. The reader sees neither their names nor their "
+                "places inside.",
             )
             if len(truth.marked)
             else Markup("")
@@ -99,8 +100,8 @@ class Drawn(Blocks):
             )
             figures.append(frame.picture(drawn, name))
         lead = (
-            f"What published.density says: people expected in each square of {side}, mean of the hour. dbanon takes "
-            "people to be spread evenly over their regions, which flattens peaks."
+            f"The answer of published.density: people expected in each square of {side}, mean of the hour. dbanon "
+            f"takes people to be spread evenly over their regions, which flattens peaks."
         )
         return frame.section("Hour by hour", legend, frame.small_maps(*figures), lead=lead)
 
@@ -110,7 +111,7 @@ class Drawn(Blocks):
         if window is None or not self.shown.atoms:
             return Markup("")
         shape = Markup('<path d="{}" class="line-published"/>').format(self.shown.atoms)
-        drawn = maps.panel("atoms", "Atoms", "The cells that rows are made of; they are public.", window, shape)
+        drawn = maps.panel("atoms", "Atoms", "The cells that rows are made of. They are public.", window, shape)
         return frame.picture(drawn, "The cells that rows are made of (published.atoms).", class_="map")
 
     def sizes(self) -> Markup:
@@ -158,7 +159,7 @@ class Drawn(Blocks):
         if not rows:
             return Markup("")
         said = "; ".join(f"{row.label}: {row.text}" for row in rows)
-        drawn = charts.bars("crowds", "How many people a row hides", f"Of people and time: {said}.", rows, most=1)
+        drawn = charts.bars("crowds", "How many people a row hides", f"Share of people and time: {said}.", rows, most=1)
         return frame.block(
             "How many does a row hide?",
             frame.picture(drawn, f"Share of people and time. k is {self.shown.k}. The last bar is open."),

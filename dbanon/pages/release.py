@@ -48,7 +48,7 @@ def page(
     made = {"file": _file, "analysts": _analysts, "operators": _operators}[audience]
     body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured, chosen=parts))
     band = {
-        "file": "To file with the impact assessment. Shows shares of what was left out, no true position.",
+        "file": "To file with the impact assessment. Shows the shares left out, and no true position.",
         "analysts": f"For readers of {record.name}. Made from the view alone: no true position went into it.",
         "operators": Markup("PRIVATE: shows true positions. For operators of the dataset {}. Do not forward.").format(
             frame.isolate(record.dataset)
@@ -124,8 +124,7 @@ def _analysts(page: _Page) -> Iterable[Markup]:
                 frame.card(
                     "If a query says that the view does not exist",
                     "It was withdrawn, or is for others now: ask the administrator. If it was replaced while you "
-                    "asked, ask again. "
-                    "Numbers of records are drawn anew in each release: do not keep them.",
+                    "asked, ask again. Numbers of records are drawn again in each release: do not keep them.",
                 ),
                 page.source(),
             ),

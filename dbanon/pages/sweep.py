@@ -347,7 +347,7 @@ def _write_publishable(one: Setting) -> str:
     if not overlap.get("below"):
         return "yes"
     beside = ", ".join(overlap.get("releases") or ()) or "what is published"
-    return f"no: beside {beside} {overlap.get('smallest_crowd')} of {overlap.get('k')} are left"
+    return f"no: together with {beside} {overlap.get('smallest_crowd')} of {overlap.get('k')} are left"
 
 
 def _draw_bar(said: str, share: float, class_: str) -> Markup:

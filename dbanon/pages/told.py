@@ -51,7 +51,11 @@ class Told(Blocks):
             )
         elif record.window_s is not None:
             found.append(
-                (words.duration(record.window_s), "is how long a record lasts; no number joins it to the next", False)
+                (
+                    words.duration(record.window_s),
+                    ("is how long a record lasts, and no number joins it to the next"),
+                    False,
+                )
             )
         return frame.facts(found)
 
@@ -117,7 +121,7 @@ class Told(Blocks):
             ("Knows", record.adversary),
             (
                 "Did",
-                f"read all stored rows and the data again, and looked for what breaks {counted(count, 'clause')}.",
+                f"read all stored rows and the data again, and tried to break {counted(count, 'clause')}.",
             ),
             ("Found", f"{found}."),
             ("When", when),
@@ -141,7 +145,7 @@ class Told(Blocks):
             said.append(Markup("<b>{}:</b> {}{}.").format(name, shares.get("share") or "not known", detail))
         if not left_out.shares and self.record.percent_left_out is not None:
             said.append(f"Left out of the people and times seen: {self.record.percent_left_out} %.")
-        said.append("People who are left out differ from the others: no figure of the release is about them.")
+        said.append("The people left out differ from the others: no figure of the release is about them.")
         return frame.card("Left out", *said)
 
     def readers(self) -> Markup:
@@ -161,7 +165,7 @@ class Told(Blocks):
             else Markup("It is not published: no login reads it.")
         )
         return frame.card(
-            "Who reads it; taking it back",
+            "Who reads it. Taking it back",
             Markup("<b>Readers:</b> {}: the view, no table behind it.").format(who) if name else "",
             take_back,
         )
@@ -253,8 +257,8 @@ class Told(Blocks):
                 f"  ST_MakeEnvelope(..., 4326), {when});\n-- at_least, expected, at_most"
             ),
             Markup("<p>{}</p><p>{}</p>").format(
-                "To count people, add up subjects over the rows of one period. Neither the sum of crowd nor the number "
-                "of rows is a number of people.",
+                "To count people, add up `subjects` over the rows of one period. Neither the sum of crowd nor the "
+                "number of rows is a number of people.",
                 "The middle of a region is no position: perhaps no person was there. One place is surely busier than "
                 "another only where its at_least exceeds the at_most of the other.",
             ),
@@ -283,11 +287,11 @@ class Told(Blocks):
 
 
 _OVERLAP = {
-    "within_a_day": "Within a day, one of them has exact rows of people whom another hides.",
+    "within_a_day": "Within a day, one of them has exact rows of people that another hides.",
     "classes": "Where its regions meet those of others, sets of cells are left without l categories, or beyond t.",
     "other_cells": "Others of the same people and area have other cells, so dbanon did not compare their regions.",
     "copies": "The same positions were loaded under other names too. dbanon did not compare releases of those.",
-    "settle_s": "dbanon does not compare later rows of people who stay longer than the population's settle time.",
+    "settle_s": "dbanon does not compare later rows of people that stay longer than the population's settle time.",
 }
 
 
@@ -299,7 +303,7 @@ def _overlapping(overlap: Mapping[str, Any]) -> list[str]:
     elif relation == "same":
         said.append("It has the groups of another release: each person has the same candidates in both.")
     elif relation == "overlapping":
-        left = f": {least} or more people are left whom a row may mean" if least is not None else ""
+        left = f": {least} or more people remain that a row may mean" if least is not None else ""
         said.append(f"Some have rows of the same time{left}.")
     return said + [sentence for name, sentence in _OVERLAP.items() if overlap.get(name) is not None]
 

@@ -64,8 +64,8 @@ def hides(record: Described, exact: float) -> tuple[str, str] | None:
     if record.k is None or not record.clauses or record.held < len(record.clauses):
         return None
     if not exact:
-        return f"{record.k} or more", "people whom a row hides"
-    return f"{record.k} or more", f"people whom a row hides, but for exact rows, which hold {percent(exact)}"
+        return f"{record.k} or more", "people hidden by a row"
+    return f"{record.k} or more", f"people hidden by a row, but for exact rows, which hold {percent(exact)}"
 
 
 def duration(seconds: float) -> str:

@@ -64,7 +64,7 @@ def snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> It
                 connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
             except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):  # the latter since 17
                 raise StoreError(
-                    "A task must read in the snapshot of its run. That is over; run it again.", sqlstate.CHANGED
+                    "A task must read in the snapshot of its run. That is over. Run it again.", sqlstate.CHANGED
                 ) from None
         yield Snapshot(connection, sql.Identifier(postgis(connection)).as_string(connection))
 
@@ -296,7 +296,7 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, until: 
     for trajectory_id, letters, names, length, wkb in rows_of_bytes(snapshot, query):
         size = length.view(">i4").astype(np.int64)
         if not np.isin(size % _FIX, _WKB_HEADERS).all():
-            raise DataError("Every path must be a LINESTRING M or POINT M. Got another; load the dataset again.")
+            raise DataError("Every path must be a LINESTRING M or POINT M. Got another. Load the dataset again.")
         fixes.append(wkb.view("<f8").reshape(-1, 3))
         counts.append(size // _FIX)
         ids.append(trajectory_id.view(">i8").astype(np.int64))

@@ -29,16 +29,16 @@ PIN_PATH = f"SET LOCAL search_path = {_PATH}"
 """Ends what ``SET LOCAL search_path`` began in the same transaction."""
 
 _SETTINGS = {
-    # Names in records and hints look alike for every login; first, since the path is made of names.
+    # Names in records and hints look alike for every login. It comes first, because the path is made of names.
     "quote_all_identifiers": "off",
-    # Who may create in a schema of the path decides what a name means: all names but pg_catalog's come with a schema.
+    # A login that creates in a schema of the path decides what a name means; only pg_catalog's come without a schema.
     "search_path": _PATH,
-    # Whatever the login has been given for its own queries must not end ours.
+    # A limit that the login has for its own queries must not end those of dbanon.
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
-    # Reads of one statement after another see what was committed in between; and a command that writes may write.
+    # Each statement sees what was committed before it, and a command that writes may write.
     "default_transaction_isolation": "'read committed'",
     "default_transaction_read_only": "off",
     # With off, a backslash in a text constant means something else.
@@ -47,16 +47,16 @@ _SETTINGS = {
     "array_nulls": "on",
     # Numbers are written, and read back, to their last bit.
     "extra_float_digits": "1",
-    # psycopg reads no times and intervals in other styles; rejected rows are quoted in these.
+    # The driver reads times and intervals in these styles only, and rejected rows are quoted in them.
     "DateStyle": "'ISO, MDY'",
     "IntervalStyle": "postgres",
-    # PostGIS's functions have high estimated costs: the server would compile for seconds what takes milliseconds.
+    # PostGIS's functions have high estimated costs, so the server would compile for seconds to save milliseconds.
     "jit": "off",
-    # Functions report by notices.
+    # Functions of dbanon report by notices.
     "client_min_messages": "notice",
     # A killed process must not leave a long statement that keeps its locks.
     "client_connection_check_interval": "'2s'",
-    # A client whose network is gone keeps no lock for long: neither that of a run nor those of what it was writing.
+    # A client whose network is gone keeps no lock for long, neither of a run nor of rows that it was writing.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
@@ -133,7 +133,7 @@ def connect_to_hold(url: str) -> Session:
         connection.close()
         raise ParameterError(
             "The connection that holds a worker's locks must go straight to the server. This one goes through a "
-            "pooler; name the server itself with --lock-dsn or DBANON_LOCK_DSN."
+            "pooler. Name the server itself with --lock-dsn or DBANON_LOCK_DSN."
         )
     with errors_translated():
         # It is used every second, unless its process is frozen.
@@ -227,6 +227,6 @@ def _finite(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise ParameterError("A time must have a zone. Got one without; give datetime's tzinfo, such as UTC.")
+            raise ParameterError("A time must have a zone. Got one without. Give datetime's tzinfo, such as UTC.")
         return value.isoformat()
     return value.tolist() if hasattr(value, "tolist") else dict(value)  # of NumPy

@@ -61,17 +61,17 @@ def find_binaries(major: int | None = None) -> Binaries:
         return known[0]
     if known:
         raise StoreError(
-            f"The embedded server needs PostGIS beside PostgreSQL {known[0].major}. Got PostgreSQL without it; "
-            f"install it (apt-get install postgresql-{known[0].major}-postgis-3) or name a server with --dsn."
+            f"The embedded server needs PostGIS for PostgreSQL {known[0].major}. Got PostgreSQL without it. Install "
+            f"it (apt-get install postgresql-{known[0].major}-postgis-3) or name a server with --dsn."
         )
     if major is not None:
         raise StoreError(
-            f"The embedded server's cluster needs the programs of PostgreSQL {major}. Got none; install them "
+            f"The embedded server's cluster needs the programs of PostgreSQL {major}. Got none. Install them "
             f"(apt-get install postgresql-{major}-postgis-3) or name a server with --dsn."
         )
     raise StoreError(
-        f"The embedded server needs PostgreSQL {OLDEST_SUPPORTED} or later with PostGIS. Got none; install them "
-        "(apt-get install postgresql postgresql-postgis) or name a server with --dsn."
+        f"The embedded server needs PostgreSQL {OLDEST_SUPPORTED} or later with PostGIS. Got none. Install them "
+        f"(apt-get install postgresql postgresql-postgis) or name a server with --dsn."
     )
 
 
@@ -120,8 +120,8 @@ def run_as(account: Account, command: Sequence[str], *, text: str, home: Path) -
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False, **options)
     except PermissionError:
         raise StoreError(
-            f"The embedded server's programs must be runnable as user {account.name}. Got: permission denied; "
-            "call dbanon as a user who may, or name a server with --dsn."
+            f"The embedded server's programs must be runnable as user {account.name}. Got: permission denied. Call "
+            f"dbanon as a user with that right, or name a server with --dsn."
         ) from None
 
 
@@ -136,5 +136,5 @@ def system_user() -> pwd.struct_passwd:
         return pwd.getpwnam("dbanon")
     raise StoreError(
         "The embedded server, called by root, must run as the system user postgres or dbanon. Got neither and no "
-        "useradd; create one of them or call dbanon as another user."
+        "useradd. Create one of them or call dbanon as another user."
     )

@@ -144,7 +144,7 @@ def parse(dsn: str) -> dict[str, str]:
     except psycopg.Error:
         raise ParameterError(
             "A database must be given as a URI (postgresql://user@host/name), as key=value words or as service=NAME. "
-            "Got something else; quote special characters in it."
+            "Got something else. Quote special characters in it."
         ) from None
 
 
@@ -241,7 +241,7 @@ def psql(url: str, arguments: Sequence[str] = ()) -> int:
 
     program = shutil.which("psql") or next((str(b.bindir / "psql") for b in installations()), None)
     if program is None:
-        raise StoreError("psql must be on the PATH. Got none; install it (apt-get install postgresql-client).")
+        raise StoreError("psql must be on the PATH. Got none. Install it (apt-get install postgresql-client).")
     variables = {item.keyword.decode(): (item.envvar or b"").decode() for item in pq.Conninfo.get_defaults()}
     words = parse(url)
     named = {variables[key]: value for key, value in words.items() if variables.get(key)}
@@ -389,14 +389,14 @@ class EmbeddedServer:
         found = self.home.stat()
         if found.st_uid not in (0, os.geteuid(), self._account.uid) or found.st_mode & stat.S_IWOTH:
             raise StoreError(
-                f"DBANON_HOME must be the caller's own directory that others cannot write. Got {self.home}; "
-                "set DBANON_HOME to another directory."
+                f"DBANON_HOME must be the caller's own directory that others cannot write. Got {self.home}. Set "
+                f"DBANON_HOME to another directory."
             )
         for directory in [*reversed(self.home.parents), self.home]:
             if os.geteuid() == 0 and self._run(["test", "-x", str(directory)]).returncode:
                 raise StoreError(
                     f"The system user {self._account.name}, which runs the embedded server, must be able to enter "
-                    f"all directories above its files. Got {directory}; chmod o+x it or set DBANON_HOME."
+                    f"all directories above its files. Got {directory}. Run chmod o+x on it, or set DBANON_HOME."
                 )
 
     def _make_private(self, directory: Path) -> None:
@@ -413,7 +413,7 @@ class EmbeddedServer:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != self._account.uid or found.st_mode & 0o077:
             raise StoreError(
                 f"{directory} must be a private directory (mode 0700) of user {self._account.name}. Got something "
-                "else; remove it, or set DBANON_HOME to another directory."
+                f"else. Remove it, or set DBANON_HOME to another directory."
             )
 
     def _check_owner(self) -> None:
@@ -421,8 +421,8 @@ class EmbeddedServer:
         owner = self.data.stat().st_uid if self.data.exists() else self._account.uid
         if owner != self._account.uid:
             raise StoreError(
-                f"The cluster in {self.home} must belong to user {self._account.name}. Got another owner; "
-                "call dbanon as the user who made it or set DBANON_HOME to another directory."
+                f"The cluster in {self.home} must belong to user {self._account.name}. Got another owner. Call "
+                f"dbanon as its owner or set DBANON_HOME to another directory."
             )
 
     @contextmanager
@@ -432,8 +432,8 @@ class EmbeddedServer:
             handle = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreError(
-                f"The lock file in {self.home} must be writable. Got: {error.strerror}; call dbanon as the user who "
-                "made it or set DBANON_HOME to another directory."
+                f"The lock file in {self.home} must be writable. Got: {error.strerror}. Call dbanon as its owner or "
+                f"set DBANON_HOME to another directory."
             ) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

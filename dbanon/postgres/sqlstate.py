@@ -26,36 +26,40 @@ _OWN = {  # errors our SQL functions raise (sql/10_core/10_guard.sql lists them)
     "DA022": SchemaMismatch,
 }
 _NO_SCHEMA = (
-    "The database must hold dbanon's schema. Got one without it, or of an older program; run `dbanon db upgrade`."
+    "The database must hold dbanon's schema. Got one without it, or of an older program. Run `dbanon db upgrade`."
 )
-_LOST = "The connection to the server was lost. Unfinished work was undone; run it again."
-_NOT_TEXT = "Texts must be UTF-8 without NUL characters. Got others; clean the file."
+_LOST = "The connection to the server was lost. Unfinished work was undone. Run it again."
+_NOT_TEXT = "Texts must be UTF-8 without NUL characters. Got others. Clean the file."
 _DATA = {
     "22021": _NOT_TEXT,
     "22P05": _NOT_TEXT,
-    "54000": "A subject must have at most some 2,000 bytes. Got a longer text; check which columns are named.",
+    "54000": "A person's name must have at most some 2,000 bytes. Got a longer text. Check which columns are named.",
 }
 _SENTENCES = {
-    "53100": "The server has no room left on its disk. Unfinished work was undone; free some and run it again.",
-    "53200": "The server ran out of memory. Unfinished work was undone; lower work_mem or free some.",
-    "42501": "The login must have the rights for this. It does not; have dbanon_operator (load, publish), "
-    "dbanon_worker (run, verify) or dbanon_admin granted to it, or this database's roles of another prefix.",
+    "53100": "The server has no room left on its disk. Unfinished work was undone. Free some and run it again.",
+    "53200": "The server ran out of memory. Unfinished work was undone. Lower work_mem or free some.",
+    "42501": (
+        "The login must have the rights for this. It does not. Have dbanon_operator (load, publish), dbanon_worker "
+        "(run, verify) or dbanon_admin granted to it, or this database's roles of another prefix."
+    ),
     CANCELLED: "The statement was cancelled and its work rolled back. Run it again.",
-    "57P03": "The server is starting, stopping or recovering. Nothing was done; run it again in a moment.",
-    "55P03": "Another session holds the rows. Nothing was done; try again when it has finished.",
+    "57P03": "The server is starting, stopping or recovering. Nothing was done. Run it again in a moment.",
+    "55P03": "Another session holds the rows. Nothing was done. Try again when it has finished.",
     CHANGED: "Another session changed the same rows meanwhile, so nothing was kept. Run it again.",
     "40P01": "Another session changed the same rows meanwhile, so nothing was kept. Run it again.",
-    READ_ONLY: "The server is read-only. Nothing was written; connect to the primary.",
+    READ_ONLY: "The server is read-only. Nothing was written. Connect to the primary.",
 }
 
 _REFUSED = "08004"  # by the server, for another reason
 _REMEDIES = {  # by what the server refused a connection; its words name at most the login, the database and the address
     "3D000": "Create it, or check --dsn and the PG* variables.",
-    "28000": "Check --dsn and the PG* variables; or have the login made, and let in by the server's pg_hba.conf (of a "
-    "managed server, by its network rules).",
+    "28000": (
+        "Check --dsn and the PG* variables. Or have the login made, and let in by the server's pg_hba.conf (of a "
+        "managed server, by its network rules)."
+    ),
     "28P01": "Check --dsn, PGPASSWORD or ~/.pgpass.",
     TOO_MANY: "Close connections, or raise max_connections or the limit of the login or database.",
-    _REFUSED: "Check --dsn and the PG* variables, or ask who runs the server.",
+    _REFUSED: "Check --dsn and the PG* variables, or ask the server's administrator.",
 }
 # psycopg gives no SQLSTATE of a refused connection. A server that speaks another language is quoted all the same.
 _REASONS = (

@@ -56,7 +56,7 @@ def unpublish(
 ) -> tuple[str, ...]:
     """Withdraw a release, or its part that has a time; returns what the server has to say about it."""
     if at is not None and end_readers:
-        raise ParameterError("A part is withdrawn beside its readers. Got end_readers too; leave it out.")
+        raise ParameterError("A part is withdrawn while its readers go on. Got end_readers, too. Leave it out.")
     with server_notices(connection) as notices:
         if at is None:
             connection.execute("SELECT dbanon.unpublish(%s, %s)", [name, end_readers])

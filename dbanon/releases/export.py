@@ -50,7 +50,7 @@ def write(
     if suffix not in _BY_SERVER:
         endings = ", ".join((*_BY_ARROW, *_BY_SERVER))
         raise ParameterError(
-            f"The file's name must end in {endings}. Got {file.name!r}; choose the format by the ending."
+            f"The file's name must end in {endings}. Got {file.name!r}. Choose the format by the ending."
         )
     form: published.Form = "CSV" if suffix == ".csv" else "GeoJSON"
     with whole(file) as part, published.opened(connection, name, form, where=where, params=params) as rows:
@@ -77,7 +77,7 @@ def whole(file: Path) -> Iterator[Path]:
                 made.replace(file.with_name(made.name))
     except OSError as error:
         raise DataError(
-            f"The file must be writable in {file.parent}, with room for it. Got: {_said(error)}; nothing was kept."
+            f"The file must be writable in {file.parent}, with room for it. Got: {_said(error)}. Nothing was kept."
         ) from error
 
 

@@ -313,14 +313,14 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
             found = dict(connection.execute(query, {"srid": srid, "coarse": coarse, **placed(window)}).fetchall())
         except psycopg.InternalError:
             raise ParameterError(
-                f"The backdrop must have lines or areas that PostGIS can cut and bring to SRID {srid}. Got {table!r}, "
-                "whose shapes it cannot; name another, or a view of those it can."
+                f"The backdrop must have lines or areas that PostGIS can cut and bring to SRID {srid}. Got {table!r} "
+                f"with other shapes. Name another, or a view of lines and areas."
             ) from None
         if sum(len(path or "") for path in found.values()) <= _MOST_BYTES:
             return found.get(1) or "", found.get(2) or ""
     raise ParameterError(
-        f"The backdrop must be small enough for a page. Got {table!r}, whose lines in the map are more than "
-        f"{_MOST_BYTES // 1000} kB; name a table of main streets only."
+        f"The backdrop must be small enough for a page. Got {table!r}: its lines in the map have more than "
+        f"{_MOST_BYTES // 1000} kB. Name a table of main streets only."
     )
 
 
@@ -347,8 +347,8 @@ def _open_to_all(connection: Connection, table: str) -> tuple[str, str]:
         column = None
     if column is None or not column[2]:
         raise ParameterError(
-            "The backdrop must be a table or view of lines or areas that all analysts may read, and none of dbanon's "
-            f"own. Got {table!r}; name one such as public.streets."
+            f"The backdrop must be a table or view of lines or areas that all analysts may read, and none of "
+            f"dbanon's own. Got {table!r}. Name one such as public.streets."
         )
     return column[0], column[1]
 

@@ -196,7 +196,7 @@ def _condition(connection: Connection, postgis: str, where: str | None, params: 
     """Write a condition with its values in it: a COPY takes none beside it."""
     if where is None:
         if params is not None:
-            raise ParameterError("Values must come with the condition they are for. Got none; give 'where'.")
+            raise ParameterError("Values must come with the condition they are for. Got none. Give 'where'.")
         return sql.SQL("")
     connection.execute(as_is(f"SET LOCAL search_path = pg_catalog, published, {postgis}, pg_temp"))
     try:
@@ -222,5 +222,5 @@ def _condition_refused() -> Iterator[None]:
 
 def _refused(said: str) -> ParameterError:
     return ParameterError(
-        f"The condition must be SQL on columns of the release. Got one that is refused: {said}; correct it."
+        f"The condition must be SQL on columns of the release. Got one that is refused: {said}. Correct it."
     )

@@ -69,7 +69,7 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
     zone = zone_named(asked.tz)
     if asked.audience == "analysts":
         if not isinstance(what, str):
-            raise ParameterError(f"A page for analysts must be of a release. Got run {what}; publish it first.")
+            raise ParameterError(f"A page for analysts must be of a release. Got run {what}. Publish it first.")
         with _reading(connection, what):
             record, rows = described_by_view(connection, what)
             shown = _shown(connection, rows, zone, asked, hours=True, questions=True)
@@ -147,7 +147,7 @@ def _require_unchanged(connection: Connection, name: str, of_run: int | None, re
     The rows are read under a lock, with the rights of analysts, who may not read the record.
     """
     if described(connection, name, of_run) != record or of_run not in (None, record.run_id):
-        raise StoreError(f"Release {name} changed while its page was made. Nothing was written; make the page again.")
+        raise StoreError(f"Release {name} changed while its page was made. Nothing was written. Make the page again.")
 
 
 def _require_verified(record: Described) -> None:
@@ -251,7 +251,7 @@ def _run_rows(connection: Connection, record: Described) -> tuple[Described, pic
     with connection.cursor(row_factory=dict_row) as cursor:
         about = cursor.execute("SELECT (dbanon_internal.run_about(%s)).*", [run_id]).fetchone()
     if not record.rows or about is None:
-        raise ParameterError(f"A page must be of a run with rows. Run {run_id} has none; see `dbanon runs`.")
+        raise ParameterError(f"A page must be of a run with rows. Run {run_id} has none. See `dbanon runs`.")
     span = (about["since"], about["until"])
     one(
         connection,
@@ -391,8 +391,8 @@ def chromium() -> str:
     found = next(filter(None, map(shutil.which, _CHROMIUM)), None)
     if found is None:
         raise DbanonError(
-            "A page is printed as PDF by Chromium. Got none on this machine; install it, or open the page in a browser "
-            "and print it there."
+            "A page is printed as PDF by Chromium. Got none on this machine. Install it, or open the page in a "
+            "browser and print it there."
         )
     return found
 

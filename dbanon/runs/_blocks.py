@@ -63,7 +63,7 @@ def regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
         extras.append(arrow.texts(extra_size.view(">i4"), extra).dictionary_encode())
     columns = np.concatenate(numbers, axis=1).astype(np.int32)
     if (np.diff(columns[0]) <= 0).any():
-        raise DataError("Regions must come by ascending number; this is a defect of their reading.")
+        raise DataError("Regions must come by ascending number. This is a defect of their reading.")
     return Regions(
         no=columns[0].astype(np.int64),
         shape_size=columns[1],
@@ -162,7 +162,7 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
     except RecursionError:
         raise DataError(
             "Values in `extra` of a stored row must be at most some hundred arrays or objects deep. One is deeper, "
-            "and no method writes such; run the method again."
+            "and no method writes such. Run the method again."
         ) from None
 
 
@@ -173,7 +173,7 @@ def _blocks(snapshot: arrow.Snapshot, function: str, run_id: int, whole: Any) ->
     for block in arrow.rows_of_bytes(snapshot, f"SELECT * FROM dbanon_internal.{function}({int(run_id)})"):
         no = int.from_bytes(block[0].tobytes(), signed=True)
         if before is not None and no <= before:
-            raise DataError("Blocks must come by ascending number; this is a defect of their reading.")
+            raise DataError("Blocks must come by ascending number. This is a defect of their reading.")
         before, own = no, hashlib.sha256()
         for values in block:
             own.update(values.data)

@@ -19,7 +19,7 @@ from dbanon.runs._told import SPAN_S, Box, Points, Table
 from dbanon.runs._truth import Members, Truth, window
 
 _LEAST_M = 0.001  # least side of a rectangle, because shares are divided by its area
-_MEANT = "The truth is all fixes of all people in ten minutes; what the program left out is an error, too."
+_MEANT = "The truth is all fixes of all people in ten minutes. Everything that the program left out is an error, too."
 
 
 class Foreign:
@@ -86,7 +86,7 @@ class Foreign:
         since, until = (output.t, output.t) if isinstance(output, Movements) else (output.since, output.until)
         low, high = max(first, float(since.min())), min(last, float(until.max()))
         if low > high:
-            raise DataError("The output must speak of a time of the dataset. Got another time; choose the dataset.")
+            raise DataError("The output must speak of a time of the dataset. Got another time. Choose the dataset.")
         starts = self.rng.uniform(low, max(high - SPAN_S, low), 10_000)
         return np.column_stack([starts, starts + SPAN_S])
 

@@ -152,9 +152,9 @@ class Measurement:
             if instants is not None:
                 instants = np.sort(self.rng.choice(instants, min(moments, len(instants)), replace=False))
             self.notes.append(
-                f"The run has {counted(about.rows, 'row')}; those at {counted(moments, 'moment')} and of "
-                f"{counted(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not say how "
-                "much other times differ."
+                f"The run has {counted(about.rows, 'row')}. The rows at {counted(moments, 'moment')} and of "
+                f"{counted(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not say "
+                f"how much other times differ."
             )
         return instants, np.column_stack([starts, starts + SPAN_S])
 
@@ -221,9 +221,9 @@ class Measurement:
         true, answers = self.one_in * true, Answers(**{name: self.one_in * v for name, v in vars(answers).items()})
         low, high = measure_noise(questions, true, noise)
         self.notes.append(
-            f"Of the run's records, one in {self.one_in} was asked, and its answers multiplied. That puts counts off "
-            f"by {low:.1%} to {high:.1%}, which was taken off their errors; other samples differ as much. Bounds, maps "
-            "and flows are those of these records and their people; maps and flows of all differ less."
+            f"One in {self.one_in} was asked, and its answers multiplied. That puts counts off by {low:.1%} to "
+            f"{high:.1%}, which was taken off their errors. Other samples differ as much. Bounds, maps and flows are "
+            f"those of these records and their people. Maps and flows of all differ less."
         )
         if self.about.window_s:
             self.notes.append(
@@ -267,9 +267,9 @@ class Measurement:
         outside = int((~within(true, answers)).sum())
         if outside:
             raise VerificationFailed(
-                f"Every true count must lie within its bounds. For run {self.row.run_id} "
-                f"{outside:,} of {len(true):,} do not, which is a defect of dbanon or a change of its rows; do not "
-                "publish it, and report it."
+                f"Every true count must lie within its bounds. For run {self.row.run_id} {outside:,} of "
+                f"{len(true):,} do not, which is a defect of dbanon or a change of its rows. Do not publish it, and "
+                f"report it."
             )
 
     # ---- figures ---------------------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ class Measurement:
         people = _field.some_people(self.data, self.rng)
         if len(people) < self.data.subjects:
             self.notes.append(
-                f"Unicity is among {counted(len(people), 'person', 'people')}; among all, fewer are unique."
+                f"Unicity is among {counted(len(people), 'person', 'people')}. Among all, fewer are unique."
             )
         yield from _field.unicity(self.truth.raw(people), self.rng)
         yield _field.linking(true, told, self.truth.members(told.track), rounded=instants is None, rng=self.rng)

@@ -41,8 +41,8 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
     row = stored.run_row(connection, run_id)
     if not queue.may_compute(connection):
         raise StoreError(
-            "An evaluation must be made by a login that may read what runs wrote. This one may not; "
-            "have dbanon_worker granted, or read dbanon.evaluations."
+            "An evaluation must be made by a login that may read the rows of runs. This one may not. Have "
+            "dbanon_worker granted, or read dbanon.evaluations."
         )
     if row.status != "verified":
         raise ParameterError(
@@ -51,8 +51,8 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
     revision = one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [row.dataset_id])
     if row.dataset_revision != revision:
         raise ParameterError(
-            f"A run must be evaluated against the data that it was computed from. Those of run {run_id} changed since, "
-            "or some of them were forgotten; run it again."
+            f"A run must be evaluated against the data that it was computed from. The data of run {run_id} changed "
+            f"since, or some of them were forgotten. Run it again."
         )
     if not one(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]):
         raise ParameterError(f"A run must have rows to be evaluated. Run {run_id} has none.")
@@ -85,7 +85,7 @@ def _parts(connection: Connection, name: str) -> list[_Part]:
     if not live:
         fault = "was withdrawn" if found else "is not there"
         raise ParameterError(
-            f"A release must be live to be measured by its name. {quoted(name)} {fault}; list them: `dbanon releases`."
+            f"A release must be live to be measured by its name. {quoted(name)} {fault}. List them: `dbanon releases`."
         )
     return live
 
@@ -99,7 +99,7 @@ def _said(name: str, parts: list[_Part]) -> tuple[str, ...]:
     """Say which part is shown in full, and which cannot be measured; nothing where it is the only one."""
     if len(parts) == 1:
         return ()
-    said = [f"Release {name} has {counted(len(parts), 'part')}; this is that of run {_first(parts).run_id}."]
+    said = [f"Release {name} has {counted(len(parts), 'part')}. This is that of run {_first(parts).run_id}."]
     if gone := [str(part.run_id) for part in parts if not part.fit]:
         said.append(
             f"These runs have no rows, or their data changed since or were forgotten: {', '.join(gone)}. They were not "

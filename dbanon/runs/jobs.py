@@ -31,7 +31,7 @@ def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, t
             [made] = connection.execute(call, given).fetchone() or [None]
     except (psycopg.errors.InvalidDatetimeFormat, psycopg.errors.DatetimeFieldOverflow):
         raise ParameterError(
-            "An interval of a job must be such as '1 day' or '6 hours'. Got something else; correct it."
+            "An interval of a job must be such as '1 day' or '6 hours'. Got something else. Correct it."
         ) from None
     return cast("int", made), tuple(notices)
 
@@ -75,5 +75,5 @@ def steer_job(connection: Connection, name: str, action: str, since: datetime | 
         return cast("int", one(connection, "SELECT dbanon.steer_job(%s, %s, %s::timestamptz, %s)", given))
     except (psycopg.errors.InvalidDatetimeFormat, psycopg.errors.DatetimeFieldOverflow):
         raise ParameterError(
-            "A period must be named by its beginning, such as 2026-11-20T00:00Z. Got something else; see its list."
+            "A period must be named by its beginning, such as 2026-11-20T00:00Z. Got something else. See its list."
         ) from None

@@ -134,8 +134,8 @@ class Parts:
             raise StoreError(str(error), state) from error
         except Exception as error:  # a machine's fault, too
             raise StoreError(
-                "A process of the cluster must look at its part of the people. It stopped with "
-                f"{type(error).__name__}, so nothing was decided; see its log, and run it again.",
+                f"A process of the cluster must look at its part of the people. It stopped with "
+                f"{type(error).__name__}, so nothing was decided. See its log, and run it again.",
                 sqlstate.CHANGED,
             ) from error
         for answer in answers:
@@ -148,7 +148,7 @@ class Parts:
         if len(answers) != len(parts) or (seen != 1).any():
             raise StoreError(
                 "Every person must be looked at once, in the state that is verified. Some were not, so nothing was "
-                "decided; run it again.",
+                "decided. Run it again.",
                 sqlstate.CHANGED,
             )
         return [one for answer in answers for one in answer.found]
@@ -281,10 +281,12 @@ def _snapshot(place: Place) -> Iterator[arrow.Snapshot]:
     """See what the process with the run sees, by this process's own login."""
     with _session() as session:
         if not queue.may_compute(session):
-            raise StoreError(f"{_EACH} a login with the role dbanon_worker (or that of the database's own prefix). "
-                             "One has another; GRANT it, or change its DBANON_DSN.")  # fmt: skip
+            raise StoreError(
+                f"{_EACH} a login with the role dbanon_worker (or that of the database's own prefix). One has "
+                f"another. GRANT it, or change its DBANON_DSN."
+            )  # fmt: skip
         if _server(session) != place.server:
-            raise StoreError(f"{_EACH} the database of the run. One has another; change its DBANON_DSN.")
+            raise StoreError(f"{_EACH} the database of the run. One has another. Change its DBANON_DSN.")
         with arrow.snapshot(session, place.snapshot) as snapshot:
             yield snapshot
 
@@ -295,7 +297,7 @@ _EACH = "Every process that does tasks must have"
 def _session() -> Session:
     embedded = not any(os.environ.get(name) for name in ("DBANON_DSN", *server.SERVER_VARIABLES))
     if embedded and not server.EmbeddedServer().status().running:
-        raise StoreError(f"{_EACH} a database in its environment. One has none; set DBANON_DSN there.")
+        raise StoreError(f"{_EACH} a database in its environment. One has none. Set DBANON_DSN there.")
     return connect(server.resolve(None).url)
 
 

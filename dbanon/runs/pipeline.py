@@ -285,7 +285,7 @@ class _Run:
         live = stored.live_releases(self.connection, self.claim.run_id)
         return (
             f"Run {self.row.run_id} must withstand the {verdict.attack} attack to be published. It did not: {broken} "
-            + (f"What it was published as stays live: {', '.join(live)}; " if live else "Nothing was published; ")
+            + (f"Its releases stay live: {', '.join(live)}; " if live else "Nothing was published; ")
             + self._remedy(live)
         )
 
@@ -330,7 +330,7 @@ def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
     except DbanonError as error:  # its sentence names no subject and no place
         why = str(error)
     except Exception as error:
-        why = f"The attack stopped with {type(error).__name__}, which is a defect; report it."
+        why = f"The attack stopped with {type(error).__name__}, which is a defect. Report it."
     return undecided(family.name, why)
 
 
@@ -340,7 +340,7 @@ def _demand_sound(verdict: Verdict, family: methods.Method) -> Verdict:
     follows = verdict.passed == all(clause.passed for clause in clauses)
     counted = all(clause.passed == (clause.violations == 0) for clause in clauses)
     if verdict.attack != family.name or not (clauses and follows and counted and np.isfinite(figures).all()):
-        raise DataError("A verdict must follow from its clauses, at least one; this is a defect of the attack.")
+        raise DataError("A verdict must follow from its clauses, at least one. This is a defect of the attack.")
     return verdict
 
 
@@ -383,7 +383,7 @@ def _fail(connection: Connection, claim: queue.Claim, error: BaseException, watc
             queue.note_error(connection, claim, str(kind))
         watch.breathe(claim.attempt)  # before the next attempt: what was missing may be there again
         return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
-    sentence = str(kind) if kind is not None else f"The run failed with {type(error).__name__}; see the worker's log."
+    sentence = str(kind) if kind is not None else f"The run failed with {type(error).__name__}. See the worker's log."
     name = next((name for family, name in stored.ERROR_KINDS.items() if isinstance(kind, family)), "other")
     _give_up(connection, claim, "cancelled" if cancelled else "failed", sentence, None if cancelled else name)
 

@@ -39,8 +39,8 @@ def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
     """
     if asked.seed is not None and not 0 <= asked.seed < 2**63:  # the server has no type for one that is larger
         raise ParameterError(
-            f"The seed must be an integer >= 0 and < 2^63. Got {asked.seed} instead; choose another, or leave it out "
-            "to have one made."
+            f"The seed must be an integer >= 0 and < 2^63. Got {asked.seed} instead. Choose another, or leave it out "
+            f"to have one made."
         )
     arguments = [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm, asked.seed]
     return cast("int", one(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
@@ -126,7 +126,7 @@ def lost(run_id: int) -> StoreError:
     """Make the error of a run that another process has taken over."""
     return StoreError(
         f"The lock on run {run_id} was lost, and this process writes nothing more for it. Another worker may go on "
-        "with it; see `dbanon runs`."
+        f"with it. See `dbanon runs`."
     )
 
 

@@ -38,7 +38,7 @@ def dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
     query = f"SELECT {columns} FROM ONLY dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
     found: list[dict[str, Any]] = arrow.table(snapshot, query).to_pylist()
     if not found:
-        raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}; load one.")
+        raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}. Load one.")
     return found[0]
 
 
@@ -292,7 +292,7 @@ def _evidence(
     )  # fmt: skip
     read = package.read(rows, source)
     if any(getattr(read, item.name) is not getattr(rows, item.name) for item in fields(Evidence)):
-        raise DataError("An attack must be given the rows as they are stored; this is a defect of its reading.")
+        raise DataError("An attack must be given the rows as they are stored. This is a defect of its reading.")
     names = _blocks.digest_names(rows.member_trajectory, paths.trajectory_id, paths.subject, codes.texts)
     return read, stored.run_digest(snapshot.connection, run_id, written.digests + names)
 

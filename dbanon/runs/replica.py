@@ -117,8 +117,8 @@ def _demand_replica(connection: Session, primary: Connection) -> None:
 
 def _stranger(got: str) -> ParameterError:
     return ParameterError(
-        f"--read-dsn must name a streaming replica of the database that runs are in. Got {got}; name its replica "
-        "itself, or leave the option out."
+        f"--read-dsn must name a streaming replica of the database that runs are in. Got {got}. Name its replica "
+        f"itself, or leave the option out."
     )
 
 
@@ -132,8 +132,8 @@ def _wait(connection: Connection, number: Any, wait_s: int, progress: Progress) 
             age = one(connection, _AGE)
             state = "It has replayed nothing yet" if age is None else f"It shows the state of {age:,} s ago"
             raise StoreError(
-                f"The replica must have replayed within {wait_s:,} s what the run reads. {state}, and nothing was "
-                "kept; see whether its replay is paused, give --read-wait, or read from the primary."
+                f"The replica must have replayed within {wait_s:,} s the data that the run reads. {state}, and "
+                f"nothing was kept. See whether its replay is paused, give --read-wait, or read from the primary."
             )
         time.sleep(_LOOK_S)
 
@@ -148,10 +148,10 @@ def _named(connection: Connection) -> Iterator[None]:
         if not (isinstance(failed, StoreError) and sqlstate.is_passing(failed)) or _goes_on(connection):
             raise
         said = (
-            "The replica ended the reading, because its replay had waited for it too long. Nothing was kept; run it "
+            "The replica ended the reading, because its replay had waited for it too long. Nothing was kept. Run it "
             "again, and set hot_standby_feedback or a longer max_standby_streaming_delay there."
             if failed.sqlstate == sqlstate.CHANGED
-            else "The connection to the replica was lost. Nothing was kept; run it again."
+            else "The connection to the replica was lost. Nothing was kept. Run it again."
         )
         raise StoreError(said, failed.sqlstate) from error
 

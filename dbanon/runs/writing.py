@@ -209,5 +209,5 @@ def _check_size(cloaks: Cloaks) -> None:
     if size > LARGEST_RUN_BYTES:
         raise StoreError(
             f"A run may write at most {LARGEST_RUN_BYTES / 1024**3:.0f} GB. This one would write "
-            f"{size / 1024**3:.0f} GB in {counted(cloaks.rows, 'cloak')}; use fewer instants or a shorter time."
+            f"{size / 1024**3:.0f} GB in {counted(cloaks.rows, 'cloak')}. Use fewer instants or a shorter time."
         )

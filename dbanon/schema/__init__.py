@@ -31,8 +31,8 @@ def check(connection: psycopg.Connection) -> None:
     revision = _revision(connection)
     if revision is None:
         raise SchemaMismatch(
-            f"Schema dbanon must be at revision {EXPECTED_REVISION} and this database has none; "
-            "run `dbanon db upgrade`."
+            f"Schema dbanon must be at revision {EXPECTED_REVISION} and this database has none. Run `dbanon db "
+            f"upgrade`."
         )
     if revision != EXPECTED_REVISION:
         remedy = "run `dbanon db upgrade`" if revision < EXPECTED_REVISION else "install a newer dbanon"
@@ -224,7 +224,7 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
         now = _uninstall.inventory(connection)
         if now is None or set(now.built_on_it) - set(found.built_on_it):
             raise StoreError(
-                "Another session changed the database after what is to be deleted was listed, so nothing was "
+                "Another session changed the database after the list of things to delete was made, so nothing was "
                 "deleted. Run it again."
             )
         try:

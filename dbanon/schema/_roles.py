@@ -36,8 +36,8 @@ def check_prefix(prefix: str) -> str:
     if re.fullmatch(r"(?!pg_)[a-z][a-z0-9_]{0,39}", prefix):
         return prefix
     raise ParameterError(
-        "A role prefix must be lower-case letters, digits and underscores, start with a letter, not with pg_, and have "
-        f"at most 40 characters. Got {prefix[:60]!r}; choose another with --role-prefix."
+        f"A role prefix must be lower-case letters, digits and underscores, start with a letter, not with pg_, and "
+        f"have at most 40 characters. Got {prefix[:60]!r}. Choose another with --role-prefix."
     )
 
 

@@ -79,7 +79,7 @@ def stamp() -> str:
     files = [*sorted(folder("sql").rglob("*.sql")), *sources]
     content = [version().encode(), *(file.read_bytes() for file in files)]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
-    return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files, methods and attacks: {whole}."
+    return f"The revision of schema dbanon, {EXPECTED_REVISION}. Its SQL files, methods and attacks: {whole}."
 
 
 _HEAD = """\
@@ -151,8 +151,8 @@ def _answers(asked: Asked) -> dict[str, str]:
     _roles.check_prefix(asked.prefix)
     if not re.fullmatch(r"[^'\"\\$@%\x00-\x1f\x7f]{1,63}", asked.postgis):
         raise ParameterError(
-            "The schema of PostGIS must have a name without quotes, backslashes, $, @, % and control characters. "
-            f"Got {asked.postgis[:60]!r}; rename that schema."
+            f"The schema of PostGIS must have a name without quotes, backslashes, $, @, % and control characters. "
+            f"Got {asked.postgis[:60]!r}. Rename that schema."
         )
     return {
         "@postgis@": asked.postgis if asked.postgis == "public" else f'"{asked.postgis}"',

@@ -271,8 +271,8 @@ def _check_srid(connection: Connection, srid: int, old: DatasetRow | None) -> No
     connection.execute("SELECT dbanon_internal.check_metric(%s)", [srid])
     if old is not None and old.srid != srid:
         raise ParameterError(
-            f"What is added must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "
-            f"network in {srid}; make a new dataset of it."
+            f"Added data must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "
+            f"network in {srid}. Make a new dataset of it."
         )
 
 
@@ -284,8 +284,8 @@ def _demand_generated(connection: Connection, dataset_id: int) -> None:
     )
     if (connection.execute(query, [dataset_id]).fetchone() or [0])[0]:
         raise ParameterError(
-            "Generated subjects must be kept apart from real ones, whose crowds they would fill. This dataset was "
-            "loaded from elsewhere; generate into another one."
+            "Generated people must be kept apart from real ones, since they would fill their crowds. This dataset "
+            "was loaded from elsewhere. Generate into another one."
         )
 
 
@@ -412,15 +412,15 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
     taken = next((name for name in names if name.exists()), None)
     if taken is not None and not replace:
         raise ParameterError(
-            f"Files are overwritten only with --replace. There is a {taken} already; choose another --csv, or "
-            "give --replace."
+            f"Files are overwritten only with --replace. There is a {taken} already. Choose another --csv, or give "
+            f"--replace."
         )
     tally = _Tally()
     network = read_network(plan)
     if not _utm.is_zone(network.srid):
         raise ParameterError(
-            f"Files are written in degrees, from a UTM zone. Got SRID {network.srid}; leave out --srid, or generate "
-            "into a dataset."
+            f"Files are written in degrees, from a UTM zone. Got SRID {network.srid}. Leave out --srid, or generate "
+            f"into a dataset."
         )
     progress("finding the quickest ways", 0, None)
     scenario = tally.timed("routes_s", Scenario.of, plan, network)
@@ -455,7 +455,7 @@ def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
             part.replace(whole)
     except OSError as error:
         raise DataError(
-            f"The files must be writable in {files[0].parent}. Got: {error.strerror or error}; choose another one."
+            f"The files must be writable in {files[0].parent}. Got: {error.strerror or error}. Choose another one."
         ) from error
     finally:
         for file, part in zip(opened, parts, strict=False):

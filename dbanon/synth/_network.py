@@ -115,7 +115,7 @@ def city(
     """
     if not 1 <= blocks <= 1000 or not block_m > 0:
         raise ParameterError(
-            f"A city must have 1 to 1000 blocks a side, each above 0 m. Got {blocks} of {block_m:g} m; change --blocks."
+            f"A city must have 1 to 1000 blocks a side, each above 0 m. Got {blocks} of {block_m:g} m. Change --blocks."
         )
     side = blocks + 1
     row, column = np.divmod(np.arange(side * side, dtype=np.int32), side)
@@ -199,14 +199,14 @@ def read(
     if degrees:
         if lon is not None or lat is not None:
             raise ParameterError(
-                "A place may be given only for a network without one. Got --lon or --lat and nodes in degrees; leave "
+                "A place may be given only for a network without one. Got --lon or --lat and nodes in degrees. Leave "
                 "them out."
             )
         x, y, srid = _projected(x, y, srid)
     elif srid is None:
         x, y, srid = _put(x, y, lon, lat)
     elif lon is not None or lat is not None:
-        raise ParameterError("Either --srid or --lon and --lat must say where a network is. Got both; leave out one.")
+        raise ParameterError("Either --srid or --lon and --lat must say where a network is. Got both. Leave out one.")
     name = f"{nodes.name} {edges.name}"
     return largest_part(_network(name, x, y, edge_from, edge_to, length_m=length, limit_mps=limit, srid=srid))
 
@@ -255,15 +255,15 @@ def _projected(lon: Float, lat: Float, srid: int | None) -> tuple[Float, Float, 
     outside = int(((np.abs(lon) > 180) | (np.abs(lat) > 84)).sum())
     if outside:
         raise DataError(
-            f"Nodes in degrees must have longitudes within 180 and latitudes within 84. Got {outside} outside; swap "
-            "the two columns, or name them x and y if they are metres."
+            f"Nodes in degrees must have longitudes within 180 and latitudes within 84. Got {outside} outside. Swap "
+            f"the two columns, or name them x and y if they are metres."
         )
     if srid is None:
         srid = _utm.zone(float(np.median(lon)), float(np.median(lat)))
     elif not _utm.is_zone(srid):
         raise ParameterError(
-            f"Degrees can be projected to a UTM zone of WGS 84 (32601 to 32660, 32701 to 32760). Got SRID {srid}; "
-            "leave out --srid, or give nodes in metres."
+            f"Degrees can be projected to a UTM zone of WGS 84 (32601 to 32660, 32701 to 32760). Got SRID {srid}. "
+            f"Leave out --srid, or give nodes in metres."
         )
     return *_utm.metres(lon, lat, srid), srid
 
@@ -273,8 +273,8 @@ def _put(x: Float, y: Float, lon: float | None, lat: float | None) -> tuple[Floa
     lon, lat = PLACE[0] if lon is None else lon, PLACE[1] if lat is None else lat
     if not (abs(lon) <= 180 and abs(lat) <= 80):
         raise ParameterError(
-            f"A place must have a longitude within 180 and a latitude within 80 degrees. Got {lon:g} and {lat:g}; "
-            "change --lon or --lat."
+            f"A place must have a longitude within 180 and a latitude within 80 degrees. Got {lon:g} and {lat:g}. "
+            f"Change --lon or --lat."
         )
     srid = _utm.zone(lon, lat)
     east, north = _utm.metres(np.array([lon]), np.array([lat]), srid)
@@ -288,7 +288,7 @@ def _nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
     ids = table.columns["id"]
     twice = len(ids) - len(pc.unique(ids))
     if twice:
-        raise DataError(f"The ids of nodes must be unique. {path.name} repeats {counted(twice, 'id')}; keep each once.")
+        raise DataError(f"The ids of nodes must be unique. {path.name} repeats {counted(twice, 'id')}. Keep each once.")
     degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
     return ids, table.numbers("x"), table.numbers("y"), degrees
 
@@ -303,15 +303,15 @@ def _edges(
     unknown = int(pc.sum(pc.or_(pc.is_null(ends[0]), pc.is_null(ends[1])).cast(pa.int64())).as_py())
     if unknown:
         raise DataError(
-            f"Every edge must join two nodes of {nodes}. Got {counted(unknown, 'edge')} in {path.name} with another; "
-            "check that the two files belong together."
+            f"Every edge must join two nodes of {nodes}. Got {counted(unknown, 'edge')} in {path.name} with another. "
+            f"Check that the two files belong together."
         )
     a, b = (end.to_numpy().astype(np.int32) for end in ends)
     length = table.numbers("length") if "length" in table.columns else None
     limit = _limits(table, limits_kmh)
     keep = a != b  # a loop leads nowhere
     if not keep.any():
-        raise DataError(f"At least one edge must join two different nodes. {path.name} has none; check the file.")
+        raise DataError(f"At least one edge must join two different nodes. {path.name} has none. Check the file.")
     return a[keep], b[keep], None if length is None else length[keep], limit[keep]
 
 
@@ -320,8 +320,8 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     column = next((name for name in ("limit_kmh", "class", "classcode") if name in table.columns), None)
     if limits_kmh is not None and column not in ("class", "classcode"):
         raise ParameterError(
-            f"Limits by class are for edges with a class. {table.path.name} has its own limits or no "
-            "column 'class' or 'classcode'; leave out --limits."
+            f"Limits by class are for edges with a class. {table.path.name} has its own limits or no column 'class' "
+            f"or 'classcode'. Leave out --limits."
         )
     if column is None:
         kmh = np.full(len(table.columns["from"]), LIMIT_KMH)
@@ -332,8 +332,8 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     slow = int((kmh < MIN_LIMIT_KMH).sum())
     if slow:
         raise DataError(
-            f"A speed limit must be at least {MIN_LIMIT_KMH:g} km/h. Got {counted(slow, 'edge')} of {table.path.name} "
-            "with a lower one; correct them, or see --limits."
+            f"A speed limit must be at least {MIN_LIMIT_KMH:g} km/h. Got {counted(slow, 'edge')} of "
+            f"{table.path.name} with a lower one. Correct them, or see --limits."
         )
     return kmh / 3.6
 
@@ -346,8 +346,8 @@ def _limits_of(kind: Float, path: Path, limits_kmh: Mapping[int, float]) -> Floa
     if strange:
         raise DataError(
             f"Every class of edge must have a speed limit. Got {counted(strange, 'edge')} in {path.name} of other "
-            f"classes than {', '.join(str(c) for c in sorted(limits_kmh))}; give the limits of all, such "
-            "as --limits 0=110,1=80."
+            f"classes than {', '.join(str(c) for c in sorted(limits_kmh))}. Give the limits of all, such as --limits "
+            f"0=110,1=80."
         )
     return np.array([limits_kmh[c] for c in sorted(limits_kmh)], dtype=np.float64)[place]
 
@@ -390,8 +390,9 @@ class _Table:
             if name not in self.columns:
                 others = {**_NODE_COLUMNS, **_EDGE_COLUMNS}[name]
                 raise DataError(
-                    f"{self.path.name} must have a column '{name}' (or {' or '.join(n for n in others if n != name)}). "
-                    f"It has: {', '.join(self.names[:40])}; rename the right one."
+                    f"{self.path.name} must have a column '{name}' (or "
+                    f"{' or '.join(n for n in others if n != name)}). It has: {', '.join(self.names[:40])}. Rename "
+                    f"the right one."
                 )
 
     def numbers(self, name: str) -> Float:
@@ -400,20 +401,20 @@ class _Table:
             values = self.columns[name].cast(pa.float64()).to_numpy()
         except pa.ArrowInvalid:
             raise DataError(
-                f"Column '{name}' of {self.path.name} must hold numbers. Got text or an empty cell; correct the file."
+                f"Column '{name}' of {self.path.name} must hold numbers. Got text or an empty cell. Correct the file."
             ) from None
         bad = int((~np.isfinite(values)).sum())
         if bad:
             raise DataError(
                 f"Column '{name}' of {self.path.name} must hold finite numbers. Got NaN or infinity in "
-                f"{counted(bad, 'row')}; correct or remove what is not finite."
+                f"{counted(bad, 'row')}. Correct or remove these."
             )
         return np.asarray(values, dtype=np.float64)
 
 
 def _parsed(path: Path, text: str, names: list[str], cut: str = ",") -> list[pa.Array]:
     if not text.strip():
-        raise DataError(f"{path.name} must hold rows. Got none; check the file.")
+        raise DataError(f"{path.name} must hold rows. Got none. Check the file.")
     try:
         table = pacsv.read_csv(
             io.BytesIO(text.encode()),
@@ -423,7 +424,7 @@ def _parsed(path: Path, text: str, names: list[str], cut: str = ",") -> list[pa.
         )
     except pa.ArrowInvalid:
         raise DataError(
-            f"Every line of {path.name} must have as many cells as its first. Got one with others; correct the file."
+            f"Every line of {path.name} must have as many cells as its first. Got one with others. Correct the file."
         ) from None
     return [pc.utf8_trim_whitespace(column.combine_chunks()) for column in table.columns]
 
@@ -434,13 +435,13 @@ def _text(path: Path) -> str:
         data = path.read_bytes()
         text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
     except FileNotFoundError:
-        raise DataError(f"The file of a network must exist. There is no {path}; check its name.") from None
+        raise DataError(f"The file of a network must exist. There is no {path}. Check its name.") from None
     except IsADirectoryError:
-        raise DataError(f"The file of a network must be a file. {path} is a directory; name a file in it.") from None
+        raise DataError(f"The file of a network must be a file. {path} is a directory. Name a file in it.") from None
     except PermissionError:
-        raise DataError(f"The file of a network must be readable. {path} is not; check its permissions.") from None
+        raise DataError(f"The file of a network must be readable. {path} is not. Check its permissions.") from None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError):
         text = "\0"
     if "\0" in text:
-        raise DataError(f"{path.name} must be a text file, gzipped or not. Got something else; check the file.")
+        raise DataError(f"{path.name} must be a text file, gzipped or not. Got something else. Check the file.")
     return text.lstrip("\r\n")

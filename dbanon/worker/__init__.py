@@ -133,8 +133,8 @@ def serve(
             demand_operator(database.connection)
         if not queue.may_compute(database.connection):
             raise StoreError(
-                "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
-                "one does not; GRANT it."
+                "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). "
+                "This one does not. GRANT it."
             )
         replica.check(database.connection, reading)
     settings = Settings(
@@ -148,7 +148,7 @@ def serve(
     if useless == _READ_ONLY:
         raise sqlstate.read_only()
     if useless:
-        raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended; start it again.")
+        raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended. Start it again.")
 
 
 def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedule | None) -> int | None:

@@ -58,7 +58,7 @@ class Cluster:
             number, readers = len(client.nthreads()), _readers(client)
         say(f"the tasks of runs go to {self._address}, with {counted(number, 'process', 'processes')} now")
         if not self._address.startswith("tls://"):
-            say("tasks carry true positions, and this address does not encrypt them; use tls:// beyond this machine")
+            say("tasks carry true positions, and this address does not encrypt them: use tls:// beyond this machine")
         if number and not readers:
             say("attacks are done here alone: not every process of the cluster has a DBANON_DSN")
 
@@ -114,7 +114,7 @@ class Cluster:
             except KilledWorker:
                 raise StoreError(
                     "A task was lost with each process of the cluster that did it, and Dask gave it up. Nothing was "
-                    "written; look why those processes ended, and run it again."
+                    "written. Look why those processes ended, and run it again."
                 ) from None
             finally:
                 with suppress(Exception):
@@ -148,8 +148,8 @@ class Cluster:
 
     def _gone(self) -> StoreError:
         return StoreError(
-            f"The scheduler at {self._address} gave no answer in {_ANSWER_S} s, or was lost. Nothing was written; "
-            "check that it is up, and the certificates in Dask's configuration.",
+            f"The scheduler at {self._address} gave no answer in {_ANSWER_S} s, or was lost. Nothing was written. "
+            f"Check that it is up, and the certificates in Dask's configuration.",
             "08006",  # worth another try
         )
 
@@ -218,7 +218,7 @@ def _do(task: _Task) -> tuple[Any, float]:
     here = importlib.metadata.version("dbanon")
     if here != task.version:
         raise DataError(
-            f"Every process of the cluster must have dbanon {task.version}. Got {here}; install the same everywhere."
+            f"Every process of the cluster must have dbanon {task.version}. Got {here}. Install the same everywhere."
         )
     began = time.perf_counter()
     with cores.at_most(1):

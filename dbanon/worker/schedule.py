@@ -26,8 +26,8 @@ def demand_operator(connection: Connection) -> None:
     """Raise `StoreError` where the login may not load and publish."""
     if not one(connection, "SELECT has_function_privilege('dbanon.steer_job(text,text,timestamptz,text)', 'EXECUTE')"):
         raise StoreError(
-            "The login of a worker with --schedule must have the role dbanon_operator (or that of this database's own "
-            "prefix). This one does not; GRANT it."
+            "The login of a worker with --schedule must have the role dbanon_operator (or that of this database's "
+            "own prefix). This one does not. GRANT it."
         )
 
 

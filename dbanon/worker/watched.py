@@ -133,13 +133,13 @@ class Watched:
 
 def _touch(file: Path) -> None:
     if file.is_dir():
-        raise ParameterError("--heartbeat must name a file. Got a directory; name a file in it.")
+        raise ParameterError("--heartbeat must name a file. Got a directory. Name a file in it.")
     try:
         file.touch()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no file can be called so"
         raise ParameterError(
-            f"--heartbeat must name a file that can be written. Got: {reason}; name another."
+            f"--heartbeat must name a file that can be written. Got: {reason}. Name another."
         ) from None
 
 
@@ -170,8 +170,8 @@ def _server(listen: str, answer: Callable[[str], tuple[HTTPStatus, str, bytes]])
     host, separator, port = listen.rpartition(":")
     if not (separator and host and port.isascii() and port.isdecimal() and int(port) < 2**16):
         raise ParameterError(
-            "--listen must be an address of this machine and a port, such as 127.0.0.1:9464. Got something else; "
-            "correct it."
+            "--listen must be an address of this machine and a port, such as 127.0.0.1:9464. Got something else. "
+            "Correct it."
         )
 
     class Handler(BaseHTTPRequestHandler):
@@ -196,7 +196,7 @@ def _server(listen: str, answer: Callable[[str], tuple[HTTPStatus, str, bytes]])
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "no host can be called so"
         raise ParameterError(
-            f"--listen must be an address of this machine with a port that is free. Got: {reason}; name another."
+            f"--listen must be an address of this machine with a port that is free. Got: {reason}. Name another."
         ) from None
     return made
 

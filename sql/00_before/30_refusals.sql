@@ -56,7 +56,7 @@ DECLARE
     schemas text;
 BEGIN
     FOR strange IN SELECT * FROM pg_temp.owners() o WHERE NOT o.trusted LIMIT 1 LOOP
-        RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own: what others own there would run with the rights '
+        RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own: functions of others there would run with the rights '
             'of the login that upgrades. Got % % of %. Nothing was changed.', strange.kind, strange.name, strange.owner
             USING ERRCODE = 'DA023', HINT = 'Remove it.';
     END LOOP;
@@ -66,7 +66,7 @@ BEGIN
             AND c.relname IN ('installation', 'alembic_version')
     ) THEN
         RAISE EXCEPTION 'The schemas dbanon, dbanon_internal, published must be dbanon''s own. Schema % is in this database already and was made '
-            'by something else. Nothing was changed.', schemas
+            'by another program. Nothing was changed.', schemas
             USING ERRCODE = 'DA023', HINT = 'Rename it, or give dbanon another database.';
     END IF;
 END
@@ -106,8 +106,8 @@ BEGIN
     END IF;
     IF NOT @move_roles@ AND recorded <> '@prefix@' THEN
         RAISE EXCEPTION 'The script must be for the roles that this database has, %_*. It is for @prefix@_*, and nothing was changed.', recorded
-            USING ERRCODE = 'DA021', HINT = format('Make it with --role-prefix %s; or with --role-prefix @prefix@, to move all rights to '
-                                                   'these roles.', recorded);
+            USING ERRCODE = 'DA021', HINT = format('Make it with --role-prefix %s. Or with --role-prefix @prefix@, to move all rights to these '
+                'roles.', recorded);
     END IF;
 END
 $$;
@@ -141,8 +141,8 @@ DECLARE
 BEGIN
     SELECT o.role INTO strange FROM pg_temp.roles('@prefix@') o WHERE NOT pg_temp.is_plain(o.role) LIMIT 1;
     IF strange IS NOT NULL THEN
-        RAISE EXCEPTION 'A role of dbanon''s must be its own: without login and attributes, with a comment that says what it is for. Role % can '
-            'log in, has attributes, or has another comment.', strange
+        RAISE EXCEPTION 'A role of dbanon''s must be its own: without login and attributes, with the comment of dbanon. Role % can log in, has '
+            'attributes, or has another comment.', strange
             USING ERRCODE = 'DA021', HINT = format('Choose other names with --role-prefix, or, if it was made for this, have a superuser run '
                 '`COMMENT ON ROLE %I IS %L`.', strange, (SELECT o.comment FROM pg_temp.roles('@prefix@') o WHERE o.role = strange));
     ELSIF me.rolsuper THEN

@@ -55,7 +55,7 @@ BEGIN
         GROUP BY r.rolname
     ) w;
     IF used IS NOT NULL OR members IS NOT NULL THEN
-        RAISE EXCEPTION 'The roles of a database must not let in logins that were granted them for another one. %; members: %.',
+        RAISE EXCEPTION 'The roles of a database must not let in logins that were granted them for another one. %. Members: %.',
             coalesce(format('Database %s of this server uses @prefix@_*', used), 'Roles @prefix@_* are on this server already'),
             coalesce(members, 'none yet')
             USING ERRCODE = 'DA021', HINT = 'Choose other names with --role-prefix NAME, or let the same logins in with --share-roles.';

@@ -55,10 +55,10 @@ BEGIN
         AND NOT r.rolsuper AND r.oid <> d.datdba AND r.rolname NOT IN ('pg_database_owner', '@admin@')
         AND NOT EXISTS (SELECT FROM part o WHERE o.classid = 'pg_type'::regclass AND o.name = 'geometry' AND o.owner = t.owner);
     IF planted IS NOT NULL THEN
-        RAISE EXCEPTION 'Only superusers, the database''s owner and @admin@ may own what can be taken for a part of PostGIS in its schema, %. '
-            'Got %.', quote_ident(schema), planted
+        RAISE EXCEPTION 'Only superusers, the database''s owner and @admin@ may own things that can be taken for a part of PostGIS in its schema, '
+            '%. Got %.', quote_ident(schema), planted
             USING ERRCODE = 'DA023', DETAIL = 'It has the name of a part, or is a domain over text, which its owner can give such a name.',
-                  HINT = format('Run `%s`, or move what is used to another schema with ALTER ... SET SCHEMA.', drops);
+                  HINT = format('Run `%s`, or move the things in use to another schema with ALTER ... SET SCHEMA.', drops);
     END IF;
 END
 $$;

@@ -9,7 +9,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_tables() IS
 'The one list of the private tables that hold what runs wrote, each with a column run_id: guards, deletion and grants follow it.';
 
--- A number that names nothing, as 0 does, is no row.
+-- A deleted row has the number 0, which no period or region has: the join drops it.
 CREATE OR REPLACE VIEW dbanon.cloak AS
 SELECT d.run_id, d.record_id, e.seq::integer AS seq, p.period, g.region, g.crowd, g.subjects, g.extra
 FROM ONLY dbanon.record d
@@ -84,7 +84,7 @@ BEGIN
                   HINT = 'Give the row another seq, or delete that one first.';
     END IF;
     rows := greatest(coalesce(cardinality(held.regions), 0), cloak.seq);
-    -- Places that nothing was ever at are 0.
+    -- Array elements that were never set are 0.
     held.periods := held.periods || array_fill(0, ARRAY[rows - coalesce(cardinality(held.periods), 0)]);
     held.regions := held.regions || array_fill(0, ARRAY[rows - coalesce(cardinality(held.regions), 0)]);
     held.periods[cloak.seq] := period_no;
@@ -162,7 +162,7 @@ BEGIN
                                        WHERE (c.run_id, c.record_id, c.seq) = (OLD.run_id, OLD.record_id, OLD.seq)) THEN
             RAISE EXCEPTION 'A row of dbanon.cloak must be as the statement read it. It was changed or deleted meanwhile.'
                 USING ERRCODE = 'serialization_failure', DETAIL = format('Record %s of run %s.', OLD.record_id, OLD.run_id),
-                      HINT = 'Run the statement again; one that joins must find each row once.';
+                      HINT = 'Run the statement again. One that joins must find each row once.';
         END IF;
         last := dbanon_internal.take_row(OLD);
     END IF;
@@ -171,7 +171,7 @@ BEGIN
             OR NEW.crowd IS NULL OR NEW.subjects IS NULL THEN
             RAISE EXCEPTION 'Every column of dbanon.cloak but extra must have a value. One is null.'
                 USING ERRCODE = 'not_null_violation', DETAIL = 'Only extra may be null: all own columns have their defaults.',
-                      HINT = 'Give run_id, record_id, seq, period, region, crowd and subjects.';
+                      HINT = 'Give run_id, record_id, seq, period, region, crowd and `subjects`.';
         END IF;
         PERFORM dbanon_internal.put_row(NEW);
     END IF;

@@ -4,30 +4,31 @@
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
---   DA001 no such run, release, dataset, load or subject
---   DA002 the name, or the reason, cannot be used
---   DA003 the name is taken
---   DA004 the run is not to be published
---   DA005 rows changed since verification, or an earlier version verified them, or what is known of a release since its publication
---   DA006 releases and the audit only grow
---   DA007 rows of a released run are never changed, and nothing is dropped that a live release rests on
---   DA008 wrong SRID
---   DA009 rows of a run or dataset that is not there
---   DA010 overlaps earlier releases
---   DA011 no such method, algorithm or parameter, or an argument that cannot be used
---   DA012 data that cannot be used
---   DA013 the run is being worked on, or waits for it; the release is being read; or nothing is to be done
---   DA014 a table that the login may not read
---   DA015 a transaction it cannot work in: a block for dbanon.anonymize, an old snapshot for dbanon.publish and what erases data, or for
---         dbanon.publish one that wrote to data or runs
---   DA016 the run failed or was cancelled
---   DA017 no worker is up
---   DA018 not an error: a notice of what is being done
---   DA019 periods of jobs are held
---   DA020 the database was restored, copied or failed over, and what was published since is not known
---   DA021 the roles of this database are others, or those asked for belong to another database or purpose
---   DA022 a schema of a revision that the program or script does not know
---   DA023 the server, the database or the login lacks what an upgrade or a removal needs
+--   DA001 There is no such run, release, dataset, load or person.
+--   DA002 The name, or the reason, cannot be used.
+--   DA003 The name is taken.
+--   DA004 The run must not be published, because the attack refused it or did not attack it.
+--   DA005 Rows changed since the verification, or an earlier version verified them, or records of a release changed since its
+--         publication.
+--   DA006 A statement tried to change releases or the audit, which only grow.
+--   DA007 A statement tried to change the rows of a released run, or to drop something that a live release needs.
+--   DA008 A geometry has another SRID than its dataset.
+--   DA009 Rows belong to a run or dataset that does not exist.
+--   DA010 The run overlaps earlier releases, so that too few candidates are left.
+--   DA011 There is no such method, algorithm or parameter, or an argument cannot be used.
+--   DA012 The data cannot be used.
+--   DA013 The run waits or is being worked on, or the release is being read, or there is nothing to do.
+--   DA014 The login may not read a table.
+--   DA015 The transaction does not fit: dbanon.anonymize cannot work inside a block, dbanon.publish and functions that erase data
+--         cannot work on an old snapshot, and dbanon.publish cannot follow a change of data or runs in the same transaction.
+--   DA016 The run failed or was cancelled.
+--   DA017 No worker is up.
+--   DA018 This is not an error but a notice of what is being done.
+--   DA019 Periods of jobs are held.
+--   DA020 The database was restored, copied or failed over, and nobody has said what was published since.
+--   DA021 The database has roles of other names, or the roles belong to another database or purpose.
+--   DA022 The program or script does not know the revision of the schema.
+--   DA023 The server, the database or the login lacks something that an upgrade or a removal needs.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -110,7 +111,7 @@ BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'The SRID, the grids and the zone of days of a dataset that was ever published must stay. Got others.'
             USING ERRCODE = 'DA007', DETAIL = 'A release says on which grid it was made.',
-                  HINT = 'Leave them; a coarser grid is a parameter of most methods.';
+                  HINT = 'Leave them. A coarser grid is a parameter of most methods.';
     END IF;
     NEW.revision := greatest(NEW.revision, OLD.revision + 1);
     RETURN NEW;
@@ -132,7 +133,7 @@ BEGIN
                         'population ''%'' with %.', OLD.name,
                 (SELECT p.name FROM ONLY dbanon.population p WHERE p.population_id = OLD.population_id),
                 dbanon_internal.counted(OLD.settle_s, 'second')
-            USING ERRCODE = 'DA011', DETAIL = 'The next release is compared with those before it by who is who.',
+            USING ERRCODE = 'DA011', DETAIL = 'The next release is compared with earlier releases by the names of people.',
                   HINT = 'Leave out population => ..., and settle_s => ... unless it is greater.';
     END IF;
     RETURN NEW;
@@ -272,7 +273,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release r WHERE r.run_id = OLD.run_id) THEN
-        RAISE EXCEPTION 'What a published run was made from must stay. Run % was published.', OLD.run_id
+        RAISE EXCEPTION 'The data of a published run must stay. Run % was published.', OLD.run_id
             USING ERRCODE = 'DA007', DETAIL = format('Run %s has a release.', OLD.run_id),
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
@@ -289,9 +290,9 @@ AS $$
 BEGIN
     PERFORM FROM ONLY dbanon.dataset d WHERE d.dataset_id = OLD.dataset_id FOR SHARE;  -- a publication that has begun comes first
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
-        RAISE EXCEPTION 'The subjects of a dataset that was ever published must keep their names. Got an UPDATE of them.'
-            USING ERRCODE = 'DA007', DETAIL = 'The groups of one release are compared with those of the next by the names of their subjects.',
-                  HINT = 'To erase a subject, call dbanon.forget_subject.';
+        RAISE EXCEPTION 'The people of a dataset that was ever published must keep their names. Got an UPDATE of them.'
+            USING ERRCODE = 'DA007', DETAIL = 'The groups of one release are compared with those of the next by the names of their people.',
+                  HINT = 'To erase a person, call dbanon.forget_subject.';
     END IF;
     RETURN NEW;
 END
@@ -325,7 +326,7 @@ BEGIN
     END IF;
     RAISE LOG 'dbanon: % was refused % on dbanon.release', session_user, TG_OP;
     RAISE EXCEPTION 'Table dbanon.release must only grow, and a release be withdrawn once. Got another %.', TG_OP
-        USING ERRCODE = 'DA006', DETAIL = 'What was published stays known to an adversary permanently.',
+        USING ERRCODE = 'DA006', DETAIL = 'An adversary knows published rows permanently.',
               HINT = 'Use dbanon.publish and dbanon.unpublish.';
 END
 $$;
@@ -348,7 +349,7 @@ BEGIN
     END IF;
     RAISE LOG 'dbanon: % was refused % on dbanon.series', session_user, TG_OP;
     RAISE EXCEPTION 'Table dbanon.series must only grow, and a release that grows be withdrawn once. Got another %.', TG_OP
-        USING ERRCODE = 'DA006', DETAIL = 'Its parts are held to what their release says.', HINT = 'Use dbanon.publish and dbanon.unpublish.';
+        USING ERRCODE = 'DA006', DETAIL = 'Its parts must agree with their release.', HINT = 'Use dbanon.publish and dbanon.unpublish.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_series() IS

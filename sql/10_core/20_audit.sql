@@ -1,4 +1,4 @@
--- Who did what: triggers write dbanon.audit, so that no way of doing it leaves no line.
+-- Triggers write dbanon.audit, so that every way of changing something leaves a line.
 --
 -- A line stays permanently, so it holds nothing that may have to be forgotten: no subject, no coordinate, no name of a file. What users
 -- word themselves are names (of datasets, populations, releases, roles, sets of quasi-identifiers) and reasons of overlaps that were allowed.
@@ -9,7 +9,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE EXCEPTION 'Table dbanon.audit must only grow. Got % on it.', TG_OP
-        USING ERRCODE = 'DA006', DETAIL = 'Who did what must stay.', HINT = 'Read it: SELECT * FROM dbanon.audit.';
+        USING ERRCODE = 'DA006', DETAIL = 'The record of actions must stay.', HINT = 'Read it: SELECT * FROM dbanon.audit.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_audit() IS

@@ -11,7 +11,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.dataset_key(bigint) IS
 'The key with which the names of a dataset''s subjects are hashed: its population''s, or one of its own where each row is a subject.';
 
--- Bound when it is made, so that the planner puts it into the statement: it is called for millions of names.
+-- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for millions of names.
 CREATE OR REPLACE FUNCTION dbanon_internal.person_code(key bytea, subject text) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ('x' || encode(substring(sha256(key || convert_to(subject, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint;

@@ -271,7 +271,7 @@ BEGIN
     FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY i (value, ord) ORDER BY i.ord LOOP
         IF item -> 'algorithms' <> '[]' AND NOT item -> 'algorithms' ? chosen
             AND checked -> (item ->> 'name') <> item -> 'default' THEN
-            RAISE EXCEPTION 'The ''%'' parameter of % must go with %. Got it for %; leave it out.', item ->> 'name', method,
+            RAISE EXCEPTION 'The ''%'' parameter of % must go with %. Got it for %. Leave it out.', item ->> 'name', method,
                     (SELECT string_agg(a.value, ' or ' ORDER BY a.ord)
                      FROM jsonb_array_elements_text(item -> 'algorithms') WITH ORDINALITY a (value, ord)), chosen
                 USING ERRCODE = 'DA011', DETAIL = format('%s Default: %s.', item ->> 'help', item ->> 'default_text');
@@ -308,7 +308,7 @@ AS $$
                   split_part(current_setting('server_version'), ' ', 1), @postgis@.postgis_lib_version())
 $$;
 COMMENT ON FUNCTION dbanon.version() IS
-'Says what is installed: the program that last upgraded the schema, the revision of the schema, the server and PostGIS.
+'Names the installed versions: the program that last upgraded the schema, the revision of the schema, the server and PostGIS.
 Arguments: none.
 Returns: the versions, as one text.
 Raises: nothing.

@@ -8,7 +8,7 @@ BEGIN
     -- As dbanon_internal.check_dataset does: what cannot be seen makes two names look like one.
     IF btrim(population) = '' OR length(population) > 200 OR population ~ dbanon_internal.hidden_characters() THEN
         RAISE EXCEPTION 'A population must have a name of 1 to 200 characters that can be seen. Got another.'
-            USING ERRCODE = 'DA011', DETAIL = 'Within it a subject''s name means one person.',
+            USING ERRCODE = 'DA011', DETAIL = 'Within it a person''s name means one person.',
                   HINT = 'Choose one such as fleet-b, or leave it out.';
     ELSIF NOT (settle_s BETWEEN 0 AND 604800 AND settle_s = trunc(settle_s)) THEN
         RAISE EXCEPTION 'The settle time must be a whole number of seconds from 0 to 604,800. Got %.', settle_s
@@ -55,7 +55,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.naming(own_subjects boolean) RETURNS 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN own_subjects THEN 'each row is a separate subject' ELSE 'a column names them' END
+    SELECT CASE WHEN own_subjects THEN 'each row is a separate person' ELSE 'a column names them' END
 $$;
 COMMENT ON FUNCTION dbanon_internal.naming(boolean) IS
 'Words how the subjects of a dataset are named.';

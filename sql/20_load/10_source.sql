@@ -199,8 +199,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = k.oid AND d.deptype = 'e')
     ORDER BY a.attnum LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'Column ''%'' must be of a type whose conversions come with the server or an extension. A cast of its type '
-                        'calls another function.', missing
+        RAISE EXCEPTION 'Column ''%'' must be of a type with conversions of the server or an extension. A cast of its type calls another function.', missing
             USING ERRCODE = 'DA012', DETAIL = 'The cast would run with the rights of the login that imports.',
                   HINT = 'Have its owner convert it in a separate table, or drop that cast, and import again.';
     END IF;
@@ -214,8 +213,7 @@ BEGIN
                       CASE WHEN NOT readable THEN format('GRANT SELECT ON %s TO %I;', qualified, current_user) END);
     END IF;
     IF blurred THEN
-        RAISE EXCEPTION 'Column ''%'' must distinguish subjects byte by byte. Its type takes different spellings for the '
-                        'same.', subject
+        RAISE EXCEPTION 'Column ''%'' must distinguish people byte by byte. Its type takes different spellings for the same.', subject
             USING ERRCODE = 'DA012', DETAIL = format('It is %s.', types ->> subject),
                   HINT = 'Bring them into one in a view, with lower(x)::text, and import it.';
     END IF;
@@ -609,7 +607,7 @@ BEGIN
     IF lost < rows_read OR (may_be_none AND (rows_read = 0 OR expected)) THEN
         RETURN;
     ELSIF known THEN
-        RAISE EXCEPTION 'There is nothing to add. Of % the dataset already has all (%).', dbanon_internal.counted(rows_read, 'row'), counts
+        RAISE EXCEPTION 'There is nothing to add. The dataset already has all rows of % (%).', dbanon_internal.counted(rows_read, 'row'), counts
             USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.counted(rows_read, 'row was', 'rows were')),
                   HINT = 'If the source was loaded before, nothing is to be done.';
     END IF;

@@ -14,7 +14,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Each of them can be seen, or is a blank.', HINT = 'Choose one such as cabs.';
     ELSIF asked.mode IS NULL OR asked.mode NOT IN ('create', 'append', 'replace', 'new') THEN
         RAISE EXCEPTION 'The mode of a load must be create, append, replace or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, empty it first, or add what it has not got.', HINT = 'Choose one of the four.';
+            USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, empty it first, or add missing rows.', HINT = 'Choose one of the four.';
     ELSIF asked.grid_m IS NULL OR NOT (asked.grid_m > 0 AND asked.grid_m <= 1000000) THEN
         RAISE EXCEPTION 'The space grid must be a number of metres above 0, and at most 1,000,000. Got %.', coalesce(asked.grid_m::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Positions are cells of the grid.', HINT = 'Leave it out for grid_m => 1, or choose another.';
@@ -75,18 +75,18 @@ BEGIN
                      WHEN asked.grid_m NOT IN (1, old.grid_m) THEN format('grid_m %s. Got %s', old.grid_m, asked.grid_m)
                      WHEN asked.grid_s NOT IN (1, old.grid_s) THEN format('grid_s %s. Got %s', old.grid_s, asked.grid_s) END;
         IF word IS NOT NULL THEN
-            RAISE EXCEPTION 'What is added must be on the dataset''s grid. ''%'' has %.', asked.dataset, word
+            RAISE EXCEPTION 'Added data must be on the dataset''s grid. ''%'' has %.', asked.dataset, word
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset has one grid and one reference system.', HINT = 'Leave it out.';
         ELSIF day_zone <> coalesce(old.day_zone, '') THEN
-            RAISE EXCEPTION 'What is added must be cut into days as the dataset is. ''%'' has %. Got %.', asked.dataset,
+            RAISE EXCEPTION 'Added data must be cut into days as the dataset is. ''%'' has %. Got %.', asked.dataset,
                     coalesce('days of ' || old.day_zone, 'whole subjects'), coalesce('days of ' || nullif(day_zone, ''), 'whole subjects')
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset is cut in one time zone, or not at all.',
-                      HINT = 'Leave out subject_per_day => true: what is added is cut as what is there.';
+                      HINT = 'Leave out subject_per_day => true: added data are cut as the dataset is.';
         ELSIF alone <> old.own_subjects THEN
             -- A number that stands for one row could be the name of a person.
-            RAISE EXCEPTION 'What is added must name its subjects as the dataset does. In ''%'' %, and in what is added %.', asked.dataset,
+            RAISE EXCEPTION 'Added data must name people as the dataset does. In ''%'' %, and in the added data %.', asked.dataset,
                     dbanon_internal.naming(old.own_subjects), dbanon_internal.naming(alone)
-                USING ERRCODE = 'DA011', DETAIL = 'People are counted by the names of subjects.',
+                USING ERRCODE = 'DA011', DETAIL = 'People are counted by name.',
                       HINT = 'Load it into a separate dataset.';
         END IF;
         RETURN dbanon_internal.set_people(old, asked);
@@ -94,9 +94,8 @@ BEGIN
     -- Replacing is left: the runs go with the data, which those that were published must not.
     SELECT count(*) INTO releases FROM dbanon.release l JOIN dbanon.run r USING (run_id) WHERE r.dataset_id = old.dataset_id;
     IF releases > 0 THEN
-        RAISE EXCEPTION 'A dataset to replace must have no releases, since what was published stays known. ''%'' has %, withdrawn ones '
-                        'included.', asked.dataset, releases
-            USING ERRCODE = 'DA011', DETAIL = 'Who was hidden with whom must stay known here, too.',
+        RAISE EXCEPTION 'A dataset to replace must have no releases, since published rows stay known. ''%'' has %, withdrawn ones included.', asked.dataset, releases
+            USING ERRCODE = 'DA011', DETAIL = 'The published groups must stay known here, too.',
                   HINT = 'Add to it with mode => ''append''. The same people in another dataset are compared with these releases, too.';
     END IF;
     RETURN dbanon_internal.set_people(old, asked);
@@ -176,7 +175,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = format('It has %s.', dbanon_internal.counted(cardinality(bbox), 'number')),
             HINT = 'Write it like bbox => ''{8,53,9,54}''.';
     ELSIF bbox[1] >= bbox[3] AND NOT geographic THEN
-        RAISE EXCEPTION 'A box in metres must have XMIN below XMAX; only one in degrees can cross the antimeridian. Got another.'
+        RAISE EXCEPTION 'A box in metres must have XMIN below XMAX. Only one in degrees can cross the antimeridian. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'It is in units of the source.', HINT = 'Exchange its sides.';
     END IF;
 END
@@ -258,9 +257,9 @@ DECLARE
     meant record;
 BEGIN
     IF asked.subject_per_day AND asked.subject = '-' THEN
-        RAISE EXCEPTION 'Days are those of subjects that are named. Got ''-'' for the column of subjects.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.',
-                  HINT = 'Name the column of subjects, or leave out subject_per_day => true.';
+        RAISE EXCEPTION 'Days are those of people that are named. Got ''-'' for the column of people.'
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person.',
+                  HINT = 'Name the column of people, or leave out subject_per_day => true.';
     ELSIF NOT asked.split_gap_s > 0 OR asked.split_gap_s = 'NaN' THEN
         RAISE EXCEPTION 'The gap that splits must be seconds above 0. Got %.', asked.split_gap_s
             USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',

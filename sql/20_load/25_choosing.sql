@@ -23,9 +23,9 @@ BEGIN
         RAISE EXCEPTION 'The time since which rows are loaded must lie before the time until which they are. Got % and %.', asked.since, asked.until
             USING ERRCODE = 'DA011', DETAIL = 'The first is part of the span, the last is not.', HINT = 'Exchange since and until, or leave one out.';
     ELSIF asked.mode = 'new' AND asked.subject = '-' THEN
-        RAISE EXCEPTION 'What is new is known by its subject and time. Got ''-'' for the column of subjects.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject, also one that was loaded before.',
-                  HINT = 'Name the column of subjects, or load with mode => ''append'' and since => ....';
+        RAISE EXCEPTION 'New rows are recognised by person and time. Got ''-'' for the column of people.'
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person, also one that was loaded before.',
+                  HINT = 'Name the column of people, or load with mode => ''append'' and since => ....';
     END IF;
 END
 $$;
@@ -209,7 +209,7 @@ BEGIN
         || CASE TG_OP WHEN 'UPDATE' THEN ' EXCEPT SELECT dataset_id, subject FROM changed' ELSE ' GROUP BY 1, 2' END ||
         ') a JOIN ONLY dbanon.dataset d ON d.dataset_id = a.dataset_id AND NOT d.own_subjects GROUP BY d.population_id) n' INTO back;
     IF back > 0 THEN
-        RAISE EXCEPTION 'People who were forgotten must not come back. Got rows of % in dbanon.%.', dbanon_internal.counted(back, 'such person', 'such people'),
+        RAISE EXCEPTION 'Forgotten people must not come back. Got rows of % in dbanon.%.', dbanon_internal.counted(back, 'such person', 'such people'),
                 TG_TABLE_NAME
             USING ERRCODE = 'DA012', DETAIL = 'A load leaves them out by itself.',
                   HINT = 'Leave their rows out, or lift it first: SELECT dbanon.remember_subject(population, subject).';
@@ -286,15 +286,15 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH out_ AS MATERIALIZED (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j GROUP BY j.reason)
-    SELECT CASE WHEN rows_read = 0 THEN 'The source has no rows of this time; nothing to do.'
+    SELECT CASE WHEN rows_read = 0 THEN 'The source has no rows of this time. Nothing to do.'
         WHEN rows_read = (SELECT o.n FROM out_ o WHERE o.reason = 'known')
-            THEN format('%s loaded before; nothing to do.', dbanon_internal.counted(rows_read, 'row was', 'rows were'))
-        ELSE format('Of %s none was new (%s).', dbanon_internal.counted(rows_read, 'row'),
+            THEN format('%s loaded before. Nothing to do.', dbanon_internal.counted(rows_read, 'row was', 'rows were'))
+        ELSE format('No row of %s was new (%s).', dbanon_internal.counted(rows_read, 'row'),
                     (SELECT string_agg(format('%s %s', dbanon_internal.format_count(o.n), o.reason), ', ' ORDER BY o.reason) FROM out_ o)) END
     WHERE looked_for_new AND kept = 0
     UNION ALL
     SELECT format(w.words, dbanon_internal.format_count(o.n))
-    FROM (VALUES (1, 'forgotten', 'Rows of people who were forgotten were left out: %s.'),
+    FROM (VALUES (1, 'forgotten', 'Rows of forgotten people were left out: %s.'),
                  (2, 'forgotten-time', format('Rows from before %s were left out, since that time was forgotten: %%s.', kept_since)),
                  (3, 'late', 'Rows of times that are published were left out: %s.'),
                  (4, 'future-time', 'Rows of the future were left out: %s.'),

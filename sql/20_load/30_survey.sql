@@ -13,7 +13,7 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 BEGIN
-    -- Numbers that arithmetic could not stand are as wild, or as near zero, where they are cut off.
+    -- Numbers that would overflow are cut off. They stay as far outside, or as near zero, as before.
     SELECT array_agg(CASE WHEN abs(s.x) < 1e-9 THEN 0 ELSE greatest(least(s.x, 1e100), -1e100) END),
         array_agg(CASE WHEN abs(s.y) < 1e-9 THEN 0 ELSE greatest(least(s.y, 1e100), -1e100) END),
         array_agg(CASE WHEN abs(s.t) < 1e-9 THEN 0 ELSE s.t END)
@@ -306,7 +306,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    SELECT format('%s kept; load with drop_outliers => true to leave %s out',
+    SELECT format('%s kept: load with drop_outliers => true to leave %s out',
                   dbanon_internal.counted(n, what || ' lies far outside the rest and was', what || 's lie far outside the rest and were'),
                   CASE n WHEN 1 THEN 'it' ELSE 'them' END)
         || CASE what WHEN 'position' THEN ', or keep to an area (bbox => ...).' ELSE '.' END
@@ -332,8 +332,8 @@ BEGIN
     SELECT avg((abs(f.x - meridian - 360 * floor((f.x - meridian + 180) / 360)) > 6)::integer) INTO share
     FROM unnest(x, y) f (x, y) WHERE f.y BETWEEN (shape #> '{y,0}')::float8 AND (shape #> '{y,1}')::float8;
     RETURN CASE WHEN share > 0.01 THEN format(
-        '%s%% of the positions lie more than 6 degrees from the meridian of SRID %s, where its metres are too long; load each '
-        'area as a separate dataset, or choose another (srid => ...).', round(100 * share), target) END;
+        '%s%% of the positions lie more than 6 degrees from the meridian of SRID %s, where its metres are too long. Load each area as a separate '
+        'dataset, or choose another (srid => ...).', round(100 * share), target) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stretched_notice(double precision[], double precision[], jsonb, text, integer) IS

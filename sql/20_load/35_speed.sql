@@ -123,7 +123,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    SELECT format('%s more than %s km/h from the fix before and %s kept; load with drop_outliers => true to leave %s out.',
+    SELECT format('%s more than %s km/h from the fix before and %s kept. Load with drop_outliers => true to leave %s out.',
                   dbanon_internal.counted(n, 'fix implies', 'fixes imply'), max_speed_kmh, CASE n WHEN 1 THEN 'was' ELSE 'were' END,
                   CASE n WHEN 1 THEN 'it' ELSE 'them' END)
     WHERE n > 0

@@ -273,14 +273,13 @@ BEGIN
               round(@postgis@.ST_XMax(p.b) * 1000), round(@postgis@.ST_YMax(p.b) * 1000)) s
     WHERE s.added > 0;
     IF counted.again > 0 AND 2 * counted.again >= counted.added THEN
-        RAISE EXCEPTION 'What is added must be new. The dataset has the time and place of % of the %, each of which would be one '
-                        'more person.', dbanon_internal.format_count(counted.again), dbanon_internal.counted(counted.added, 'row')
-            USING ERRCODE = 'DA012', DETAIL = 'Every row is a separate subject here.', HINT = 'Leave out what was loaded before.';
+        RAISE EXCEPTION 'Added rows must be new. The dataset has the time and place of % of the %, each of which would be one more person.', dbanon_internal.format_count(counted.again), dbanon_internal.counted(counted.added, 'row')
+            USING ERRCODE = 'DA012', DETAIL = 'Every row is a separate person here.', HINT = 'Leave out rows that were loaded before.';
     END IF;
     repeats := counted.again + counted.twins;
     RETURN CASE repeats WHEN 0 THEN NULL
-        ELSE format('%s the time and place of another. Each row counts as a separate person here; where it is a copy, people would hide among '
-                    'copies of themselves: load without copies.', dbanon_internal.counted(repeats, 'row repeats', 'rows repeat')) END;
+        ELSE format('%s the time and place of another. Each row counts as a separate person here. Where it is a copy, people would hide among '
+            'copies of themselves: load without copies.', dbanon_internal.counted(repeats, 'row repeats', 'rows repeat')) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copies_notice(bigint, bigint) IS

@@ -283,17 +283,17 @@ BEGIN
             WHERE l.dataset_id = copied_notices.dataset_id AND l.load_id < copied_notices.load_id AND f.id = ANY (l.copies)
                 AND EXISTS (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = l.dataset_id AND t.load_id = l.load_id)));
     RETURN QUERY
-    SELECT 'Fixes of this dataset are in it under several names each: people would hide among copies of themselves. It is published only with '
-           'a reason; load it without the copies.'
+    SELECT 'Fixes of this dataset are in it under several names each: people would hide among copies of themselves. It is published only with a '
+        'reason. Load it without the copies.'
     WHERE copied_notices.dataset_id = ANY (news)
     UNION ALL
     SELECT format('Fixes of dataset%s %s are in this one under other names, or in another population. Once one of them has a release, this one is '
-                  'published only with a reason: what both say of one person would not be compared.', CASE WHEN count(*) > 1 THEN 's' END,
+        'published only with a reason: their rows of one person would not be compared.', CASE WHEN count(*) > 1 THEN 's' END,
                   dbanon_internal.name_some(array_agg(format('''%s''', d.name) ORDER BY d.dataset_id)))
     FROM ONLY dbanon.dataset d WHERE d.dataset_id = ANY (news) AND d.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
     UNION ALL
-    SELECT format('All names of subjects in this dataset (%s) are also in %s: %s. That is right for two fleets with equal '
-                  'numbers. If they are the same people, load them into the same population: releases are not compared across populations.',
+    SELECT format('All names of people in this dataset (%s) are also in %s: %s. That is right for two fleets with equal numbers. If they are the '
+        'same people, load them into the same population: releases are not compared across populations.',
                   dbanon_internal.format_count(max(n.subjects)), CASE WHEN count(*) > 1 THEN 'other populations' ELSE 'another population' END,
                   dbanon_internal.name_some(array_agg(format('''%s''', n.name) ORDER BY n.population_id)))
     FROM dbanon_internal.named_in(copied_notices.dataset_id, newest_before) n

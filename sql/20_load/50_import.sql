@@ -65,7 +65,7 @@ BEGIN
         IF known.day_zone IS NOT NULL THEN
             SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
             PERFORM dbanon_internal.raise_notice(CASE WHEN made THEN format(
-                'Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', known.day_zone) END);
+                'Each day of a person is its own, from midnight to midnight in %s. People are counted once.', known.day_zone) END);
         END IF;
         far := dbanon_internal.kept_far(shape);
         PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
@@ -199,10 +199,10 @@ BEGIN
     PERFORM dbanon_internal.check_differ(
         array_remove(ARRAY[asked.subject, CASE WHEN NOT moving THEN asked."time" END, asked.geom, asked.x, asked.y], NULL)
             || CASE WHEN asked.subject IS NULL OR NOT moving AND asked."time" IS NULL THEN ARRAY[NULL::text] ELSE '{}' END,
-        CASE WHEN moving THEN 'subject and geometry' WHEN asked.geom IS NULL THEN 'subject, time, x and y' ELSE 'subject, time and geometry' END);
+        CASE WHEN moving THEN 'person and geometry' WHEN asked.geom IS NULL THEN 'person, time, x and y' ELSE 'person, time and geometry' END);
     IF '-' IN (asked."time", asked.geom, asked.trip, asked.x, asked.y) THEN
-        RAISE EXCEPTION 'Only the subject can be ''-''. Got it for another column.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.', HINT = 'Name that column.';
+        RAISE EXCEPTION 'Only the person can be ''-''. Got it for another column.'
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person.', HINT = 'Name that column.';
     ELSIF asked.x ~* '^(lat|latitude|northing|north)$' AND asked.y ~* '^(lon|lng|long|longitude|easting|east)$' THEN
         PERFORM dbanon_internal.refuse_axes(format('Give x => %L, y => %L.', asked.y, asked.x));
     END IF;
@@ -314,8 +314,8 @@ BEGIN
             || CASE WHEN asked.trip IS NULL THEN '{}' ELSE jsonb_build_object(asked.trip, 'trip') END
             || CASE WHEN subject IS NULL THEN '{}' ELSE jsonb_build_object(subject, 'subject') END,
         CASE WHEN asked.geom IS NULL THEN format('Give x => %L, y => %L.', asked.y, asked.x)
-             ELSE format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
-                         'import that.', asked.geom) END,
+             ELSE format('The geometries of column ''%s'' have them the other way round. Swap them in a view, with ST_FlipCoordinates, and import '
+                 'that.', asked.geom) END,
         'Check which columns are named, crs, bbox and the times.', units_per_s);
 END
 $$;
@@ -385,12 +385,12 @@ Returns: one row.
 - first_time: the time of the first fix kept. A wrong unit or zone shows here.
 - last_time: the time of the last fix kept.
 - far: how many fixes it kept although they lie far outside the rest or are too fast, by reason.
-- days: how many days of subjects, NULL where subjects are not cut into days.
+- days: how many days of people, NULL where people are not cut into days.
 - known: how many rows were there already.
 - late: how many rows are of times that were published.
-- forgotten: how many rows are of people who were forgotten.
+- forgotten: how many rows are of forgotten people.
 - left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
 - late_periods: the late rows by published period, as [{since, until, rows}].
-Raises: DA001, DA011, DA012, DA014. Then nothing is stored. Notices say what the caller should look at.
+Raises: DA001, DA011, DA012, DA014. Then nothing is stored. Notices point to rows that the caller should look at.
 Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset => ''taxi'', subject => ''cab'', "time" => ''ts'', x => ''lon'', y =>
 ''lat'', mode => ''new'').';

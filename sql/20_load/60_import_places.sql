@@ -129,7 +129,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.far_places_notice(kind text, far bigi
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('%s kept%s; load with drop_outliers => true to leave %s out%s.',
+    SELECT format('%s kept%s: load with drop_outliers => true to leave %s out%s.',
                   dbanon_internal.counted(far,
                       CASE kind WHEN 'pois' THEN 'point of interest' ELSE rtrim(kind, 's') END || ' lies far outside where the trajectories are and was',
                       CASE kind WHEN 'pois' THEN 'points of interest' ELSE kind END || ' lie far outside where the trajectories are and were'),
@@ -172,8 +172,8 @@ BEGIN
     -- Files and tables differ in what the caller can correct, so each brings its own remedies.
     usable := coalesce(rows.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
         ELSE 'Check which columns are named, and crs.' END);
-    remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
-                    'import that.', geom));
+    remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have them the other way round. Swap them in a view, with '
+        'ST_FlipCoordinates, and import that.', geom));
     PERFORM dbanon_internal.report_stage('reading ' || rows.called);
     rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
     PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
@@ -223,7 +223,7 @@ Arguments:
 - dataset: @LoadingPois.dataset@
 - category: @LoadingPois.category@
 - geom: column of the geometries: points, lines or polygons.
-- crs: coordinate system of the geometries. Else their own.
+- crs: coordinate system of the geometries. Default: their own.
 - drop_outliers: @LoadingPois.drop_outliers@
 - replace: @LoadingPois.replace@
 Returns: one row.
@@ -249,10 +249,10 @@ COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double
 Arguments:
 - source: table or view of the same database.
 - dataset: @LoadingSites.dataset@
-- geom: column of the site: a point, or a shape without curves, whose bounding rectangle counts.
+- geom: column of the site: a point, or a shape without curves. Of a shape only the bounding rectangle counts.
 - name: @LoadingSites.name@
-- crs: coordinate system of the geometries. Else their own.
-- bbox: {xmin,ymin,xmax,ymax} in units of the source. Sites whose middle lies outside are left out.
+- crs: coordinate system of the geometries. Default: their own.
+- bbox: {xmin,ymin,xmax,ymax} in units of the source. Sites with their middle outside are left out.
 - drop_outliers: @LoadingSites.drop_outliers@
 - replace: @LoadingSites.replace@
 Returns: one row.
@@ -260,7 +260,7 @@ Returns: one row.
 - rows_read: how many rows the source had.
 - rows_kept: how many of them were stored.
 - quarantined: how many were left out, by reason.
-Raises: DA001, DA011, DA012, DA014. Then nothing is stored. A notice says what was kept although it lies far outside.
+Raises: DA001, DA011, DA012, DA014. Then nothing is stored. A notice counts sites that were kept although they lie far outside.
 Example: SELECT * FROM dbanon.import_sites(''public.clinics'', dataset => ''taxi'', geom => ''place'').';
 
 CREATE OR REPLACE FUNCTION dbanon.import_cells(
@@ -280,7 +280,7 @@ Arguments:
 - dataset: @LoadingCells.dataset@
 - geom: column of the polygons, valid and of some area. A row may have several in one multipolygon.
 - name: @LoadingCells.name@
-- crs: coordinate system of the polygons. Else their own.
+- crs: coordinate system of the polygons. Default: their own.
 - drop_outliers: @LoadingCells.drop_outliers@
 - replace: @LoadingCells.replace@
 Returns: one row.
@@ -310,8 +310,9 @@ Arguments:
 - dataset: @LoadingStations.dataset@
 - geom: column of the points.
 - name: @LoadingStations.name@
-- crs: coordinate system of the geometries. Else their own.
-- area: the polygon that the cells divide among themselves, in its own SRID or, where that is 0, in crs. Else the hull of the stations with a margin
+- crs: coordinate system of the geometries. Default: their own.
+- area: the polygon that the cells divide among themselves, in its own SRID or, where that is 0, in crs. Default: the hull of the stations with a
+  margin
   as wide as the distance between cells.
 - drop_outliers: @LoadingStations.drop_outliers@
 - replace: @LoadingStations.replace@
@@ -343,7 +344,7 @@ BEGIN
     PERFORM dbanon_internal.check_window(asked);
     IF asked.mode IS NULL OR asked.mode NOT IN ('append', 'new') THEN
         RAISE EXCEPTION 'The mode of this load must be append or new. Got %.', coalesce(dbanon_internal.quoted(asked.mode), 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'Both add to what is there; new counts what is there without a copy in quarantine.',
+            USING ERRCODE = 'DA011', DETAIL = 'Both add to the stored rows. New counts known rows without a copy in quarantine.',
                   HINT = 'Choose one of the two.';
     END IF;
     PERFORM dbanon_internal.lock_dataset(asked.dataset);
@@ -424,9 +425,9 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'The named columns become its name-value pairs.',
                   HINT = 'Name them, for example columns => ARRAY[''poi'', ''radius''].';
     END IF;
-    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'subject and time');
+    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'person and time');
     IF columns && ARRAY[subject, "time"] THEN
-        RAISE EXCEPTION 'The content of a request must not name who sent it or when. Got column ''%''.',
+        RAISE EXCEPTION 'The content of a request must not name its sender or time. Got column ''%''.',
                 CASE WHEN subject = ANY (columns) THEN subject ELSE "time" END
             USING ERRCODE = 'DA011', DETAIL = 'Requests are published as they are.', HINT = 'Leave it out of columns.';
     END IF;
@@ -504,7 +505,7 @@ Returns: one row.
 - subjects: how many people sent the requests that were kept.
 - known: how many rows were there already.
 - late: how many rows are of times that were published.
-- forgotten: how many rows are of people who were forgotten.
+- forgotten: how many rows are of forgotten people.
 - left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
 - late_periods: the late rows by published period, as [{since, until, rows}].
 Raises: DA001, DA011, DA012, DA014.
@@ -544,7 +545,7 @@ DECLARE
     staged record;
     held bigint;
 BEGIN
-    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'subject and time');
+    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'person and time');
     PERFORM dbanon_internal.check_set_name(set_name);
     IF replace AND mode = 'new' THEN
         RAISE EXCEPTION 'Quasi-identifiers are either replaced or added where they are new. Got replace and new.'
@@ -574,7 +575,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean, text, text, timestamptz, timestamptz) IS
-'Adds the times at which an adversary may know where a subject was, from a table or view, to a set of a dataset that exists.
+'Adds the times at which an adversary may know where a person was, from a table or view, to a set of a dataset that exists.
 Arguments:
 - source: table or view of the same database.
 - dataset: @LoadingQuasiIdentifiers.dataset@
@@ -595,7 +596,7 @@ Returns: one row.
 - subjects: how many people have one of the times that were kept.
 - known: how many rows were there already.
 - late: how many rows are of times that were published.
-- forgotten: how many rows are of people who were forgotten.
+- forgotten: how many rows are of forgotten people.
 - left_out: how many rows of these kinds were left out without a copy in dbanon.quarantine, by reason.
 - late_periods: the late rows by published period, as [{since, until, rows}].
 Raises: DA001, DA011, DA012, DA014.

@@ -199,7 +199,8 @@ BEGIN
                                        dbanon_internal.format_count(faults.gaps), dbanon_internal.format_count(round(faults.gap_m2)::bigint)));
         END IF;
         IF faults.pieces > 1 THEN
-            PERFORM dbanon_internal.raise_notice(format('The cells make %s that do not touch; methods that let regions grow from cell to cell need one.',
+            PERFORM dbanon_internal.raise_notice(format('The cells make %s that do not touch. Methods that let regions grow from cell to cell need '
+                'one.',
                                        dbanon_internal.counted(faults.pieces, 'area')));
         END IF;
     END IF;

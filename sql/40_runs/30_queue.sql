@@ -91,7 +91,7 @@ DECLARE
     new_run bigint;
 BEGIN
     IF seed < 0 THEN
-        RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead; choose another.', seed
+        RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead. Choose another.', seed
             USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one made.';
     END IF;
     about := dbanon_internal.known_dataset(dataset);
@@ -345,7 +345,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.cancel_run(bigint) IS
 'Cancels a run, or the verification of one. If it waits, it ends at once. If a worker computes it, it ends within seconds, and nothing that it wrote
-stays. A run whose verification is cancelled keeps its status.
+stays. If a verification is cancelled, the run keeps its status.
 Arguments:
 - run_id: the number of the run.
 Returns: ''being cancelled'', or the status that the run has now.
@@ -370,7 +370,7 @@ BEGIN
                   HINT = 'Start another run.';
     END IF;
     IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = state.dataset_id AND d.dropped_at IS NOT NULL) THEN
-        RAISE EXCEPTION 'A run must have its rows to be verified. Those of run % went with its dataset.', state.run_id
+        RAISE EXCEPTION 'A run must have its rows to be verified. The rows of run % went with its dataset.', state.run_id
             USING ERRCODE = 'DA011', DETAIL = 'The dataset was dropped.', HINT = 'Start another run, of another dataset.';
     END IF;
     UPDATE dbanon.run r

@@ -5,7 +5,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    COMMIT;  -- a function never may
+    COMMIT;  -- always fails: a function cannot commit
     RETURN NULL;
 EXCEPTION WHEN invalid_transaction_termination THEN
     RETURN SQLERRM;
@@ -26,8 +26,8 @@ BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'No worker sees a run before it is committed.',
-                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a separate -c), and call it '
-                         'neither in a block with EXCEPTION nor in a procedure with SET; or queue the run with SELECT dbanon.submit_run(...).';
+                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a separate -c), and call it neither '
+                      'in a block with EXCEPTION nor in a procedure with SET. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
         RAISE EXCEPTION 'No worker is up to compute the run: there is none, and nothing was submitted.'
@@ -41,7 +41,7 @@ BEGIN
         RAISE EXCEPTION '% must come with the name of a release. Got none.',
                 CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' WHEN allow_overlap THEN 'allow_overlap'
                      WHEN grow THEN 'grow' ELSE 'readers' END
-            USING ERRCODE = 'DA011', DETAIL = 'It says how to publish; without a name nothing is published.',
+            USING ERRCODE = 'DA011', DETAIL = 'It says how to publish. Without a name nothing is published.',
                   HINT = 'Name the release: publish_as => ''cabs_june''.';
     END IF;
 END
@@ -74,9 +74,9 @@ DECLARE
     control CONSTANT text := format('[%s-%s%s-%s]', chr(1), chr(31), chr(127), chr(159));
     -- DA002 and DA011 quote what the caller gave, and the server's own sentences may quote data.
     explanation CONSTANT text := CASE
-        WHEN state IN ('DA002', 'DA011') THEN format('What was asked for cannot be used (SQLSTATE %s).', state)
+        WHEN state IN ('DA002', 'DA011') THEN format('The arguments cannot be used (SQLSTATE %s).', state)
         WHEN state LIKE 'DA%' THEN left(regexp_replace(sentence, control, ' ', 'g'), 1000)
-        ELSE format('The server refused it (SQLSTATE %s); its log says why.', state) END;
+        ELSE format('The server refused it (SQLSTATE %s). Its log says why.', state) END;
 BEGIN
     -- A line of the audit stays permanently, so it holds no sentence.
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
@@ -132,7 +132,7 @@ BEGIN
     ended := state.run_id IS NULL OR state.status NOT IN ('queued', 'running', 'computed');
     line := CASE WHEN NOT ended THEN format('Run %s: %s', state.run_id, state.progress) END;
     IF NOT EXISTS (SELECT FROM dbanon.workers) AND NOT ended THEN
-        line := format('Run %s: waiting for a worker; there is none, start one with: dbanon worker', run_id);
+        line := format('Run %s: waiting for a worker. There is none, start one with: dbanon worker', run_id);
     END IF;
     line := nullif(line, said);
 END
@@ -249,5 +249,5 @@ Returns: one row.
 - verdict: verified or refused. Leave it out of the call.
 - rows_published: how many rows the release has. Leave it out of the call.
 Raises: DA015 inside a transaction block. DA017 if no worker is up. DA001 to DA003 and DA011 before anything is done. DA016 with the sentence of the
-run if it failed or was cancelled. DA004 if the attack refused it. What dbanon.publish raises is noted in dbanon.runs and dbanon.audit, too.
+run if it failed or was cancelled. DA004 if the attack refused it. Errors of dbanon.publish are noted in dbanon.runs and dbanon.audit, too.
 Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''METHOD'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';

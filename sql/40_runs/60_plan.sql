@@ -142,7 +142,7 @@ BEGIN
     lacking := dbanon_internal.lacking_history(family.traits, checked, about.grid_s, data.first_s);
     IF lacking.start IS NOT NULL THEN
         RETURN QUERY VALUES ('history_s'::text, lacking.history_s::numeric, true, format(
-            'before %s: who has no position up to %s s before it is left out of the first window; load what came before, or take start = %s',
+            'before %s: people without a position up to %s s before it are left out of the first window. Load earlier data, or take start = %s',
             lacking.begins, checked ->> 'max_gap_s', lacking.start));
     END IF;
     IF conflict.people > 0 THEN
@@ -162,14 +162,14 @@ BEGIN
     END IF;
     SELECT i.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i WHERE i.needed AND i.rows = 0 LIMIT 1;
     RETURN QUERY SELECT 'exit_code'::text, c.code::numeric, c.exact, c.sentence FROM (
-        SELECT 3 AS code, true AS exact, format('The dataset must have %s. It has none; load some first.', replace(missing, '_', '-')) AS sentence
+        SELECT 3 AS code, true AS exact, format('The dataset must have %s. It has none. Load some first.', replace(missing, '_', '-')) AS sentence
             WHERE missing IS NOT NULL
         UNION ALL
-        SELECT 4, true, format('A run must have at least k = %s subjects. The dataset has %s; lower k, or load more.', checked ->> 'k', data.subjects)
+        SELECT 4, true, format('A run must have at least k = %s people. The dataset has %s. Lower k, or load more.', checked ->> 'k', data.subjects)
             WHERE (checked ->> 'k')::numeric > data.subjects
         UNION ALL
         SELECT 5, false, CASE WHEN dbanon_internal.stands_alone(family.name, chosen)
-                THEN format('%s stands alone: publishing the run is refused if it shows any of the %s whom %s published at that time.',
+                THEN format('%s stands alone: publishing the run is refused if it shows any of the %s that %s published at that time.',
                             chosen, dbanon_internal.counted(conflict.people, 'person', 'people'), others)
                 ELSE format('%s stands alone: publishing the run is refused if it shows any of its %s at that time.',
                             others, dbanon_internal.counted(conflict.people, 'person', 'people')) END
@@ -184,18 +184,18 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
-'Predicts what a run would meet. It computes no run and writes nothing.
+'Predicts how a run would end. It computes no run and writes nothing.
 Arguments:
 - dataset: @Planning.dataset@
 - method: the method family, as listed in dbanon.methods.
 - params: parameters of the method, as a JSON object (see dbanon.method_parameters).
 - algorithm: @Planning.algorithm@
-Returns: one row an item: what is there, how long it may take, the releases it would be compared with, and the results of an earlier run of the
-method. The last item is exit_code. It is 3 where an input is missing and 4 where there are fewer than k subjects. It is 5 where a release of the same
+Returns: one row an item: the data, how long it may take, the releases it would be compared with, and the results of an earlier run of the
+method. The last item is exit_code. It is 3 where an input is missing and 4 where there are fewer than k people. It is 5 where a release of the same
 people stands alone, or where the run asks for new atoms although a release has some. Otherwise it is 0.
-- item: what the row is about.
+- item: the topic of the row.
 - value: the figure.
 - exact: false for an estimate.
-- note: what the figure means here.
+- note: the meaning of the figure here.
 Raises: DA001 where there is no such dataset. DA011 for method, algorithm and parameters.
 Example: SELECT * FROM dbanon.plan_run(''taxi'', ''METHOD'', ''{"k": 20}'').';

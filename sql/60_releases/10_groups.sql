@@ -89,11 +89,11 @@ BEGIN
     SELECT count(DISTINCT d.record_id) INTO bare
         FROM ONLY dbanon.record d LEFT JOIN ONLY dbanon.membership m ON m.run_id = d.run_id AND m.record_id = d.record_id
         WHERE d.run_id = refuse_unknown_members.run_id AND m.record_id IS NULL;
-    RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. Of run %, % no '
-                    'member, and % of % no trajectory.', refuse_unknown_members.run_id, dbanon_internal.counted(bare, 'record has', 'records have'),
+    RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. In run %, % no member, and % of % no '
+        'trajectory.', refuse_unknown_members.run_id, dbanon_internal.counted(bare, 'record has', 'records have'),
             dbanon_internal.format_count(unknown), dbanon_internal.counted(members, 'member has', 'members have')
-        USING ERRCODE = 'DA005', DETAIL = 'Who is hidden with whom cannot be determined, so the run cannot be measured or published.',
-              HINT = 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).';
+        USING ERRCODE = 'DA005', DETAIL = 'The groups of people cannot be determined, so the run cannot be measured or published.',
+              HINT = 'The dataset has changed since that run. Start another: CALL dbanon.anonymize(...).';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_unknown_members(bigint) IS
@@ -107,7 +107,7 @@ SET jit = off
 SET enable_nestloop = off
 -- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
 SET join_collapse_limit = 1
--- Its callers have switched off what suits them.
+-- Its callers set the planner's switches (enable_...) for their own statements.
 SET enable_hashjoin = on
 SET enable_mergejoin = on
 AS $$
@@ -221,7 +221,7 @@ BEGIN
         WHERE c.run_id = run.run_id AND c.crowd > 1
         GROUP BY c.period, c.region::bytea;
     ELSE
-        RAISE EXCEPTION 'A run must have stored who is hidden with whom to be published. Runs of the method % do not.', run.method
+        RAISE EXCEPTION 'A run must have stored its groups of people to be published. Runs of the method % do not.', run.method
             USING ERRCODE = 'DA004', DETAIL = format('People of run %s are hidden by: %s.', run.run_id, coalesce(hidden_by, 'not said')),
                   HINT = 'Publish a run of another method: SELECT * FROM dbanon.methods.';
     END IF;

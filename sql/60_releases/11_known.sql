@@ -12,7 +12,7 @@
 --   dataset, run      population, naming, settle time, method and parameters stay (guard_people, guard_run)
 -- Where triggers are switched off, sums of keyed hashes tell: dbanon.release.groups_sum and cells_sum.
 
--- Bound when it is made, so that the planner puts it into the statement: it is called for millions of rows.
+-- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for millions of rows.
 CREATE OR REPLACE FUNCTION dbanon_internal.row_code(key bytea, period bytea, people bigint[]) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN ('x' || encode(substring(sha256(key || period || array_send(people)), 1, 8), 'hex'))::bit(64)::bigint;
@@ -66,9 +66,9 @@ BEGIN
         WHERE l.groups_sum <> dbanon_internal.groups_sum(l.release_id, r.dataset_id)
         ORDER BY l.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
-        RAISE EXCEPTION 'What is known of a release must be as it was published, for run % to be compared with it. That of % (number %) was '
-                        'changed since.', check_groups.run_id, changed.name, changed.release_id
-            USING ERRCODE = 'DA005', DETAIL = 'Who was hidden with whom in it, or the key of its population, is not what its keyed hash says.',
+        RAISE EXCEPTION 'The stored facts of a release must be as it was published, for run % to be compared with it. That of % (number %) was '
+            'changed since.', check_groups.run_id, changed.name, changed.release_id
+            USING ERRCODE = 'DA005', DETAIL = 'Its groups of people, or the key of its population, do not match its keyed hash.',
                   HINT = format('Restore its rows of dbanon.grouping and dbanon.exposure, and the key in dbanon.population, from a backup. Until then, '
                                 'publish runs of other times than %s to %s.', lower(changed.span), upper(changed.span));
     END IF;
@@ -86,8 +86,8 @@ AS $$
 BEGIN
     -- To the server's log: a line of the audit would go with the transaction that the error ends.
     RAISE LOG 'dbanon: % was refused % on dbanon.%', session_user, operation, relation;
-    RAISE EXCEPTION 'What is known of a release must stay as it was published. Got % on dbanon.%.', operation, relation
-        USING ERRCODE = 'DA006', DETAIL = 'Later runs are compared with it.', HINT = 'To erase a subject, call dbanon.forget_subject.';
+    RAISE EXCEPTION 'The stored facts of a release must stay as it was published. Got % on dbanon.%.', operation, relation
+        USING ERRCODE = 'DA006', DETAIL = 'Later runs are compared with it.', HINT = 'To erase a person, call dbanon.forget_subject.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_known(text, text) IS

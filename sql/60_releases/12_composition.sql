@@ -2,7 +2,7 @@
 -- docs/understand/releases-together.md states the rule. A run that is measured stands here as a release: its groups are stored under a number first.
 -- Functions that return a query of theirs in PL/pgSQL do so because a session keeps the plan; to plan them takes longer than to measure ten people.
 
--- Bound when it is made, so that the planner puts it into the statement.
+-- BEGIN ATOMIC, so that PostgreSQL inlines it.
 CREATE OR REPLACE FUNCTION dbanon_internal.padded(period tstzrange, reach interval) RETURNS tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN tstzrange(lower(period) - reach, upper(period) + reach);
@@ -169,7 +169,7 @@ COMMENT ON FUNCTION dbanon_internal.comparisons(bigint, bigint, text) IS
 'What is compared: for each moment (or period of a snapshot, which is then named) and each audience, the releases and periods that speak of a
 secret, and the time within which rows of the release count.';
 
--- Bound when it is made, so that the planner puts it into the statement: four million rows are not copied once more.
+-- BEGIN ATOMIC, so that PostgreSQL inlines it, and does not copy four million rows once more.
 CREATE OR REPLACE FUNCTION dbanon_internal.memberships(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
     moment bigint, person bigint, release_id bigint, group_key bigint, k bigint, same_in bigint[])
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -577,7 +577,7 @@ Returns: one row.
 - below: how many promises break.
 - people: of how many people.
 - releases: the names of the releases involved.
-- broken: whose promise the worst one is.
+- broken: the release with the worst broken promise.
 Raises: DA001, DA004, DA005. DA010 where a k is not known.
 Example: SELECT * FROM dbanon.measure_overlap(2).';
 
@@ -637,8 +637,8 @@ LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the settle_s of the population; or, knowing this, '
-                 'allow_overlap => true with reason => ''...''.';
+    hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the settle_s of the population. If you accept '
+        'this, use allow_overlap => true with reason => ''...''.';
     since timestamptz;
 BEGIN
     IF others LIKE '% of dataset %' THEN
@@ -657,8 +657,8 @@ BEGIN
                         'share %.', run_id, others, dbanon_internal.counted((measured ->> 'people')::bigint, 'person', 'people')
             USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be compared with other releases.', HINT = hint;
     END IF;
-    RAISE EXCEPTION 'A person whom a release promises to hide must not be left with fewer candidates than promised. Run % read beside % leaves % of %, '
-                    'which breaks the promise of %.', run_id, others, measured ->> 'smallest_crowd', measured ->> 'k',
+    RAISE EXCEPTION 'A person that a release promises to hide must not be left with fewer candidates than promised. Run % read together with % '
+        'leaves % of %, which breaks the promise of %.', run_id, others, measured ->> 'smallest_crowd', measured ->> 'k',
             (SELECT string_agg(b, ', ') FROM jsonb_array_elements_text(measured -> 'broken') b)
         USING ERRCODE = 'DA010', DETAIL = format('%s left with fewer than promised.',
                 dbanon_internal.counted((measured ->> 'people')::bigint, 'person is', 'people are')), HINT = hint;
@@ -685,12 +685,12 @@ BEGIN
                   DETAIL = concat('A person with several names hides among copies of themselves: a crowd of k names may be one person.',
                                   CASE WHEN others IS NOT NULL
                                       THEN format(' It has fixes of %s under other names, too.', dbanon_internal.name_some(others)) END),
-                  HINT = 'Load it without the copies; or, knowing this, allow_overlap => true with reason => ''...''.';
+                  HINT = 'Load it without the copies. If you accept this, use allow_overlap => true with reason => ''...''.';
     ELSIF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A dataset with fixes of another one that has releases, under other names, must have a reason to be published. That '
                         'of run % has fixes of %.', run_id, dbanon_internal.name_some(others)
-            USING ERRCODE = 'DA010', DETAIL = 'What both say of one person is not compared: only names say who is who.',
-                  HINT = 'Append to the other dataset instead; or, knowing this, allow_overlap => true with reason => ''...''.';
+            USING ERRCODE = 'DA010', DETAIL = 'Their rows of one person are not compared: only names identify people.',
+                  HINT = 'Append to the other dataset instead. If you accept this, use allow_overlap => true with reason => ''...''.';
     END IF;
     RETURN nullif(array_remove(own || others, NULL), '{}');
 END
@@ -715,9 +715,9 @@ BEGIN
     IF allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A snapshot, or a run with exact rows, must have a reason to be published where settle_s of the population is below 60. '
                         'Run % is of the population ''%'', where it is %.', run_id, people.name, people.settle_s
-            USING ERRCODE = 'DA010', DETAIL = 'What is said later of people who stay for longer would not be compared.',
-                  HINT = 'Say how long they stay when you append to a dataset of the population, such as settle_s => 900; or, knowing this, '
-                         'allow_overlap => true with reason => ''...''.';
+            USING ERRCODE = 'DA010', DETAIL = 'Later rows of people that stay for longer would not be compared.',
+                  HINT = 'Say how long they stay when you append to a dataset of the population, such as settle_s => 900. If you accept this, use '
+                      'allow_overlap => true with reason => ''...''.';
     END IF;
     RETURN people.settle_s;
 END
@@ -739,19 +739,19 @@ BEGIN
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
         PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, check_overlap.release_id, to_jsonb(found), others);
     ELSIF found.below > 0 THEN
-        RAISE NOTICE 'Overridden: an adversary who reads this beside % finds % where % were promised; promises to % break.',
+        RAISE NOTICE 'Overridden: an adversary who reads this together with % finds % where % were promised. Promises to % break.',
             others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), coalesce(found.k::text, 'more'),
             dbanon_internal.counted(found.people, 'person', 'people');
     ELSIF found.relation = 'same' THEN
         RAISE NOTICE 'The groups are the same as in %: this leaves each person the same candidates as that.', others;
     ELSIF found.relation = 'overlapping' THEN
-        RAISE NOTICE 'An adversary who reads this beside % still finds at least % for each person; % are promised.',
+        RAISE NOTICE 'An adversary who reads this together with % still finds at least % for each person. Promised: %.',
             others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), found.k;
     END IF;
     within_a_day := dbanon_internal.shown_within_a_day(check_overlap.run_id, check_overlap.release_id);
     IF within_a_day IS NOT NULL THEN
-        RAISE NOTICE 'Within a day, other releases show exactly % whom this one hides, inside the region that hides them; and this one % '
-            'whom they hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
+        RAISE NOTICE 'Within a day, other releases show exactly % that this one hides, inside the region that hides them. And this one shows % '
+            'that they hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
             dbanon_internal.counted((within_a_day ->> 'shown_here')::bigint, 'person', 'people');
     END IF;
     RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));

@@ -37,7 +37,7 @@ BEGIN
     -- The next run takes these atoms, and analysts see them: they must be what the regions are made of.
     IF EXISTS (SELECT FROM ONLY dbanon.published_cell p WHERE p.release_id = store_cells.release_id
                GROUP BY p.atom HAVING count(DISTINCT coalesce(p.class, 0)) > 1 OR p.atom IS NULL) THEN
-        RAISE EXCEPTION 'The regions of a run must be made of whole atoms, as they are stored. Those of run % are not; run it again.', run_id
+        RAISE EXCEPTION 'The regions of a run must be made of whole atoms, as they are stored. The regions of run % are not. Run it again.', run_id
             USING ERRCODE = 'DA005';
     END IF;
     INSERT INTO dbanon.published_atom (release_id, atom, region, area_m2, categories, pois)
@@ -223,9 +223,9 @@ BEGIN
             AND l.cells_sum <> dbanon_internal.cells_sum(l.release_id, r.dataset_id)
         ORDER BY l.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
-        RAISE EXCEPTION 'What is known of the cells of a release must be as it was published, for run % to be compared with it. That of % (number %) '
-                        'was changed since.', check_known_cells.run_id, changed.name, changed.release_id
-            USING ERRCODE = 'DA005', DETAIL = 'Its cells, or the key of its population, are not what its keyed hash says.',
+        RAISE EXCEPTION 'The stored cells of a release must be as it was published, for run % to be compared with it. That of % (number %) was '
+            'changed since.', check_known_cells.run_id, changed.name, changed.release_id
+            USING ERRCODE = 'DA005', DETAIL = 'Its cells, or the key of its population, do not match its keyed hash.',
                   HINT = 'Restore its rows of dbanon.published_cell, and the key in dbanon.population, from a backup.';
     END IF;
 END
@@ -256,8 +256,9 @@ BEGIN
     IF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A run must be made of the same cells as earlier releases of the same people and area, or have a reason to be published. '
                         'Run % has other polygons than %.', run_id, dbanon_internal.name_some(others)
-            USING ERRCODE = 'DA010', DETAIL = 'Where cells differ, what regions of the releases have in common cannot be compared.',
-                  HINT = 'Load the cells of that release, and start another run; or, knowing this, allow_overlap => true with reason => ''...''.';
+            USING ERRCODE = 'DA010', DETAIL = 'Where cells differ, the common parts of regions cannot be compared.',
+                  HINT = 'Load the cells of that release, and start another run. If you accept this, use allow_overlap => true with reason => '
+                      '''...''.';
     END IF;
     -- The weaker promise of the run and of each earlier release: of the sets that fail, the most.
     SELECT c.* INTO STRICT found
@@ -269,14 +270,14 @@ BEGIN
     beside := dbanon_internal.name_some(dbanon_internal.release_titles(found.releases, dataset, NULL));
     counted := dbanon_internal.counted(found.failing, 'set of cells', 'sets of cells');
     IF found.failing > 0 AND allow_overlap IS NOT TRUE THEN
-        RAISE EXCEPTION 'What regions of several releases have in common must keep l categories and t. Run % read beside % leaves % '
-                        'without them.', run_id, beside, counted
-            USING ERRCODE = 'DA010', DETAIL = format('Of %s that the run separates and earlier releases do not.',
+        RAISE EXCEPTION 'The common parts of regions of several releases must keep l categories and t. Run % read together with % leaves % without '
+            'them.', run_id, beside, counted
+            USING ERRCODE = 'DA010', DETAIL = format('For %s that the run separates and earlier releases do not.',
                                                      dbanon_internal.counted(found.classes, 'set of cells', 'sets of cells')),
-                  HINT = 'Where the cells are the same, run it again without new_atoms, so that it takes the atoms of that release; or, knowing this, '
-                         'allow_overlap => true with reason => ''...''.';
+                  HINT = 'Where the cells are the same, run it again without new_atoms, so that it takes the atoms of that release. If you accept '
+                      'this, use allow_overlap => true with reason => ''...''.';
     ELSIF found.failing > 0 THEN
-        RAISE NOTICE 'Overridden: what regions of this and of % have in common leaves % without l categories or t.', beside, counted;
+        RAISE NOTICE 'Overridden: the common parts of regions of this and of % leave % without l categories or t.', beside, counted;
     END IF;
     RETURN jsonb_strip_nulls(jsonb_build_object('classes', nullif(found.failing, 0), 'other_cells', others));
 END

@@ -48,8 +48,8 @@ BEGIN
                   HINT = 'As a superuser: GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), pg_current_wal_lsn(), '
                          'pg_walfile_name(pg_lsn) TO @admin@. On Amazon Aurora: set rds.logical_replication to 1 for the cluster.';
     ELSIF forked THEN
-        RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must say what was published since the state that this database '
-                        'has. No administrator has, and nothing was published.'
+        RAISE EXCEPTION 'After a restore, a copy or a failover an administrator must list all publications after the state of this database. No '
+            'administrator has, and nothing was published.'
             USING ERRCODE = 'DA020',
                   DETAIL = format('The last publication was made by %s. This is %s.', (SELECT i.published_from FROM ONLY dbanon.installation i),
                                   dbanon_internal.whereabouts()),
@@ -92,9 +92,9 @@ BEGIN
     IF jsonb_typeof(published) IS DISTINCT FROM 'array'
         OR EXISTS (SELECT FROM jsonb_array_elements(published) e WHERE jsonb_typeof(e) <> 'object' OR NOT e ?& ARRAY['since', 'until']
                        OR e - ARRAY['from', 'release_id', 'name', 'population', 'dataset', 'since', 'until', 'reach_s', 'digest'] <> '{}') THEN
-        RAISE EXCEPTION 'What was published must be an array of objects with since and until, and with population, name, reach_s and digest where '
-                        'they are known. Got something else.'
-            USING ERRCODE = 'DA011', DETAIL = 'An object is what follows "dbanon: published" in the server''s log.',
+        RAISE EXCEPTION 'The list of publications must be an array of objects with since and until, and with population, name, reach_s and digest '
+            'where they are known. Got something else.'
+            USING ERRCODE = 'DA011', DETAIL = 'An object follows "dbanon: published" in the server''s log.',
                   HINT = 'Give ''[]'' if nothing was published, or such as ''[{"since": "2026-11-01Z", "until": "2026-11-02Z"}]''.';
     END IF;
     RETURN QUERY
@@ -104,7 +104,7 @@ BEGIN
         WHERE e.since IS NOT NULL OR e.until IS NOT NULL;  -- one without rows says nothing
 EXCEPTION WHEN data_exception THEN
     RAISE EXCEPTION 'Times must be such as 2026-11-01T00:00Z, since before until, reach_s a number and digest hexadecimal. Got something else.'
-        USING ERRCODE = 'DA011', DETAIL = 'What was published is given as the server''s log has it.', HINT = 'Correct it and call again.';
+        USING ERRCODE = 'DA011', DETAIL = 'Publications are given as the server''s log has them.', HINT = 'Correct it and call again.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_lost(jsonb) IS
@@ -135,7 +135,7 @@ BEGIN
                              WHERE lost.population IS NULL OR p.name = lost.population ORDER BY 1);
         IF populations = '{}' THEN
             -- Entered for a population that a typing error made, it would be compared with nothing.
-            RAISE EXCEPTION 'The population of what was published must exist. There is none named %.', dbanon_internal.quoted(lost.population)
+            RAISE EXCEPTION 'The population of a publication must exist. There is none named %.', dbanon_internal.quoted(lost.population)
                 USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.',
                       HINT = 'Correct the name, or leave it out, so that the release counts for every population. If the population was made after the '
                              'state that this database has, load a dataset of it first, then call again.';
@@ -160,7 +160,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.confirm_history(jsonb, text) IS
-'Tells dbanon what was published after the state of a database that was restored, copied, rewound or failed over. Until it is called, such a database
+'Tells dbanon which releases were published after the state of a database that was restored, copied, rewound or failed over. Until it is called, such
+a database
 publishes nothing. Each release becomes a row of dbanon.releases without a run. Later runs are compared with it as with a release that all analysts
 have read, that speaks of all people of its population from since to until, and that stands alone. A run that comes near it is published only with a
 reason. For administrators.
@@ -168,7 +169,7 @@ Arguments:
 - published: a JSON array. [] says that nothing was published. Otherwise give the objects of the lines "dbanon: published" in the log of the server.
   Objects with since and until do as well. They may have population (without it, the release is entered once for each population), name, reach_s (how
   many seconds around it others are compared with it) and digest.
-- reason: why that is all, in three words or more. It is recorded.
+- reason: why the list is complete, in three words or more. It is recorded.
 Returns: how many releases it entered.
 Raises: DA001 for a population that does not exist, DA002, DA011, DA013.
 Example: SELECT dbanon.confirm_history(''[]'', ''failover, nothing published meanwhile'').';

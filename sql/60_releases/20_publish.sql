@@ -73,7 +73,7 @@ BEGIN
             USING ERRCODE = 'DA005', DETAIL = format('Verified: %s. Now: %s.', encode(verdict.digest, 'hex'), encode(digest, 'hex')),
                   HINT = CASE WHEN run.dataset_revision = (SELECT d.revision FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id)
                              THEN format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id)
-                             ELSE 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).' END;
+                             ELSE 'The dataset has changed since that run. Start another: CALL dbanon.anonymize(...).' END;
     END IF;
 END
 $$;
@@ -91,7 +91,7 @@ BEGIN
     -- An older snapshot hides releases committed since, with which the run would have to be intersected.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'A run must be published in a transaction that is read committed. This one is %.', current_setting('transaction_isolation')
-            USING ERRCODE = 'DA015', DETAIL = 'It would not see what others have changed or published since it began.',
+            USING ERRCODE = 'DA015', DETAIL = 'It would not see changes and publications since it began.',
                   HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
     END IF;
     -- Whatever writes rows holds such a lock on their table from before the first row to the end of the transaction: a statement that is
@@ -105,7 +105,7 @@ BEGIN
               dbanon_internal.run_tables() || dbanon_internal.data_tables() || ARRAY['verification', 'method']);
     IF written IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
-            USING ERRCODE = 'DA015', DETAIL = 'No verification covers what it is about to commit.',
+            USING ERRCODE = 'DA015', DETAIL = 'No verification covers the changes that it is about to commit.',
                   HINT = 'End the transaction with COMMIT, verify the run if its data changed, and publish it in another.';
     END IF;
 END
@@ -244,12 +244,11 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'The name of a release is not free: there is a ''%'' in schema published already, which is no live release, and nothing was published.', name
         USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
-              HINT = 'Choose another, or drop that one; if it is a withdrawn release, '
-                     'SELECT dbanon.clear_withdrawn() says who is reading it still.';
+              HINT = 'Choose another, or drop that one. If it is a withdrawn release, SELECT dbanon.clear_withdrawn() says who is reading it still.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
-'Says that a name is taken.';
+'Raises the error of a release name that another view or release has.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_name_free(name text, replace boolean, grow boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -262,7 +261,7 @@ BEGIN
     IF grow AND replace THEN
         RAISE EXCEPTION 'A publication must either replace a release or be a part of one. Got both replace => true and grow => true.'
             USING ERRCODE = 'DA011', DETAIL = 'A part leaves the others as they are.',
-                  HINT = 'Leave one out; to publish the time of a part again, withdraw that with SELECT dbanon.unpublish_part(...) first.';
+                  HINT = 'Leave one out. To publish the time of a part again, withdraw that with SELECT dbanon.unpublish_part(...) first.';
     END IF;
     -- A withdrawn release that a superuser was reading then may have the name still.
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NOT NULL
@@ -420,7 +419,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[], boolean) IS
-'Publishes a verified run as the view published.<name>. It recomputes the digest and refuses a run whose rows changed since the verification. It
+'Publishes a verified run as the view published.<name>. It recomputes the digest and refuses a run if its rows changed since the verification. It
 refuses a run that, read together with earlier releases of the population, leaves a person fewer candidates, or a place less l or t, than promised. It
 copies the rows into an immutable table. It lets @analyst@ or the given readers read the view.
 Arguments:
@@ -436,6 +435,6 @@ Arguments:
 - grow: @Publishing.grow@ The bounds of the part are the since and until of the run.
 Returns: how many rows were published.
 Raises: DA001 to DA005, DA010, DA011. DA013 if the release that it replaces is being read. DA015 in a transaction that is not read committed, or that
-wrote to data or runs. DA020 after a restore or failover, until dbanon.confirm_history was called. Notices say what it leaves out, what its attack
-counted, how it overlaps and which sessions it ended.
+wrote to data or runs. DA020 after a restore or failover, until dbanon.confirm_history was called. Notices tell how much it leaves out, the counts of
+its attack, its overlaps and the sessions that were ended.
 Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';

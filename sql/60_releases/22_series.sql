@@ -90,7 +90,7 @@ BEGIN
     IF isempty(bounds) OR lower_inf(bounds) OR upper_inf(bounds) THEN
         RAISE EXCEPTION 'A part of a release that grows must be of a run with bounds. Run % was asked for without.', run.run_id
             USING ERRCODE = 'DA011', DETAIL = format('Parameters of %s that bound a run: %s.', run.method, needed),
-                  HINT = 'Run it for a day, say, and publish that; or publish this one without grow.';
+                  HINT = 'Run it for a day, say, and publish that. Or publish this one without grow.';
     END IF;
     RETURN bounds;
 END
@@ -159,9 +159,9 @@ BEGIN
                                     coalesce(array_to_string(new.readers, ', '), 'all analysts'))) d (ord, what, has, got)
         WHERE d.has IS DISTINCT FROM d.got ORDER BY d.ord LIMIT 1;
     IF other.what IS NOT NULL THEN
-        RAISE EXCEPTION 'A part must have the % of the release it is to be part of. That of % is %; that of run % is %.', other.what, name,
+        RAISE EXCEPTION 'A part must have the % of the release it is to be part of. That of % is %. That of run % is %.', other.what, name,
                 coalesce(other.has, 'none'), run_id, coalesce(other.got, 'none')
-            USING ERRCODE = 'DA011', DETAIL = 'All parts are read as one release; k may differ.',
+            USING ERRCODE = 'DA011', DETAIL = 'All parts are read as one release. Only k may differ.',
                   HINT = 'Run it again like the parts before it, or publish it under another name.';
     END IF;
     SELECT l.bounds INTO taken FROM ONLY dbanon.release l
@@ -282,7 +282,7 @@ BEGIN
         -- Spares ATTACH from reading all rows.
         EXECUTE format('ALTER TABLE %s ADD CONSTRAINT bounds CHECK (valid_from >= %L AND valid_from < %L)', target, lower(bounds), upper(bounds));
     END IF;
-    EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The rows of one release, or of parts of one, never changed; read through its view.');
+    EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The rows of one release, or of parts of one, never changed. Read through its view.');
     EXECUTE format('ANALYZE %s', target);
     RETURN longest_s;
 END
@@ -307,7 +307,7 @@ BEGIN
             FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.run r ON r.run_id = join_series.run_id
             WHERE l.series_id = number AND l.withdrawn_at IS NULL AND o.params -> 'k' <> r.params -> 'k';
         IF others IS NOT NULL THEN
-            RAISE NOTICE 'Other parts of % keep k = %; the release promises the least of all.', name, others;
+            RAISE NOTICE 'Other parts of % keep k = %. The release promises the least of all.', name, others;
         END IF;
         RETURN number;
     END IF;
@@ -322,7 +322,7 @@ BEGIN
     EXECUTE format('CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
         'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change()', target);
     EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER refuse_change', target);
-    EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The parts of one release that grows; read through its view.');
+    EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The parts of one release that grows. Read through its view.');
     RETURN number;
 END
 $$;

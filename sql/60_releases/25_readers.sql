@@ -34,7 +34,7 @@ DECLARE
 BEGIN
     IF unfit IS NOT NULL THEN
         RAISE EXCEPTION 'The readers of a release must be roles of this server, neither superusers nor dbanon''s own, or @analyst@ alone. Got %.', unfit
-            USING ERRCODE = 'DA011', DETAIL = 'Superusers and operators read all releases; without readers, all analysts read it.',
+            USING ERRCODE = 'DA011', DETAIL = 'Superusers and operators read all releases. Without readers, all analysts read it.',
                   HINT = 'Make a role, CREATE ROLE auditors, grant it to those who are to read the release, and name it: readers => ARRAY[''auditors''].';
     END IF;
     RETURN CASE WHEN chosen IS NOT NULL THEN nullif(ARRAY(SELECT DISTINCT n FROM unnest(chosen) n ORDER BY n), ARRAY['@analyst@']) END;

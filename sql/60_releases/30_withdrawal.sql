@@ -370,8 +370,8 @@ BEGIN
         IF failure IS NOT NULL THEN
             SELECT ' It is in use by ' || string_agg(r.reader, ', ') || '.' INTO readers
                 FROM dbanon_internal.readers_of(gone.name) r WHERE gone.shown;
-            RAISE NOTICE 'Release % is withdrawn, and analysts can no longer read it; not all of it could be dropped yet: %.% '
-                         'The next publication or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
+            RAISE NOTICE 'Release % is withdrawn, and analysts can no longer read it. Not all of it could be dropped yet: %.% The next publication '
+                'or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
                 gone.title, failure, coalesce(readers, '');
         END IF;
     END LOOP;
@@ -385,11 +385,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.clear_withdrawn() IS
-'Drops what is left of withdrawn releases and parts: their rows, their emptied views, and what others have built on these (views, materialized views,
+'Drops the remains of withdrawn releases and parts: their rows, their emptied views, and objects of others that are built on these (views,
+materialized views,
 functions, columns of the row type). It takes the rights on schema published from roles that were readers of single releases and read none any more.
-It leaves what it cannot lock at once for the next publication or withdrawal, which call this too. That does no harm.
+It leaves objects that it cannot lock at once for the next publication or withdrawal, which call this too. That does no harm.
 Arguments: none.
-Returns: nothing. Notices name what is dropped, and what is left and why.
+Returns: nothing. Notices name the objects that are dropped, and the objects that are left and why.
 Raises: DA013 where another publication or withdrawal does not end.
 Example: SELECT dbanon.clear_withdrawn().';
 
@@ -437,13 +438,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.unpublish(text, boolean) IS
-'Withdraws a release. It takes all rights on its rows and its view, empties the view and moves it out of schema published. It drops the view, the rows
-and what others have built on it, or leaves that to dbanon.clear_withdrawn. The run, its rows and the entry in dbanon.release stay, because the
+'Withdraws a release. It takes all rights on its rows and its view, empties the view and moves it out of schema published. It drops the view, the
+rows and objects of others that are built on it, or leaves that to dbanon.clear_withdrawn. The run, its rows and the entry in dbanon.release stay,
+because the
 readers of the view still know it. A release that grows is withdrawn with all of its parts (for one part, see dbanon.unpublish_part).
 Arguments:
 - name: name of the release.
 - end_readers: end the sessions that read it instead of giving up after 5 seconds. Then it is withdrawn in any case. A notice names the sessions that
   may not be ended (superusers, prepared transactions), and the rows stay for now.
 Returns: the number of the run, or that of the last part.
-Raises: DA001, DA002. DA013 if it is being read and end_readers is false. Notices name the sessions that were ended and what is dropped.
+Raises: DA001, DA002. DA013 if it is being read and end_readers is false. Notices name the ended sessions and the dropped objects.
 Example: SELECT dbanon.unpublish(''cabs_june'').';

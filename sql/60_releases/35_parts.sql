@@ -30,7 +30,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.unpublish_part(text, timestamptz) IS
-'Withdraws the part of a release that holds a time. It deletes the rows while others read, and drops the table as soon as nobody reads the release. The
+'Withdraws the part of a release that holds a time. It deletes the rows while others read, and drops the table as soon as no session reads the
+release. The
 other parts, the run and the entry in dbanon.release stay. Later parts are compared with it as with a release that is withdrawn.
 Arguments:
 - name: name of the release.
@@ -142,8 +143,8 @@ $$;
 COMMENT ON FUNCTION dbanon.fold_release(text, timestamptz) IS
 'Puts the parts of each whole month of a release that grows into one table, with the same rows and keys. A query without bounds of time locks each
 table and its indexes, and a server has few locks. A part belongs to the month (of UTC) that its middle is in. The copy is made while others read.
-Then the release is locked for a moment. A session whose REPEATABLE READ transaction is older, and that reads the release for the first time
-afterwards, does not see the folded rows.
+Then the release is locked for a moment. A session with an older REPEATABLE READ transaction does not see the folded rows if it reads the release for
+the first time afterwards.
 Arguments:
 - name: name of the release.
 - before: months that end later stay as they are.

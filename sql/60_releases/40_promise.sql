@@ -80,6 +80,16 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.describe_range(text, text) IS
 'Two ends of a range, or the one value where they are the same.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.promise_of(method dbanon.method, algorithm text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce((SELECT nullif(a.value ->> 'guarantee', '') FROM jsonb_array_elements((method).algorithms) a
+                     WHERE a.value ->> 'name' = algorithm), (method).guarantee)
+$$;
+COMMENT ON FUNCTION dbanon_internal.promise_of(dbanon.method, text) IS
+'The promise of an algorithm: its own, or that of its family.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.release_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -98,6 +108,7 @@ BEGIN
         WHERE l.release_id = release_promise.release_id;
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
+    method.guarantee := dbanon_internal.promise_of(method, run.algorithm);
     parts := ARRAY(SELECT l.release_id FROM ONLY dbanon.release o JOIN ONLY dbanon.release l ON l.series_id = o.series_id
                    WHERE o.release_id = release_promise.release_id AND l.withdrawn_at IS NULL);
     WITH part AS MATERIALIZED (
@@ -123,14 +134,14 @@ BEGIN
         'Rows: ' || method.row_meaning,
         'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || CASE WHEN k LIKE '% to %' THEN ' by part' ELSE '' END || '.', ''),
         'Against: ' || method.adversary,
-        format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session; '
-               'on a grid of %s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),
+        format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session. They are on a '
+            'grid of %s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),
         CASE WHEN parts <> '{}' THEN
-            format('Parts: %s, each computed for itself and listed in published.parts. The promise holds in each; bounds on valid_from keep a query to '
-                   'the parts that it needs.', cardinality(parts)) END,
+            format('Parts: %s, each computed for itself and listed in published.parts. The promise holds in each. Bounds on valid_from keep a '
+                'query to the parts that it needs.', cardinality(parts)) END,
         'Left out: ' || left_out,
-        'Counting: subjects is how many people a row stands for; add it up over the rows of one period to count people. '
-            'crowd is how many people a row hides; never add it up, and never count rows for people.',
+        'Counting: subjects is how many people a row stands for. Add it up over the rows of one period to count people. crowd is how many people a '
+        'row hides. Never add it up, and never count rows for people.',
         format('Made with %s (%s)%s.', run.method, run.algorithm, coalesce(' by dbanon ' || run.program_version, ''))
             || coalesce(' Method: ' || nullif(method.paper, '') || '.', ''));
 END
@@ -165,15 +176,15 @@ BEGIN
         SELECT b.name, b.comment FROM (VALUES
             ('record_id', 'The published thing this row belongs to: rows with the same number belong together. Numbered at random.'),
             ('seq', 'Place of the row within its record, from 1.'),
-            ('period', format('When: from the start, which is part of it, to the end, which is not; on a grid of %s s from 1970 UTC '
-                              'or a multiple, shown in the time zone of your session.', about.grid_s)),
+            ('period', format('When: from the start, which is part of it, to the end, which is not. Times are on a grid of %s s from 1970 UTC or a '
+                'multiple, shown in the time zone of your session.', about.grid_s)),
             ('region', format('Where: somewhere in this area. Coordinates in metres of SRID %s, on a grid of %s m or a multiple.',
                               about.srid, about.grid_m)),
-            ('crowd', 'How many different people this row hides among one another; 1: that person is not hidden. Never add it up.'),
+            ('crowd', 'How many different people this row hides among one another. With 1 that person is not hidden. Never add it up.'),
             ('subjects', 'How many people this row stands for. Add it up over the rows of one period to count people.'),
             ('cloak_id', 'Key of the row. Numbered at random.'),
-            ('valid_from', 'Start of period, itself inside; with time zone.'),
-            ('valid_to', 'End of period, itself outside; with time zone.')) b (name, comment)
+            ('valid_from', 'Start of period, which is part of it, with time zone.'),
+            ('valid_to', 'End of period, which is not part of it, with time zone.')) b (name, comment)
         UNION ALL
         SELECT k.name, k.comment || about.pois FROM dbanon_internal.release_columns(about.method) k
     LOOP

@@ -60,8 +60,8 @@ BEGIN
         WHERE d.dataset_id = run.dataset_id
             AND lower(dbanon_internal.run_span(run.run_id)) > to_timestamp(coalesce(run.params ->> 'start', run.params ->> 'since')::double precision);
     IF silent.start IS NOT NULL THEN
-        RETURN NEXT format('Run %s publishes no subject from %s to %s: positions count for %s s, and the data begin too late. '
-                           'Load what came before, or run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
+        RETURN NEXT format('Run %s publishes no person from %s to %s: positions count for %s s, and the data begin too late. Load earlier data, or '
+            'run it with start = %s.', called, silent.begins, silent.since, run.params ->> 'max_gap_s', silent.start);
     END IF;
     -- What the attack counted and the method warns of, with the figure in the method's own sentence.
     RETURN QUERY SELECT format(n.value, (figures ->> n.key)::numeric)

@@ -46,7 +46,7 @@ BEGIN
         'live', CASE WHEN release.release_id IS NOT NULL THEN release.withdrawn_at IS NULL END, 'dataset', dataset.name,
         'run_id', run.run_id, 'status', run.status,
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
-        'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
+        'promise', dbanon_internal.promise_of(method, run.algorithm), 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'holds', method.traits -> 'holds',
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures, 'outdated', verdict.outdated,
             'changed', CASE WHEN release.release_id IS NULL AND NOT verdict.outdated THEN verdict.digest <> dbanon_internal.run_digest(run.run_id) END,
@@ -112,10 +112,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
-'Describes a release on one page. The page has the method, the parameters without the seed, the promise and the adversary. It has what the attack
-counted, clause by clause in plain words, and what each of the three tests leaves open. It has what was left out in all and by hour and reason, the
-rows, the period, the number of atoms, and the time at which the points of interest were loaded. It says how many seconds around it others are
-compared with it, who published and withdrew it and when, and who may read it. It has the overlap with other releases, the parts, the private pages
+'Describes a release on one page. The page has the method, the parameters without the seed, the promise and the adversary. It has the counts of the
+attack, clause by clause in plain words, and the limits of each of the three tests. It has the shares left out in all and by hour and reason, the
+rows, the period, the number of atoms, and the time at which the points of interest were loaded. It has the seconds around it within which others are
+compared with it, the logins and times of its publication and withdrawal, and its readers. It has the overlap with other releases, the parts, the
+private pages
 that were made of it, and the versions. It is for administrators, because its counts may be small.
 Arguments:
 - name: name of the release.
@@ -139,7 +140,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.run_card(bigint) IS
-'Describes a run on one page, whether it was published or not. It says what dbanon.release_card would say of its release, by the latest verification,
+'Describes a run on one page, whether it was published or not. It has the same facts as dbanon.release_card would have of its release, by the latest
+verification,
 and whether its rows or data were changed since.
 Arguments:
 - run_id: the number of the run.

@@ -9,7 +9,7 @@ SELECT
     a.ord = 1 AS is_default,
     m.summary,
     a.value ->> 'summary' AS algorithm_summary,
-    m.guarantee,
+    coalesce(nullif(a.value ->> 'guarantee', ''), m.guarantee) AS guarantee,
     m.attack,
     m.paper
 FROM dbanon.method m

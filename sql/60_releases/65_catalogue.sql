@@ -55,7 +55,10 @@ COMMENT ON FUNCTION dbanon_internal.join_hours(jsonb, integer) IS
 least k were left out and k published in it.';
 
 CREATE OR REPLACE VIEW published.releases WITH (security_barrier) AS
-SELECT w.name, r.method, p.k, m.guarantee AS promise, p.since, p.until, d.srid, p.rows, l.holds, l.step_s, l.window_s, l.day_zone,
+SELECT w.name, r.method, p.k,
+    coalesce((SELECT nullif(a.value ->> 'guarantee', '') FROM jsonb_array_elements(m.algorithms) a WHERE a.value ->> 'name' = r.algorithm),
+             m.guarantee) AS promise,
+    p.since, p.until, d.srid, p.rows, l.holds, l.step_s, l.window_s, l.day_zone,
     p.extent, p.parts, p.starts, p.ends, p.longest_s
 FROM (
     -- A release of one run, or the last part of one that grows, whose other parts have the same columns here.

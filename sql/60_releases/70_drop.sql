@@ -34,7 +34,7 @@ BEGIN
     -- The groups of a published run are needed to measure every later release, withdrawn or not.
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
-            USING ERRCODE = 'DA007', DETAIL = 'What was published stays known to an adversary permanently.',
+            USING ERRCODE = 'DA007', DETAIL = 'An adversary knows published rows permanently.',
                   HINT = coalesce('To take its rows from analysts, withdraw it: ' || (
                       SELECT string_agg(dbanon_internal.withdrawing(l), '; ' ORDER BY l.name)
                       FROM dbanon.release l WHERE l.run_id = run.run_id AND l.withdrawn_at IS NULL) || '.',
@@ -114,14 +114,12 @@ DECLARE
             WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories))));
 BEGIN
     IF live.number > 0 THEN
-        RAISE NOTICE '% made with this subject''s data and unchanged: %. To remove it there too, withdraw them: %; '
-                     'or replace them with a new run, which reveals to the readers of both who was '
-                     'forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
+        RAISE NOTICE '% made with this person''s data and unchanged: %. To remove it there too, withdraw them: %. Or replace them with a new run, '
+            'which reveals the forgotten person to the readers of both and therefore needs replace => true, allow_overlap => true and a reason.',
             dbanon_internal.counted(live.number, 'live release was', 'live releases were'), live.named, live.withdraw;
     END IF;
     IF exact.number > 0 THEN
-        RAISE NOTICE 'In these releases the subject is not hidden but published exactly: %. Withdraw them until they are '
-                     'replaced: %.', exact.named, exact.withdraw;
+        RAISE NOTICE 'In these releases the person is not hidden but published exactly: %. Withdraw them until they are replaced: %.', exact.named, exact.withdraw;
     END IF;
 END
 $$;
@@ -248,7 +246,7 @@ BEGIN
         ORDER BY r.run_id LIMIT 1;
     IF busy IS NOT NULL THEN
         RAISE EXCEPTION 'Run % of the dataset is being worked on, and nothing was erased.', busy
-            USING ERRCODE = 'DA013', DETAIL = 'It may have read what is to be erased.',
+            USING ERRCODE = 'DA013', DETAIL = 'It may have read the data to erase.',
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', busy);
     END IF;
     DELETE FROM dbanon.run r WHERE r.dataset_id = ANY (samples);
@@ -286,14 +284,14 @@ BEGIN
         ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), dbanon_internal.stand_in()) e;
     PERFORM set_config('dbanon.forgotten', '', true), set_config('dbanon.drawn', '', true);
     IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
-        RAISE EXCEPTION 'The subject to forget must be in the dataset. Nothing of that name is in %.', dataset
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in what was loaded, in what loads could not use, and in what was published.',
+        RAISE EXCEPTION 'The person to forget must be in the dataset. Nothing of that name is in %.', dataset
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in loaded rows, in rows that loads could not use, and in published rows.',
                   HINT = 'Check its spelling, capital letters too, and the dataset.';
     END IF;
     PERFORM dbanon_internal.report_live_releases(releases, paths);
     besides := dbanon_internal.datasets_besides(held, who);
     IF cardinality(besides) > 0 THEN
-        RAISE NOTICE 'The same name is in other datasets of the population, where the subject is not forgotten: %. Forget it there, too.',
+        RAISE NOTICE 'The same name is in other datasets of the population, where the person is not forgotten: %. Forget it there, too.',
             array_to_string(besides, ', ');
     END IF;
     IF NOT again THEN
@@ -309,18 +307,18 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text, boolean) IS
 'Erases a person from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name the person, and the runs with the person that were
-never published. In what is kept of releases, a random code replaces the hash of the name, so that their sizes stay, unless another dataset of the
+never published. In the stored facts of releases, a random code replaces the hash of the name, so that their sizes stay, unless another dataset of the
 population has the person. Later loads into datasets of the population leave the person out, recognised by a keyed hash of the name, until
-dbanon.remember_subject is called. Live releases made with the data stay, and a notice names them. It does not reach what the server keeps of deleted
-rows until VACUUM, nor its logs and backups.
+dbanon.remember_subject is called. Live releases made with the data stay, and a notice names them. It does not reach deleted rows that the server
+keeps until VACUUM, nor its logs and backups.
 Arguments:
 - dataset: name of the dataset.
 - subject: name of the person, as in the dataset.
 - again: let later loads bring the name again, as another person.
 Returns: one row a kind of thing.
-- what: what was erased.
+- what: the kind of thing.
 - rows: how many rows.
-Raises: DA001 if there is no such dataset or subject. DA013 while a run of the dataset is being worked on. DA015 in a transaction that is not read
+Raises: DA001 if there is no such dataset or person. DA013 while a run of the dataset is being worked on. DA015 in a transaction that is not read
 committed.
 Example: SELECT * FROM dbanon.forget_subject(''taxi'', ''p7'').';
 
@@ -337,7 +335,7 @@ BEGIN
         RAISE EXCEPTION 'The population must exist. There is none named %.', coalesce(dbanon_internal.quoted(population), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.population.', HINT = 'List them: SELECT DISTINCT population FROM dbanon.datasets.';
     ELSIF coalesce(btrim(subject), '') = '' THEN
-        RAISE EXCEPTION 'The subject to remember must have a name. Got none.'
+        RAISE EXCEPTION 'The person to remember must have a name. Got none.'
             USING ERRCODE = 'DA011', DETAIL = 'Nothing was changed.',
             HINT = 'Name the person as the source does: SELECT dbanon.remember_subject(''default'', ''p7'').';
     END IF;
@@ -349,7 +347,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.remember_subject(text, text) IS
-'Lets loads bring a person again who was forgotten. Erased data do not come back. For what is kept of releases, the person is new.
+'Lets loads bring a forgotten person again. Erased data do not come back. For the stored facts of releases, the person is new.
 Arguments:
 - population: name of the population, as in dbanon.datasets.
 - subject: name of the person.

@@ -83,7 +83,7 @@ AS $$
     ), old AS (
         DELETE FROM dbanon.trajectory t USING touched c WHERE c.old AND t.trajectory_id = c.trajectory_id RETURNING c.fixes
     ), cut AS (
-        -- Of a line of which one fix is left, nothing is a line any more.
+        -- A line needs two fixes: where one is left, the path becomes a point.
         UPDATE dbanon.trajectory t
             SET path = CASE WHEN @postgis@.ST_IsEmpty(f.path) THEN @postgis@.ST_EndPoint(t.path) ELSE f.path END
             FROM (SELECT s.trajectory_id, c.fixes, @postgis@.ST_FilterByM(
@@ -182,7 +182,7 @@ BEGIN
     live := dbanon_internal.live_names(held, first.loaded_at, NULL);
     IF live.named IS NOT NULL THEN
         RAISE EXCEPTION 'A load must stay while a release of a run that came after it is live. After load % came %.', first.load_id, live.named
-            USING ERRCODE = 'DA007', DETAIL = 'It may show what the load brought.', HINT = format('Withdraw it first: %s.', live.withdraw);
+            USING ERRCODE = 'DA007', DETAIL = 'It may show rows of the load.', HINT = format('Withdraw it first: %s.', live.withdraw);
     END IF;
     SELECT json_object_agg(g.what, g.rows) INTO counts
         FROM (SELECT d.what, d.rows FROM dbanon_internal.delete_data(held, first.load_id) d
@@ -194,14 +194,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_load(bigint) IS
-'Takes a load back. It deletes the rows that the load brought, the rows that it could not use, and the runs that were never published and may have read
-them. What a load replaced does not come back. Load that again.
+'Takes a load back. It deletes the rows that the load brought, the rows that it could not use, and the runs that were never published and may have
+read
+them. Rows that a load replaced do not come back. Load that again.
 Arguments:
 - load_id: the key of the load in dbanon.load, which the load returned. Files that were loaded together are taken back together.
 Returns: one row a kind of thing.
-- what: what was deleted.
+- what: the kind of thing.
 - rows: how many rows.
-Raises: DA001 if there is no such load. DA007 while a release is live whose run was computed after it. DA013 while a run of the dataset is being
+Raises: DA001 if there is no such load. DA007 while a release of a run that was computed after it is live. DA013 while a run of the dataset is being
 worked on. DA015 in a transaction that is not read committed.
 Example: SELECT * FROM dbanon.drop_load(1).';
 
@@ -237,13 +238,13 @@ $$;
 COMMENT ON FUNCTION dbanon.forget_before(text, timestamptz) IS
 'Deletes the data of a dataset from before a time. These are trajectories that ended before it, the earlier fixes of the others, requests,
 quasi-identifiers, and the runs with any of these that were never published. It also deletes rejected rows, and names of sources, of loads that were
-before the time or of which nothing is left. Later loads leave out older data, too. Releases stay, together with what later releases are compared
-with. A notice names live releases from before the time, once. A person who returns is recognised by the hash of the name.
+before the time or of which nothing is left. Later loads leave out older data, too. Releases stay, together with the facts that later releases are
+compared with. A notice names live releases from before the time, once. A returning person is recognised by the hash of the name.
 Arguments:
 - dataset: name of the dataset.
 - before: the time, which must be in the past.
 Returns: one row a kind of thing.
-- what: what was deleted.
+- what: the kind of thing.
 - rows: how many rows.
 Raises: DA001 if there is no such dataset. DA011 for a time that is not in the past. DA013 while a run of the dataset is being worked on. DA015 in a
 transaction that is not read committed.
@@ -286,7 +287,7 @@ compared with them.
 Arguments:
 - name: name of the dataset.
 Returns: one row a kind of thing.
-- what: what was deleted.
+- what: the kind of thing.
 - rows: how many rows.
 Raises: DA001 if there is no such dataset. DA007 while a release of it is live. DA013 while a run of it is being worked on. DA015 in a transaction
 that is not read committed.

@@ -45,7 +45,7 @@ BEGIN
         WHERE a.holds IS NOT TRUE LIMIT 1;
     IF bad.argument IS NOT NULL THEN
         RAISE EXCEPTION 'The argument % of a job must be %. Got %.', bad.argument, bad.must, coalesce(bad.got, 'NULL')
-            USING ERRCODE = 'DA011', DETAIL = 'The comment of dbanon.add_job says what each argument is.',
+            USING ERRCODE = 'DA011', DETAIL = 'The comment of dbanon.add_job explains each argument.',
                   HINT = format('Give another %s => ..., or leave it out.', bad.argument);
     END IF;
 END
@@ -70,7 +70,7 @@ BEGIN
         -- Every operator may read it, and a worker follows it: no password, and no server that its machine does not know.
         ELSIF word.key = 'read_dsn' AND (word.value #>> '{}' ~ '^service=[A-Za-z0-9_.-]{1,60}$') IS NOT TRUE THEN
             RAISE EXCEPTION 'The word read_dsn of a job''s load must be service=NAME. Got something else.'
-                USING ERRCODE = 'DA011', DETAIL = 'Jobs hold no passwords: the file of services of the worker''s machine says what the name means.',
+                USING ERRCODE = 'DA011', DETAIL = 'Jobs hold no passwords: the file of services of the worker''s machine explains the name.',
                       HINT = 'Write it like load => ''{"read_dsn": "service=replica"}''.';
         END IF;
         BEGIN
@@ -114,7 +114,7 @@ DECLARE
 BEGIN
     FOR asked IN SELECT f.value FROM jsonb_array_elements(further) f LOOP
         IF coalesce(asked ->> 'kind', '') NOT IN ('requests', 'quasi_identifiers') THEN
-            RAISE EXCEPTION 'Each element of further must be a JSON object whose kind is requests or quasi_identifiers. Got another.'
+            RAISE EXCEPTION 'Each element of further must be a JSON object with the kind requests or quasi_identifiers. Got another.'
                 USING ERRCODE = 'DA011', DETAIL = 'Its other words are arguments of dbanon.import_requests or dbanon.import_quasi_identifiers.',
                       HINT = example;
         END IF;
@@ -207,7 +207,7 @@ BEGIN
         ('dataset', (SELECT j.dataset FROM dbanon.job j WHERE j.job_id = job.job_id), job.dataset)) d (argument, has, got)
         WHERE d.has <> d.got LIMIT 1;
     IF bad.argument IS NOT NULL THEN
-        RAISE EXCEPTION 'The argument % of a job must stay while its release is live. That of % is %; got %.', bad.argument, job.name, bad.has,
+        RAISE EXCEPTION 'The argument % of a job must stay while its release is live. That of % is %. Got %.', bad.argument, job.name, bad.has,
                 dbanon_internal.quoted(bad.got)
             USING ERRCODE = 'DA011', DETAIL = 'All parts of a release are alike.', HINT = 'Add another job, under another name.';
     END IF;
@@ -403,8 +403,8 @@ BEGIN
     IF refused IS NOT NULL THEN
         RAISE EXCEPTION 'A job must be of the login that adds or changes it, or of a role that this login may become. It may not become %.',
                 dbanon_internal.quoted(refused)
-            USING ERRCODE = 'DA014', DETAIL = 'What the source calls runs with the rights of the owner.',
-                  HINT = 'Call it as that login; if there is none any more, give the job another: owner => ....';
+            USING ERRCODE = 'DA014', DETAIL = 'Functions that the source calls run with the rights of the owner.',
+                  HINT = 'Call it as that login. If there is none any more, give the job another: owner => ....';
     END IF;
     job.job_id := coalesce(old.job_id, nextval(pg_get_serial_sequence('dbanon.job', 'job_id')));
     job.created_at := coalesce(old.created_at, now());
@@ -472,7 +472,7 @@ BEGIN
     ELSIF job.job_id IS NULL AND missing IS NOT NULL THEN
         RAISE EXCEPTION 'A new job must have a source, a load and a method. There is no job named % yet, and of the three it lacks: %.',
                 coalesce(dbanon_internal.quoted(said ->> 'name'), 'NULL'), missing
-            USING ERRCODE = 'DA011', DETAIL = 'Only what a job has already can be left out.',
+            USING ERRCODE = 'DA011', DETAIL = 'Only values that a job has already can be left out.',
                   HINT = 'Give them, or name a job that is there: SELECT name FROM dbanon.jobs.';
     ELSIF job.job_id IS NULL THEN
         job := jsonb_populate_record(NULL::dbanon.job, defaults || jsonb_build_object('owner', session_user, 'dataset', said -> 'name'));
@@ -506,7 +506,7 @@ BEGIN
     SELECT string_agg(r.title, ', ' ORDER BY r.title), bool_or(r.alone) OR dbanon_internal.stands_alone(job.method, job.algorithm) INTO rivals, alone
         FROM dbanon_internal.find_rivals(job) r;
     IF rivals IS NOT NULL THEN
-        RAISE NOTICE 'The people of job % are also published by: %. Of two publications of one time the later is refused %, and its period is held.',
+        RAISE NOTICE 'The people of job % are also published by: %. If both publish the same time, the later is refused %, and its period is held.',
             job.name, rivals, CASE WHEN alone THEN 'where one of the methods stands alone' ELSE 'if too few are left' END;
     END IF;
     PERFORM dbanon_internal.raise_notice(dbanon_internal.index_notice(
@@ -554,8 +554,8 @@ $$;
 COMMENT ON FUNCTION dbanon.add_job(
     text, regclass, jsonb, text, jsonb, text, text, jsonb, interval, text, timestamptz, interval, interval, double precision, jsonb, interval, interval,
     text[], interval, integer, text, text, boolean) IS
-'Adds a job that dbanon does every night, or changes one. The job loads what is new in a source. It computes the period that has ended. It publishes
-the result as a part of the release of its name. It forgets what is old. A job overrides no refusal: it holds the period. Sessions that have logged in
+'Adds a job that dbanon does every night, or changes one. The job loads new rows of a source. It computes the period that has ended. It publishes
+the result as a part of the release of its name. It forgets old rows. A job overrides no refusal: it holds the period. Sessions that have logged in
 as its owner run it, by dbanon worker --schedule or CALL dbanon.run_jobs().
 Arguments:
 - name: name of the job and of its release.
@@ -565,15 +565,15 @@ Arguments:
 - method: the method family, as listed in dbanon.methods. A new job needs it.
 - params: parameters of the method, as a JSON object without since and until (see dbanon.method_parameters).
 - algorithm: @AddingJob.algorithm@
-- dataset: name of the dataset that rows go to. Else the name of the job.
+- dataset: name of the dataset that rows go to. Default: the name of the job.
 - further: a JSON array of other loads of each period. Each has a kind, requests or quasi_identifiers, and arguments of dbanon.import_requests or
   dbanon.import_quasi_identifiers. ''[]'' takes them back.
-- every: length of a period. Days and more go by the clock of tz. Else 1 day.
+- every: length of a period. Days and more go by the clock of tz. Default: 1 day.
 - tz: @AddingJob.tz@
 - starts: @AddingJob.starts@
 - wait: @AddingJob.wait@
 - lateness: @AddingJob.lateness@
-- at_least: share of the median of seven periods below which a period is thin and waits. Else 0.5.
+- at_least: share of the median of seven periods below which a period is thin and waits. Default: 0.5.
 - limits: a JSON object of the greatest values of figures of a run, above which its period is held. ''{}'' takes them back.
 - keep_data: @AddingJob.keep_data@
 - keep_parts: @AddingJob.keep_parts@
@@ -584,8 +584,8 @@ Arguments:
 - owner: @AddingJob.owner@
 - replace: @AddingJob.replace@ Of load and params each word stays by itself, and null takes it back. Periods stay.
 Returns: the number of the job.
-Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for what each night would refuse,
-or its owner. DA013 while its dataset is being loaded. Notices say what to look at.
+Raises: DA001. DA002. DA003 if there is a job of the name, or a release that does not grow. DA011, DA012 and DA014 for arguments or an owner that
+each night would refuse. DA013 while its dataset is being loaded. Notices point to things to look at.
 Example: SELECT dbanon.add_job(''taxi'', ''public.gps'', load => ''{"subject": "cab", "time": "ts", "x": "lon", "y": "lat"}'', method => ''METHOD'',
 params => ''{"k": 5}'', tz => ''Europe/Berlin'', keep_data => ''30 days'', keep_parts => ''1 year'').';
 
@@ -680,7 +680,7 @@ Arguments:
 - name: name of the job.
 - action: pause, so that no new step begins, resume, remove, retry or skip. ''remove'' ends the job, while its periods, data and release stay.
   ''retry'' loads and computes a period again, however few rows the source has, also if its part was withdrawn. ''skip'' leaves a period unpublished.
-- since: the beginning of the period to retry or skip. Else all that are held.
+- since: the beginning of the period to retry or skip. Default: all that are held.
 - reason: why a period is skipped, in three words or more. It is recorded.
 Returns: how many jobs or periods it changed.
 Raises: DA001. DA002. DA011. DA013 if there is no such period, or it is being worked on. DA014 if another login than its owner removes it.

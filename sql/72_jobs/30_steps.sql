@@ -15,7 +15,7 @@ BEGIN
     SELECT j.* INTO job FROM dbanon.job j WHERE j.job_id = demand_owner.job_id AND j.owner = session_user;
     IF job.job_id IS NULL THEN
         RAISE EXCEPTION 'A job must be run by a session that has logged in as its owner. This one has logged in as another.'
-            USING ERRCODE = 'DA014', DETAIL = 'What the source calls runs with the rights of the session.', HINT = 'Connect as the owner, which dbanon.jobs names.';
+            USING ERRCODE = 'DA014', DETAIL = 'Functions that the source calls run with the rights of the session.', HINT = 'Connect as the owner, which dbanon.jobs names.';
     END IF;
     RETURN job;
 END
@@ -135,7 +135,7 @@ AS $$
         'tries', f.tries, 'sqlstate', state,
         -- The server's own sentences may quote data.
         'error', CASE WHEN state LIKE 'DA%' THEN left(concat_ws(' ', message, nullif(hint, '')), 1000)
-                      ELSE format('The server refused the step %s (SQLSTATE %s); its log says why.', step.state, state) END,
+                      ELSE format('The server refused the step %s (SQLSTATE %s). Its log says why.', step.state, state) END,
         -- No two jobs that failed together try again together.
         'next_at', clock_timestamp() + least(job.retry * power(2, least(step.tries, 20)), job.every / 4) * (0.87 + 0.26 * random()))
     FROM (SELECT step.tries + c.counts AS tries, state IN ('DA004', 'DA010') OR step.tries + c.counts >= job.max_tries AS held
@@ -437,7 +437,7 @@ BEGIN
         EXCEPTION WHEN others THEN
             GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, sentence = MESSAGE_TEXT;
             warnings := concat_ws(' ', warnings, CASE WHEN state LIKE 'DA%' THEN sentence
-                ELSE format('The server refused to tidy up %s (SQLSTATE %s); its log says why.', task, state) END);
+                ELSE format('The server refused to tidy up %s (SQLSTATE %s). Its log says why.', task, state) END);
         END;
     END LOOP;
     RETURN jsonb_build_object('state', 'done', 'error', left(warnings, 1000), 'sqlstate', state);

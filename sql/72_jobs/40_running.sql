@@ -9,7 +9,7 @@ BEGIN
     IF current_user <> session_user
         OR (SELECT a.usesysid FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()) <> (SELECT r.oid FROM pg_roles r WHERE r.rolname = session_user) THEN
         RAISE EXCEPTION 'Jobs must be run by a session with the rights it has logged in with. This one has taken those of %.', current_user
-            USING ERRCODE = 'DA014', DETAIL = 'What a source calls could take back the rights of the login.', HINT = 'Connect as the owner of the jobs.';
+            USING ERRCODE = 'DA014', DETAIL = 'A function that a source calls could take back the rights of the login.', HINT = 'Connect as the owner of the jobs.';
     END IF;
 END
 $$;
@@ -49,7 +49,7 @@ DECLARE
     held CONSTANT integer := (SELECT count(*) FROM dbanon.job_period p WHERE p.job_id = ANY (job_ids) AND p.state = 'held');
 BEGIN
     IF strict AND held > 0 THEN
-        RAISE EXCEPTION 'Of the jobs of %, % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
+        RAISE EXCEPTION 'Jobs of %: % held.', session_user, dbanon_internal.counted(held, 'period is', 'periods are')
             USING ERRCODE = 'DA019', DETAIL = 'All that could be done was done, and is committed.',
                   HINT = 'See why: SELECT * FROM dbanon.job_runs. Then retry or skip them: SELECT dbanon.steer_job(name, ''retry'').';
     END IF;
@@ -154,10 +154,10 @@ END
 $$;
 COMMENT ON PROCEDURE dbanon.run_jobs(text, boolean, boolean, integer, integer) IS
 'Takes all steps of the jobs of this login that are due, each in a transaction of its own. Call it each minute. Any number of sessions may call it,
-because each job is done by one of them at a time. If it is killed at any moment, it loses nothing. A worker must be up to compute the runs. What is
-wrong with a job is in dbanon.job_runs and stops no other job.
+because each job is done by one of them at a time. If it is killed at any moment, it loses nothing. A worker must be up to compute the runs. An error
+of a job is in dbanon.job_runs and stops no other job.
 Arguments:
-- only_job: name of a job. Else all whose owner this login is.
+- only_job: name of a job. Default: all jobs of this login.
 - wait: wait for runs. Otherwise a later call goes on.
 - strict: raise an error at the end if a period is held.
 Returns: one row.
@@ -197,7 +197,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_job(text, integer) IS
-'Predicts what a job would do next. It writes nothing and reads the source with the rights of the caller.
+'Predicts the next steps of a job. It writes nothing and reads the source with the rights of the caller.
 Arguments:
 - name: name of the job.
 - periods: how many periods.
@@ -206,7 +206,7 @@ Returns: one row a period.
 - until: its end.
 - at_source: how many rows the source has of it.
 - due_at: when it is due.
-- note: what would become of it.
+- note: how it would end.
 Raises: DA001. DA011. DA012 and DA014 as the load would.
 Example: SELECT * FROM dbanon.plan_job(''taxi'').';
 
@@ -261,9 +261,9 @@ AS $$
         (1, j.state <> 'paused' AND j.held = 0 AND j.lag > j.every + j.wait + interval '1 hour',
          format('Job %s is late.', j.name), j.published_until, 'See dbanon.job_runs'),
         (1, j.tries > 0, format('Job %s has failed and tries again.', j.name), NULL, 'See dbanon.job_runs'),
-        (1, j.late > 0, format('Job %s omitted what came after their period was published.', j.name), NULL, 'Give it a longer wait'),
+        (1, j.late > 0, format('Rows came after their period was published, and job %s omitted them.', j.name), NULL, 'Give it a longer wait'),
         (1, j.gone > 0, format('Job %s has published periods of which the source has fewer rows than when they were loaded.', j.name), NULL,
-         'Forget here whom the source has forgotten; if it keeps rows for a short time only, give the job a shorter lateness'),
+         'Forget here the people that the source has forgotten. If it keeps rows for a short time only, give the job a shorter lateness'),
         (1, j.tries = 0 AND j.held = 0 AND j.last_error IS NOT NULL, format('Job %s: %s', j.name, j.last_error), NULL, NULL)
     ) f (level, holds, what, since, remedy)
     WHERE f.holds

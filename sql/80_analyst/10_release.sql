@@ -36,7 +36,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.about(regclass) IS
-'Returns what a release that you may read says of itself, as in published.releases.
+'Returns the row of published.releases of a release that you may read.
 Arguments:
 - release: the view, such as ''published.cabs_june''.
 Returns: its row.
@@ -65,7 +65,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.checked_area(@postgis@.geometry) IS
-'The area itself, in two dimensions, where it can be asked about; refuses others.';
+'The area itself, in two dimensions, where it can be asked about. It refuses others.';
 
 CREATE OR REPLACE FUNCTION published.refuse_system(srid integer) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -73,7 +73,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RAISE EXCEPTION 'A coordinate system must be one of PostGIS''s spatial_ref_sys that can show where the release is. Got SRID %.', srid
-        USING ERRCODE = 'DA011', DETAIL = 'What is asked about and the regions of a release are brought into one system.',
+        USING ERRCODE = 'DA011', DETAIL = 'The area of a question and the regions of a release are brought into one system.',
               HINT = 'Ask in the system of the release (srid in published.releases), or in longitude and latitude (4326).';
 END
 $$;
@@ -111,7 +111,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.known_system(integer) IS
-'The SRID itself, where PostGIS knows it; refuses others.';
+'The SRID itself, where PostGIS knows it. It refuses others.';
 
 CREATE OR REPLACE FUNCTION published.surroundings(about published.releases, srid integer, OUT box @postgis@.geometry, OUT step double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -154,7 +154,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_area(@postgis@.geometry, published.releases) IS
-'An area in the coordinate system of a release; of one in another system, the part near the release.';
+'An area in the coordinate system of a release. Of an area in another system it returns the part near the release.';
 
 CREATE OR REPLACE FUNCTION published.in_slots(about published.releases, span tstzrange) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -247,10 +247,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_span(published.releases, tstzrange) IS
-'The part of a span that a release speaks of, in whole slots where it holds at instants; empty where the release has no rows. Refuses a span in a
-gap between parts, and says that one reaches over a gap.';
+'The part of a span that a release speaks of, in whole slots where it holds at instants. It is empty where the release has no rows. It refuses a span
+in a gap between parts, and gives a notice if a span reaches over a gap.';
 
--- Bound when it is made, so that the planner puts it into the statement: it is called for each row.
+-- BEGIN ATOMIC, so that PostgreSQL inlines it: it is called for each row.
 CREATE OR REPLACE FUNCTION published.phase_of(about published.releases, valid_from timestamptz, valid_to timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 RETURN (pg_catalog.width_bucket(valid_from, about.starts)::bigint << 32) + CASE
@@ -263,8 +263,8 @@ RETURN (pg_catalog.width_bucket(valid_from, about.starts)::bigint << 32) + CASE
     THEN (valid_from AT TIME ZONE about.day_zone)::date - date '1970-01-01'
 END;
 COMMENT ON FUNCTION published.phase_of(published.releases, timestamptz, timestamptz) IS
-'The window or the day of a part that a row''s record is of: records of one phase are of different people. The same for all rows of a part where a person
-has one record in it; NULL where the row does not lie within one day.';
+'The window or the day of a part that a row''s record is of: records of one phase are of different people. The same for all rows of a part where a
+person has one record in it. NULL where the row does not lie within one day.';
 
 CREATE OR REPLACE FUNCTION published.demand_rows(about published.releases, asked text, some_time boolean, one_moment boolean) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -284,4 +284,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.demand_rows(published.releases, text, boolean, boolean) IS
-'Refuses what the rows of a release cannot answer: unless some_time, where they hold at some time; unless one_moment, where all are of one moment.';
+'Refuses a question that the rows of a release cannot answer: where they hold at some time, unless some_time is true, and where all are of one
+moment, unless one_moment is true.';

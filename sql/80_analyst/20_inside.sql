@@ -23,7 +23,7 @@ AS $$
                                   ELSE @postgis@.ST_Area(@postgis@.ST_Intersection(area, region)) END OPERATOR(pg_catalog./) @postgis@.ST_Area(region)) END
 $$;
 COMMENT ON FUNCTION published.covered_share(@postgis@.geometry, @postgis@.geometry) IS
-'The share of a region that an area of the same system covers: 1 where it covers all, and nowhere else.';
+'The share of a region that an area of the same system covers: 1 only where it covers all.';
 
 CREATE OR REPLACE FUNCTION published.possibly_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -113,7 +113,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.count_inside_of(published.releases, regclass, @postgis@.geometry, timestamptz, tstzrange) IS
-'The answer of published.count_inside from a relation with rows, given what is said of them as in published.releases.';
+'The answer of published.count_inside from a relation with rows and their row of published.releases.';
 
 CREATE OR REPLACE FUNCTION published.count_inside(
     release regclass, area @postgis@.geometry, at timestamptz DEFAULT NULL, during tstzrange DEFAULT NULL,
@@ -128,8 +128,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.count_inside(regclass, @postgis@.geometry, timestamptz, tstzrange) IS
-'Counts the people of a release that were inside an area, at a moment or during a span. People who were left out of the release (published.left_out)
-are not added. The bounds hold for what is published: last known positions at the instants whose slots meet the span. Where the release holds at some
+'Counts the people of a release that were inside an area, at a moment or during a span. People left out of the release (published.left_out) are not
+added. The bounds hold for published positions: the last known ones at the instants with slots that meet the span. Where the release holds at some
 time (published.releases), they hold for the fixes that its rows cover. Each record counts once. People may have a record in each window (window_s),
 each day (day_zone) or each part (published.parts), and records of several may be of the same person. Then at_least and expected are those of the
 greatest window, day or part, and at_most is the sum.

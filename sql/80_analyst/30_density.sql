@@ -107,8 +107,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.density_of(published.releases, regclass, double precision, tstzrange, boolean, @postgis@.geometry) IS
-'The answer of published.density from a relation with rows, given what is said of them as in published.releases; with a box, only for the squares that
-have a part of it.';
+'The answer of published.density from a relation with rows and their row of published.releases. With a box it answers only for the squares that have
+a part of it.';
 
 CREATE OR REPLACE FUNCTION published.density(
     release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
@@ -123,8 +123,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS
-'Counts the people of a release in each square of a grid, on average over the instants of a span that it speaks of. People who were left out of the
-release are not added. A square holds its lower edges, not its upper ones. Squares without people are not listed. The expected numbers of all squares
+'Counts the people of a release in each square of a grid, on average over the instants of a span that it speaks of. People left out of the release
+are not added. A square holds its lower edges, not its upper ones. Squares without people are not listed. The expected numbers of all squares
 sum to the mean number of people published. Where the release holds at some time (published.releases), at_least and at_most are people seen in the
 square during the span, as in published.count_inside. There, expected splits each record evenly over its rows in the span. The squares then sum to the
 records, each of a person or, where day_zone is set, of a day of one.

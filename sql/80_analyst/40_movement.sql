@@ -31,7 +31,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_zones(regclass, name, published.releases) IS
-'The zones of a table in the coordinate system of a release, one area for each id; a notice says where they overlap.';
+'The zones of a table in the coordinate system of a release, one area for each id. A notice says where they overlap.';
 
 CREATE OR REPLACE FUNCTION published.flows_of(
     about published.releases, relation regclass, zones regclass, zone_id name, during tstzrange)
@@ -85,7 +85,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.flows_of(published.releases, regclass, regclass, name, tstzrange) IS
-'The answer of published.flows from a relation with rows, given what is said of them as in published.releases.';
+'The answer of published.flows from a relation with rows and their row of published.releases.';
 
 CREATE OR REPLACE FUNCTION published.flows(release regclass, zones regclass, zone_id name, during tstzrange)
 RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
@@ -99,8 +99,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
-'Counts the people of a release that began a span in one zone and ended it in another, by the first and the last row of each record in the span. People
-who were left out of the release are not added. A flow is no longer than a record. Where people have a record in each window (window_s in
+'Counts the people of a release that began a span in one zone and ended it in another, by the first and the last row of each record in the span.
+People left out of the release are not added. A flow is no longer than a record. Where people have a record in each window (window_s in
 published.releases), each day (day_zone) or each part, each person has a flow in every one. Then at_least and expected are those of the greatest
 window, day or part, and at_most is the sum. Pairs of zones without people are not listed. People outside all zones are not listed, either.
 Arguments:
@@ -148,7 +148,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases) IS
-'A line in the coordinate system of a release, in two dimensions; of one in another system, the part near the release. Refuses what has no length.';
+'A line in the coordinate system of a release, in two dimensions. Of a line in another system it returns the part near the release. It refuses a line
+without length.';
 
 CREATE OR REPLACE FUNCTION published.crossings(release regclass, line @postgis@.geometry, during tstzrange)
 RETURNS TABLE (direction text, at_least bigint, at_most bigint)
@@ -244,9 +245,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.crossings(regclass, @postgis@.geometry, tstzrange) IS
-'Counts the people of a release that crossed a line during a span, by direction. Each counts once a direction. People who were left out of the release
-are not added. Movement is straight between successive positions of a person that are published, or fixes that rows cover. Nothing is claimed of what
-happens between them. At least: the people of records all of whose ways from the region of one row to that of the next cross the line. At most: the
+'Counts the people of a release that crossed a line during a span, by direction. Each counts once a direction. People left out of the release are not
+added. Movement is straight between successive positions of a person that are published, or fixes that rows cover. Nothing is claimed of the time
+between them. At least: the people of records where all ways from the region of one row to that of the next cross the line. At most: the
 people of records with such a way. Where people have a record in each window (window_s in published.releases), each day (day_zone) or each part, ways
 end there, too. Then at_least is that of the greatest window, day or part, and at_most is the sum.
 Arguments:
@@ -293,7 +294,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.dwell_of(published.releases, regclass, @postgis@.geometry, tstzrange) IS
-'The answer of published.dwell from a relation with rows, given what is said of them as in published.releases.';
+'The answer of published.dwell from a relation with rows and their row of published.releases.';
 
 CREATE OR REPLACE FUNCTION published.dwell(release regclass, area @postgis@.geometry, during tstzrange DEFAULT '[-infinity,infinity)')
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
@@ -308,12 +309,12 @@ END
 $$;
 COMMENT ON FUNCTION published.dwell(regclass, @postgis@.geometry, tstzrange) IS
 'Counts the instants at which each person of a release was inside an area, record by record. Only records that may have been inside are listed. A
-record can say no more than its length. Where records end with a window (window_s in published.releases) or a part, a person who stays longer is in
+record can say no more than its length. Where records end with a window (window_s in published.releases) or a part, a person with a longer stay is in
 several records, which are not connected. Compare the counts with instants.
 Arguments:
 - release: the view of a release that holds at instants.
 - area: a polygon in any coordinate system.
-- during: a span. Else all of the release.
+- during: a span. Default: all of the release.
 Returns: one row a record.
 - record_id: the record.
 - subjects: the people it stands for. The counts hold for each of them.

@@ -15,7 +15,7 @@ BEGIN
                    WHERE a.attrelid = release AND a.attname = 'requests' AND a.atttypid = 'jsonb'::regtype AND NOT a.attisdropped) THEN
         RAISE EXCEPTION 'Requests must be asked of a release that has them. % has no column requests.', about.name
             USING ERRCODE = 'DA011', DETAIL = 'Some methods publish requests, most do not.',
-                  HINT = 'What a release is made of: SELECT obj_description(''published.cabs_june''::regclass).';
+                  HINT = 'The columns of a release and its method: SELECT obj_description(''published.cabs_june''::regclass).';
     END IF;
     RETURN QUERY EXECUTE format($query$
         WITH hit AS MATERIALIZED (

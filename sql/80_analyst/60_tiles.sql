@@ -51,8 +51,8 @@ Arguments:
 - x: column of the tile.
 - y: row of the tile.
 - release: name of the release.
-- at: a moment. Else the first of the release.
-Returns: the tile. Its layer has the name of the release, with cloak_id as its key, and record_id, crowd, subjects, valid_from and valid_to. It is
+- at: a moment. Default: the first of the release.
+Returns: the tile. Its layer has the name of the release, with cloak_id as its key, and record_id, crowd, `subjects`, valid_from and valid_to. It is
 empty where there are no rows.
 Raises: DA001, DA011.
 Example: SELECT length(published.tile(0, 0, 0, ''ten'')).';

@@ -4,7 +4,8 @@ CREATE OR REPLACE FUNCTION dbanon_internal.run_about(run_id bigint) RETURNS publ
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT 'run ' || r.run_id, r.method, CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END, m.guarantee,
+    SELECT 'run ' || r.run_id, r.method, CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END,
+        dbanon_internal.promise_of(m, r.algorithm),
         lower(t.span), upper(t.span), d.srid,
         coalesce(r.rows, (SELECT sum(cardinality(g.regions)) FROM ONLY dbanon.record g WHERE g.run_id = r.run_id)),
         s.holds, s.step_s, s.window_s, s.day_zone, dbanon_internal.run_extent(r.run_id), 1,

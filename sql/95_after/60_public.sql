@@ -57,8 +57,8 @@ BEGIN
             USING ERRCODE = 'DA018';
     END IF;
     IF NOT pg_has_role('@admin@', 'pg_signal_backend', 'MEMBER') THEN
-        RAISE NOTICE 'Role @admin@ cannot end the sessions of those who read a release that is withdrawn: it is no member of '
-            'pg_signal_backend, and this login may not grant that.'
+        RAISE NOTICE 'Role @admin@ cannot end the sessions of readers of a withdrawn release: it is no member of pg_signal_backend, and this login '
+            'may not grant that.'
             USING ERRCODE = 'DA018';
     END IF;
     IF NOT pg_has_role('@operator@', '@analyst@', 'MEMBER') THEN

@@ -1,4 +1,7 @@
-"""The administrator's session in ``docs/administrators/administrator.md``, typed into psql by the logins it names."""
+"""The pages for administrators as one session: from a raw table to releases and back.
+
+Each statement is typed into psql by the login that its block names, or by olga.
+"""
 
 import re
 import secrets
@@ -10,11 +13,26 @@ import psycopg
 import pytest
 
 from dbanon.postgres import programs, server
-from tests import wholeness
+from tests import pages, wholeness
 from tests.acceptance import workers
+from tests.acceptance.commands import as_typed
 
-PAGE = Path(__file__).parents[2] / "docs" / "administrators" / "administrator.md"
-BLOCKS = re.findall(r"^```sql ?(\w*)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+# In the order of reading: each page, and the kinds of its blocks that are typed.
+SESSION = {
+    "set-up": ("sql superuser", "sql"),
+    "load": ("sql",),
+    "load-places": ("sql",),
+    "run-and-publish": ("sql", "sql anna", "sql arno", "sql refused"),
+    "report": ("console",),
+    "every-night": ("sql",),  # the others are of its job, which has a test of its own
+    "withdraw-and-forget": ("sql", "sql arno", "sql refused"),
+    "dump-upgrade-remove": ("sql superuser",),
+}
+BLOCKS = [
+    (kind.removeprefix("sql").strip(), text)
+    for page, kinds in SESSION.items()
+    for kind, text in pages.blocks(f"docs/administrators/{page}.md", *kinds)
+]
 RAW = """
 CREATE TABLE public.requests AS SELECT subject, sent_at AS t, content ->> 'poi' AS poi FROM dbanon.request;
 CREATE TABLE public.gps_tuesday AS SELECT subject, t + interval '1 day' AS t, position FROM public.gps;
@@ -22,6 +40,14 @@ CREATE TABLE public.gps_wednesday AS SELECT subject, t + interval '2 days' AS t,
 CREATE TABLE public.gps_thursday AS SELECT subject, t + interval '3 days' AS t, position FROM public.gps;
 CREATE TABLE public.gps_late AS SELECT 'late ' || subject AS subject, t + interval '1 day' AS t,
     ST_Translate(position, 100, 100) AS position FROM public.gps;
+CREATE TABLE public.clinics AS SELECT position AS place, 'clinic ' || row_number() OVER () AS title
+    FROM public.gps LIMIT 3;
+CREATE TABLE public.shops AS SELECT position AS geom, 'shop' AS kind FROM public.gps LIMIT 5;
+CREATE TABLE public.towers AS SELECT DISTINCT ON (subject) position AS geom, 'mast ' || subject AS mast
+    FROM public.gps LIMIT 5;
+CREATE TABLE public.districts AS SELECT ST_Buffer(ST_ConvexHull(ST_Collect(position)), 50) AS geom FROM public.gps;
+CREATE TABLE public.coverage AS SELECT geom, 'all' AS station FROM public.districts;
+CREATE TABLE public.sightings AS SELECT DISTINCT ON (subject) subject AS person, t AS seen_at FROM public.gps;
 CREATE TABLE public.requests_tuesday AS SELECT subject, t + interval '1 day' AS t, poi FROM public.requests;
 """
 MONDAY = "SELECT min(t) >= '2026-01-05 00:00Z' AND max(t) < '2026-01-06 00:00Z' FROM public.gps"
@@ -108,6 +134,11 @@ def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
         sessions = {name: stack.enter_context(Psql(login(name))) for name in ("olga", "anna", "arno")}
         sessions["superuser"] = superuser
         for kind, block in BLOCKS[1:]:
+            if kind == "console":
+                for command, _ in pages.typed(block):
+                    done = as_typed(url, tmp_path, command)
+                    assert done.code == 0, command + done.stderr
+                continue
             answer = sessions[kind if kind in sessions else "olga"].type(named(block))
             if kind == "refused":
                 assert errors(answer)

@@ -246,9 +246,9 @@ def test_a_subject_that_is_no_number_among_numbers_is_missing(database: str, loa
         (("--srid", "99999999999"), ("spatial_ref_sys", "EPSG:99999999999")),
         (("--srid", "-1"), ("spatial_ref_sys", -1)),
         (("--crs", "EPSG:0"), ("spatial_ref_sys", "EPSG:0")),
-        (("--x", "y"), ("subject, time, x and y", "'y'")),
-        (("--time", "x"), ("subject, time, x and y", "'x'")),
-        (("--subject", "time"), ("subject, time, x and y", "'time'")),
+        (("--x", "y"), ("person, time, x and y", "'y'")),
+        (("--time", "x"), ("person, time, x and y", "'x'")),
+        (("--subject", "time"), ("person, time, x and y", "'time'")),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(

@@ -16,7 +16,7 @@ from tests.acceptance import workers
 from tests.db import nights
 
 pytestmark = pytest.mark.stress
-[CONFIGURED] = [text for _, text in pages.blocks("docs/administrators/administrator.md", "ini") if "pg_cron" in text]
+[CONFIGURED] = [text for _, text in pages.blocks("docs/administrators/operate.md", "ini") if "pg_cron" in text]
 [(_, SCHEDULED)] = pages.blocks("docs/administrators/every-night.md", "sql cron")
 CALLS = "SELECT status FROM cron.job_run_details WHERE status IN ('succeeded', 'failed') ORDER BY runid"
 

@@ -113,7 +113,7 @@ def test_the_question_is_asked_on_a_terminal(city_url: str, monkeypatch: pytest.
     monkeypatch.setattr(typer, "confirm", answer)
     done = call(city_url, "drop-dataset", "city")
     assert done.code == 0
-    names(done.stderr, "city", "trajectories", "subjects")
+    names(done.stderr, "city", "trajectories", "people")
     assert len(listed(city_url)) == 1
     assert call(city_url, "drop-dataset", "city").code == 0
     assert listed(city_url) == []

@@ -45,7 +45,7 @@ def test_a_card_of_a_real_run_has_the_attack_clause_by_clause(published: str) ->
     assert by_hour == sum(left_out["in_all"]["subjects"].values()) == attack["figures"]["suppressed"]
     text = call(published, "card", "city_k5").stdout
     assert "covers" in text
-    names(" ".join(text.split()), "promise:", "at least k subjects")
+    names(" ".join(text.split()), "promise:", "At least k people")
 
 
 def test_a_view_tells_in_words_what_a_real_run_left_out(published: str) -> None:
@@ -81,7 +81,7 @@ def test_a_subject_is_forgotten_and_what_it_was_called_is_not_repeated(published
     assert erased["trajectories"] == 1
     names(done.stderr, "1 live release", "city_k5")
     again = call(published, "forget", "--dataset", "city", "--subject", name)
-    refused(again, 2, "subject", "city")
+    refused(again, 2, "person", "city")
     for told in (done, again):
         assert "4711" not in told.stdout + told.stderr
 

@@ -12,7 +12,7 @@ from tests.acceptance.commands import call, json_of
 from tests.facts import refused
 
 pytestmark = pytest.mark.db
-PAGE = "docs/administrators/load.md"
+PAGE = "docs/administrators/load-formats.md"
 HEAD = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
 GPX = (
     '<?xml version="1.0"?><gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1"><trk><trkseg>'

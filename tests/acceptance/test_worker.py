@@ -335,7 +335,7 @@ def test_a_worker_ends_when_the_schema_is_of_another_revision(
         )
         assert worker.process.wait(30) == 1
         said = worker.said()
-    names(said, "dbanon: ", "schema", "revision", "start it again")
+    names(said, "dbanon: ", "schema", "revision", "Start it again")
     assert "Traceback" not in said
 
 

@@ -241,7 +241,7 @@ def test_joining_that_moves_a_member_is_refused(family, algorithm, monkeypatch):
     other = np.roll(cloaks.member_trajectory, 1)
     moved = dataclasses.replace(cloaks, member_trajectory=other)
     monkeypatch.setattr(f"{family.module}.attach", lambda *_, **__: moved)
-    with pytest.raises(DataError, match="hidden with whom"):
+    with pytest.raises(DataError, match="groups of people"):
         family.attach(cloaks, data, family.parse(family.example))
 
 

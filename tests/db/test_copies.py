@@ -260,7 +260,7 @@ def _known(connection: psycopg.Connection, path: Path, dataset: str, **options) 
     told = load.load_trajectories(
         connection, [path], LoadingTrajectories(dataset=dataset, crs="EPSG:32610", srid=32610, **options)
     ).notices
-    notices = [notice for notice in told if "names of subjects" in notice]
+    notices = [notice for notice in told if "names of people" in notice]
     return [(*re.findall(r"\d+", notice)[:1], *re.findall("'(.*?)'", notice)) for notice in notices]
 
 

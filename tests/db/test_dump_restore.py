@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
 Verify = Callable[..., None]
-PAGE = Path(__file__).parents[2] / "docs" / "administrators" / "administrator.md"
+PAGE = Path(__file__).parents[2] / "docs" / "administrators" / "dump-upgrade-remove.md"
 embedded_only = pytest.mark.skipif(
     not any(item.postgis for item in installations()), reason="no PostgreSQL programs with PostGIS on this machine"
 )

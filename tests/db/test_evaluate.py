@@ -206,9 +206,9 @@ def test_a_session_of_a_pooler_may_have_used_temporary_tables(
 
 
 def test_a_file_needs_a_dataset_and_a_time_of_it_and_a_run_has_its_own(opened: Database, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="add --dataset"):
+    with pytest.raises(ParameterError, match="Add --dataset"):
         opened.evaluate(written(tmp_path, "id,time,x,y", POINTS), queries=100)
-    with pytest.raises(ParameterError, match="leave out --dataset"):
+    with pytest.raises(ParameterError, match="Leave out --dataset"):
         opened.evaluate(1, dataset="ten")
     early = written(tmp_path, "id,time,x,y", [(name, t - 1e6, x, y) for name, t, x, y in POINTS])
     with pytest.raises(DataError, match="a time of the dataset"):

@@ -116,7 +116,7 @@ from tests.importing import (
         (
             "SELECT * FROM dbanon.import_quasi_identifiers('public.shops', 'town', 'at', 'at'",
             ParameterError,
-            ("subject and time", "'at'"),
+            ("person and time", "'at'"),
         ),
         (
             "SELECT * FROM dbanon.import_quasi_identifiers('public.blurred', 'town'",

@@ -102,7 +102,7 @@ def test_the_command_line_says_the_same_in_its_own_words(gps):
     ("arguments", "code", "facts", "hint"),
     [
         ({"geom": "'place'"}, "DA012", ("public.gps", "'place'", "i, subject"), "name"),
-        ({"subject": "NULL"}, "DA011", ("subject, time and geometry", "NULL"), "name"),
+        ({"subject": "NULL"}, "DA011", ("person, time and geometry", "NULL"), "name"),
         ({"subject": "'i'", "trip": "'-'"}, "DA011", ("subject", "'-'"), "column"),
         ({"tz": "'Mars'"}, "DA011", ("time zone", "'Mars'"), "tz => 'UTC'"),
         ({"crs": "'Mars'"}, "DA011", ("spatial_ref_sys", "'Mars'"), "EPSG:4326"),

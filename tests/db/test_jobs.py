@@ -104,7 +104,7 @@ def test_rows_that_come_after_publication_are_left_out_and_counted(job):
     job.execute("INSERT INTO public.gps VALUES ('late', %s, 8.2, 53.1)", [day(0.5)])
     assert night(job) == "done"
     assert periods(job, "late") == [0, 1]
-    assert "omitted what came" in value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
+    assert "omitted them" in value(job, "SELECT string_agg(what, ' ') FROM dbanon.health WHERE about = 'job taxi'")
 
 
 def test_rows_that_the_source_deleted_after_publication_are_counted_and_change_nothing(job):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.golden import sql_api
+from tests.golden import reference
 
 SQL = Path(__file__).parents[2] / "sql"
 
@@ -60,8 +60,8 @@ def test_triggers_are_made_in_one_file_and_on_the_tables_of_releases() -> None:
 
 
 def test_schema_dbanon_has_the_functions_that_people_call_and_no_other(connection: psycopg.Connection) -> None:
-    public = {name for names in sql_api.TOPICS.values() for name in names}
-    found = [thing for thing in sql_api.things(connection) if thing.callable]
+    public = {name for names in reference.GROUPS.values() for name in names}
+    found = [thing for thing in reference.things(connection) if thing.callable]
     assert {thing.name for thing in found if thing.schema == "dbanon"} <= public
     assert not {thing.name for thing in found if thing.schema == "dbanon_internal"} & public
     assert {thing.schema for thing in found} == {"dbanon", "dbanon_internal", "published"}

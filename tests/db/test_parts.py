@@ -831,5 +831,5 @@ def test_an_evaluation_names_parts_whose_data_are_gone_and_the_run_of_one_that_i
     assert re.search(rf"^ *{newest}  .* not known  3.4 km  .*Measured before", told, re.MULTILINE)
     assert column(grown, "SELECT run_id FROM dbanon.evaluation ORDER BY evaluation_id") == [newest, first]
     grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id = %s", [first])
-    with pytest.raises(ParameterError, match=f"Those of run {newest} changed"):
+    with pytest.raises(ParameterError, match=f"The data of run {newest} changed"):
         evaluating.evaluate(grown, database, "ten", asked, silent)

@@ -95,7 +95,7 @@ def test_the_comment_of_a_view_says_rows_promise_adversary_units_and_what_to_sum
     names(lines["Promise"].removeprefix(family.guarantee), "k is 5")
     assert lines["Against"] == family.adversary
     names(lines["Places"], "SRID 32610", "grid of 1 m", "grid of 60 s")
-    names(lines["Counting"], "subjects", "crowd", "never add it up")
+    names(lines["Counting"], "subjects", "crowd", "Never add it up")
     assert lines[made] == f"{family.paper}."
 
 
@@ -108,7 +108,7 @@ def test_every_column_has_a_comment_and_units_are_told_where_they_are(own: psyco
     assert set(told) == {"", *(name for (name,) in columns)}
     names(told["region"], "metres", "SRID 32610", "grid of 1 m")
     names(told["period"], "grid of 60 s", "time zone")
-    names(told["crowd"], "never add it up")
+    names(told["crowd"], "Never add it up")
     names(told["subjects"], "add it up")
     assert told["requests"] == METHODS["tp-aware"].columns[0].comment
 
@@ -333,7 +333,7 @@ def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own
     own.execute("UPDATE dbanon.run SET params = %s", [Jsonb({**parameters, "k": 5})])
     prepare(own)
     own.execute(LONGEST)
-    page = "docs/administrators/administrator.md"
+    page = "docs/administrators/run-and-publish.md"
     typed = [block for _, block in pages.blocks(page, "sql") if "release_card" in block]
     words = {name: str(getattr(own.info, name)) for name in ("host", "port", "dbname", "user", "password")}
     command = [find_binaries().bindir / "psql", "-X", "-P", "columns=100", uri(words)]

@@ -145,7 +145,7 @@ def test_the_releases_table_is_indexed_by_space_time_and_key(connection: psycopg
 def test_comments_tell_the_guarantee_and_k_but_no_seed(connection: psycopg.Connection, run: int) -> None:
     publish(connection)
     claim = str(value(connection, "SELECT obj_description('published.ten'::regclass, 'pg_class')"))
-    assert "at least k subjects" in claim
+    assert "At least k people" in claim
     assert "k is 5" in claim
     bare = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'published.ten'::regclass AND attnum > 0"
     assert value(connection, bare + " AND col_description(attrelid, attnum) IS NULL") == 0

@@ -403,7 +403,7 @@ def test_the_view_of_methods_is_the_registry(reader: psycopg.Connection) -> None
     assert rows == [
         (
             *(family.name, algorithm.name, algorithm is family.algorithms[0]),
-            *(family.summary, algorithm.summary, family.guarantee),
+            *(family.summary, algorithm.summary, algorithm.guarantee or family.guarantee),
             *(family.name, family.paper),
         )
         for family in sorted(METHODS.values(), key=lambda f: f.name)

@@ -738,7 +738,7 @@ def test_nobody_is_renamed_while_a_release_is_being_published(
         operator.execute("SELECT dbanon.publish(1, 'ten')")
         with meanwhile(connection, other, rename) as renamed:
             operator.execute("COMMIT")
-        with refusal("DA007", "subjects", "names"):
+        with refusal("DA007", "people", "names"):
             renamed.result()
 
 

@@ -132,7 +132,7 @@ def test_a_column_of_lists_is_refused(tmp_path):
 def test_utf_16_is_told_from_a_binary_file(tmp_path):
     path = tmp_path / "wide.csv"
     path.write_text("x,y\n1,2\n", encoding="utf-16")
-    assert "not UTF-8; convert it" in _refusal(path, "x")
+    assert "not UTF-8. Convert it" in _refusal(path, "x")
 
 
 def test_naive_times_need_a_zone():

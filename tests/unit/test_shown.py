@@ -166,20 +166,20 @@ def filed(record: Described, **drawn: Any) -> str:
 
 
 def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_hides_k_people() -> None:
-    bare = "people whom a row hides<"
+    bare = "people hidden by a row<"
     assert bare in filed(described())
     html = filed(described(), exact=0.4)
     assert bare not in html
     assert "which hold 40 %" in html
     broken = described(clauses=(found("size", 9), found("covers")))
-    assert "people whom a row hides" not in filed(broken)
+    assert "people hidden by a row" not in filed(broken)
     side = compare.Side(record=described(), shown=shown.Shown(k=K, exact=0.4))
     assert "5 or more, but for exact rows" in compare.page(side, side, ZoneInfo("UTC"))
 
 
 def test_a_run_that_was_not_attacked_is_not_said_to_have_been() -> None:
     html = filed(described(clauses=()))
-    for said in ("0 of 0", "Found:</b> nothing", "people whom a row hides"):
+    for said in ("0 of 0", "Found:</b> nothing", "people hidden by a row"):
         assert said not in html
     assert "Not attacked" in html
 

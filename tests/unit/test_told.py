@@ -57,7 +57,7 @@ def test_what_was_not_counted_is_not_said_to_be_few(share: str | None, said: str
     [
         ({}, "weakens the promise"),
         ({"relation": "same", "below": 0, "smallest_crowd": 5}, "same candidates"),
-        ({"relation": "overlapping", "below": 0, "smallest_crowd": 5}, "people are left"),
+        ({"relation": "overlapping", "below": 0, "smallest_crowd": 5}, "people remain"),
         ({"relation": "overlapping", "below": 3, "smallest_crowd": 1}, "fewer candidates"),
         ({"within_a_day": {"shown_here": 1}}, "Within a day"),
         ({"classes": 2}, "without l categories"),

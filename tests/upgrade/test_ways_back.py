@@ -20,7 +20,7 @@ from tests.upgrade.test_script import installed as run_script
 
 Empty = Callable[..., str]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "administrators" / "administrator.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "administrators" / "dump-upgrade-remove.md").read_text()
 _REVISION = "SELECT version_num FROM dbanon.alembic_version"
 _RELEASES = "SELECT name, live FROM dbanon.releases WHERE run_id IS NOT NULL ORDER BY release_id"
 

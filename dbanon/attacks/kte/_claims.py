@@ -23,8 +23,8 @@ HIDE = "kte-hide"
 MERGE = "k-merge"
 
 _MALFORMED = (
-    "What the run left out must be whole counts of samples and of subjects by reason, and by hour, and nothing else; "
-    "it is not."
+    "The run's counts of rows left out must be whole counts of samples and of people by reason, and by hour. They "
+    "are not."
 )
 _REASON = re.compile(r"[a-z][a-z_]{0,39}")
 _LATEST, _FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells, as many as a run may have
@@ -63,12 +63,12 @@ def read_rules(evidence: Evidence) -> Rules:
     """
     params, data = evidence.params, evidence.trajectories
     grid_s, grid_m = integer(params, "grid_s", 1), _grid_m(params, data.grid_m)
-    must(grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's; it is not.")
+    must(grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's. It is not.")
     k, leak, window, reuse = integer(params, "k", 2), 0, 0, "never"
     if evidence.algorithm == HIDE:
         leak_s, tau_s = integer(params, "leak_s", 1), integer(params, "tau_s", 1)
-        must(leak_s % grid_s == 0, "The run's parameter 'leak_s' must be a multiple of 'grid_s'; it is not.")
-        must(tau_s % leak_s == 0, "The run's parameter 'tau_s' must be a multiple of 'leak_s'; it is not.")
+        must(leak_s % grid_s == 0, "The run's parameter 'leak_s' must be a multiple of 'grid_s'. It is not.")
+        must(tau_s % leak_s == 0, "The run's parameter 'tau_s' must be a multiple of 'leak_s'. It is not.")
         leak, window = leak_s // grid_s, tau_s // leak_s + 1
         reuse = choice(params, "reuse", ("never", "apart"))
         switch(params, "improve")
@@ -79,7 +79,7 @@ def _grid_m(params: Mapping[str, Any], grid_m: float) -> float:
     value = length_m(params, "grid_m")
     times = round(value / grid_m) if value else 0
     whole = value is not None and times >= 1 and abs(value / grid_m - times) <= 1e-9
-    must(whole, "The run's parameter 'grid_m' must be a multiple of the dataset's; it is not.")
+    must(whole, "The run's parameter 'grid_m' must be a multiple of the dataset's. It is not.")
     return float(value or 0)
 
 
@@ -87,7 +87,7 @@ def demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
     """Demand that the slots and cells of all fixes can be numbered."""
     for values, side, far in ((data.t, grid_s, _LATEST), (data.x, grid_m, _FURTHEST), (data.y, grid_m, _FURTHEST)):
         near = max(-float(values.min()), float(values.max())) / side < far
-        must(near, "Every fix must lie within 2^32 slots and 2^26 cells of the run; some do not.")
+        must(near, "Every fix must lie within 2^32 slots and 2^26 cells of the run. Some do not.")
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:

@@ -18,7 +18,7 @@ CLAUSES = (
     columns(),
     Condition(
         name="members",
-        must="Every record must be whole trajectories of its subjects, all of them, and no subject be in two records",
+        must="Every record must be whole trajectories of its people, all of them, and no person be in two records",
         broken_by="records or memberships",
         plain="All that is published of a person is in one record, and no second one can be compared with it.",
         test="linkability",
@@ -32,7 +32,7 @@ CLAUSES = (
     ),
     Condition(
         name="size",
-        must="Every record must be that of at least k = {k} subjects",
+        must="Every record must be that of at least k = {k} people",
         broken_by="records",
         plain="Every group has at least k people.",
         test="singling out",
@@ -40,62 +40,69 @@ CLAUSES = (
     ),
     replace(
         LEFT_OUT,
-        must="Every sample must lie in a row of its subject's record or be counted as left out, and the counts be true",
+        must="Every sample must lie in a row of its person's record or be counted as left out, and the counts be true",
     ),
     Condition(
         name="truth",
-        must="Every row must hold a real sample of each of its record's subjects",
+        must="Every row must hold a real sample of each of its record's people",
         broken_by="rows",
         plain="Each person for whom a row stands was in its region in its period: no row is made up.",
         test="singling out",
     ),
     Condition(
         name="sets",
-        must="The hiding sets must be those of the run: where each subject has a record, one of k - 1 others that are "
-        "published there, of each subject and window of tau and the leak in which it is published; where groups have, "
-        "none",
+        must=(
+            "The hiding sets must be those of the run, and none of a group: k - 1 other published records for each "
+            "person, in each window of tau and the leak with rows of the person"
+        ),
         broken_by="sets or others in them",
         plain="Each person has k - 1 others to hide among whenever something of the person is published.",
         test="singling out",
     ),
     Condition(
         name="hidden",
-        must="Whatever is known of a subject in a stretch of tau must fit the records of at least k = {k} subjects",
-        broken_by="subjects and windows",
-        plain="A reader who followed a person for tau_s finds at least k records that fit what was seen.",
+        must="All knowledge of a person in a stretch of tau must fit the records of at least k = {k} people",
+        broken_by="people and windows",
+        plain="A reader who followed a person for tau_s finds at least k records that fit.",
         test="singling out",
         algorithms=(HIDE,),
     ),
     Condition(
         name="silence",
-        must="Where nothing of a subject is published in a stretch of tau, the records of at least k = {k} subjects "
-        "must say nothing",
-        broken_by="subjects and windows",
+        must=(
+            "Where nothing of a person is published in a stretch of tau, the records of at least k = {k} people must "
+            "say nothing"
+        ),
+        broken_by="people and windows",
         plain="A person without rows for tau_s is one of at least k people without rows then.",
         test="singling out",
         algorithms=(HIDE,),
     ),
     Condition(
         name="k-pick",
-        must="Each published subject must be in the hiding sets of at least k - 1 others in each window, k = {k}",
-        broken_by="subjects and windows",
+        must="Each published person must be in the hiding sets of at least k - 1 others in each window, k = {k}",
+        broken_by="people and windows",
         plain="At each time at least k - 1 others have records that were made to hide the person.",
         test="singling out",
         algorithms=(HIDE,),
     ),
     Condition(
         name="carried",
-        must="Each subject must be hidden by the records that picked it, which fit it in the whole window, and not by "
-        "others alone",
-        broken_by="subjects and windows",
+        must=(
+            "Each person must be hidden by the records that picked it, which fit it in the whole window, and not by "
+            "others alone"
+        ),
+        broken_by="people and windows",
         plain="Each person is hidden by the records that were made to do so, and not by chance.",
         test="singling out",
         algorithms=(HIDE,),
     ),
     Condition(
         name="alike",
-        must="Each member of a group must have one of its records, and these be alike in rows and members; other "
-        "records be of one subject",
+        must=(
+            "Each member of a group must have one of its records, all alike in rows and members, and every other "
+            "record must be of one person"
+        ),
         broken_by="records",
         plain="The records of a group are the same in every row, so nothing distinguishes its people.",
         test="singling out",
@@ -117,8 +124,10 @@ CLAUSES = (
     ),
     Condition(
         name="leak",
-        must="No subject may be hidden in one record for longer than tau and the leak, nor, in an epoch outside a "
-        "window, again in all the records that hide it in the window",
+        must=(
+            "No person may be hidden in one record for longer than tau and the leak, nor, in an epoch outside a "
+            "window, again in all the records that hide it in the window"
+        ),
         broken_by="picks or windows",
         plain="A reader who followed a person for tau_s can follow records for leak_s more, and longer only by chance.",
         test="linkability",
@@ -129,8 +138,12 @@ CLAUSES = (
 LEFT_OPEN = {
     "singling out": "Knowledge with breaks beyond tau_s, or of the algorithm and other people's places, may make one "
     "of the k records likelier than the others.",
-    "linkability": "Movements can be followed for leak_s beyond what is known, longer where people stay together; "
-    "with k-merge a group recognised once shows all its rows.",
-    "inference": "A known silence may reveal up to tau_s and leak_s of the movements then; at k = 2 one person sees "
-    "from a row where the other was.",
+    "linkability": (
+        "Movements can be followed for leak_s longer than is known, and longer where people stay together. With "
+        "k-merge a group recognised once shows all its rows."
+    ),
+    "inference": (
+        "A known silence may reveal up to tau_s and leak_s of the movements then. At k = 2 one person sees from a "
+        "row where the other was."
+    ),
 }

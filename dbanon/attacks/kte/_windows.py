@@ -87,8 +87,8 @@ def timetable(known: Samples, rules: Rules) -> Timetable:
         # What is known may lie in the first or the last epoch alone.
         first, epochs = first - rules.window + 1, epochs + 2 * (rules.window - 1)
     count = max(1, epochs - rules.window + 1)
-    must(count <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most; it has more.")
-    must(rules.leak <= _MOST_SLOTS, f"The run's parameter 'leak_s' must be {_MOST_SLOTS} slots at most; it is more.")
+    must(count <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most. It has more.")
+    must(rules.leak <= _MOST_SLOTS, f"The run's parameter 'leak_s' must be {_MOST_SLOTS} slots at most. It is more.")
     return Timetable(first=first, epochs=epochs, count=count, window=rules.window, leak=rules.leak)
 
 

@@ -32,8 +32,8 @@ _MOST_POSITIONS = 400_000_000
 _FURTHEST = 1 << 30
 _WINDOW = 512  # instants found of a subject at a time
 _MALFORMED = (
-    "What the run left out must be whole counts of subjects and of quasi-identifiers by reason, and of subjects by "
-    "hour, and nothing else; it is not."
+    "The run's counts of rows left out must be whole counts of people and of quasi-identifiers by reason, and of "
+    "people by hour. They are not."
 )
 
 
@@ -67,7 +67,7 @@ def considered(evidence: ObjectEvidence) -> ObjectEvidence:
     if since is not None or until is not None:
         gap_s = integer(evidence.params, "max_gap_s", 0)
         data = within(data, None if since is None else (since * data.grid_s - gap_s) // data.grid_s, until)
-        must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with; it holds none.")
+        must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
     known = evidence.quasi_identifiers
     own = in_own_time(known.t, data, evidence.params)
     known = QuasiIdentifiers(subject=known.subject[own], t=known.t[own])
@@ -85,7 +85,7 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     _demand_few(data, times)
     speed = get(params, "speed_m_s")
     number = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LATEST
-    must(number, "The run's parameter 'speed_m_s' must be a speed; it is not.")
+    must(number, "The run's parameter 'speed_m_s' must be a speed. It is not.")
     return Rules(
         k=integer(params, "k", 2),
         symmetric=evidence.algorithm == "symmetric",
@@ -99,14 +99,14 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
 
 def _demand_few(data: Trajectories, times: Timetable) -> None:
     few = len(distinct(data.subject)) * times.count <= _MOST_POSITIONS
-    must(few, f"Subjects times instants must be at most {_MOST_POSITIONS:,} to attack with; they are more.")
+    must(few, f"People times instants must be at most {_MOST_POSITIONS:,} to attack with. They are more.")
 
 
 def demand_near(corners: Float, grid_m: float) -> None:
     """Demand that all positions have small numbers of cells; `corners`: least and greatest x and y of each part."""
     least, most = corners[:, :2].min(axis=0) / grid_m, corners[:, 2:].max(axis=0) / grid_m
     near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _FURTHEST).all())
-    must(near, "Positions must lie within 2^30 cells of one another to attack with; they do not.")
+    must(near, "Positions must lie within 2^30 cells of one another to attack with. They do not.")
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:

@@ -15,37 +15,38 @@ CLAUSES = (
     columns("`cloaked` true or false in each"),
     Condition(
         name="members",
-        must="Every record must be one subject's, with all its trajectories, whole, and no subject have two",
+        must="Every record must be one person's, with all its trajectories, whole, and no person have two",
         broken_by="records or memberships",
         plain="All that is published of a person is in one record, and no second one can be compared with it.",
         test="linkability",
     ),
     Condition(
         name="crowd",
-        must="Every row must stand for one subject, and the crowd of a cloaked one be the subjects with its region "
-        "then",
+        must="Every row must stand for one person, and the crowd of a cloaked one be the people with its region then",
         broken_by="rows",
         plain="Every row that hides people states truly how many have its region at the instant.",
         test="singling out",
     ),
     Condition(
         name="size",
-        must="Every cloaked region must be shared by at least k = {k} subjects at the instant",
+        must="Every cloaked region must be shared by at least k = {k} people at the instant",
         broken_by="regions",
         plain="Every region that hides people hides at least k.",
         test="singling out",
     ),
     Condition(
         name="covers",
-        must="Every cloaked row must hold the cell of its subject",
+        must="Every cloaked row must hold the cell of its person",
         broken_by="rows",
         plain="Each person hidden in a region was in it, so knowing all positions excludes none.",
         test="singling out",
     ),
     Condition(
         name="complete",
-        must="Every published subject must have one row at each instant at which it is present, or only its cloaked "
-        "ones where the run publishes no others, those at its own instants among them",
+        must=(
+            "Every published person must have one row at each instant with a position, or the cloaked rows alone "
+            "where the run publishes no others, also those at the person's own instants"
+        ),
         broken_by="rows, there or missing",
         plain="A row of a published person is missing only where the person was absent, or where the run publishes no "
         "exact rows.",
@@ -54,31 +55,37 @@ CLAUSES = (
     LEFT_OUT,
     Condition(
         name="exact",
-        must="Every row that is not cloaked must be exactly the cell of its subject, with crowd 1",
+        must="Every row that is not cloaked must be exactly the cell of its person, with crowd 1",
         broken_by="rows",
         plain="A row that hides no person is exactly where its person was, and states crowd 1.",
         test="singling out",
     ),
     Condition(
         name="sets",
-        must="The hiding sets must be those of the run: one for the whole record of each subject with own instants, of "
-        "k - 1 published others or more, k = {k}, mutual where the algorithm says so",
+        must=(
+            "Each person with own instants must have one hiding set for the whole record, of k - 1 published others "
+            "or more, k = {k}, mutual where the algorithm says so"
+        ),
         broken_by="sets or others in them",
-        plain="Each person whose own instants are known has at least k - 1 published others to hide among.",
+        plain="Each person with known instants has at least k - 1 published others to hide among.",
         test="singling out",
     ),
     Condition(
         name="hidden",
-        must="Of the records that a person with own instants fits, those of at least k = {k} subjects must remain when "
-        "each record is a person's",
+        must=(
+            "A person with own instants must fit the records of at least k = {k} people, also when each record is "
+            "matched with one person"
+        ),
         broken_by="people",
         plain="A reader who knows where all people were at their own instants finds at least k records for each.",
         test="singling out",
     ),
     Condition(
         name="elimination",
-        must="Of people without own instants, the records of at least k = {k} subjects must remain when each record is "
-        "a person's",
+        must=(
+            "A person without own instants must fit the records of at least k = {k} people, also when each record is "
+            "matched with one person"
+        ),
         broken_by="people",
         plain="People without own instants are not identified by assigning all other records to their owners.",
         test="singling out",
@@ -86,8 +93,10 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": "Exact rows give a person away at any instant outside the quasi-identifier; top speeds and "
-    "knowledge of the algorithm make some of the k records likelier or impossible.",
+    "singling out": (
+        "Exact rows give a person away at any instant outside the quasi-identifier. Top speeds and knowledge of the "
+        "algorithm make some of the k records likelier or impossible."
+    ),
     "linkability": "Rows with one record_id are the same person's throughout, so a reader who recognises "
     "the person at one instant has them all.",
     "inference": "Each side of a region is where one of its people was, and exact rows show where a person was at all "

@@ -22,7 +22,10 @@ OUTSIDE, FEW, COARSE = "outside", "few_cells", "coarse"
 REASONS = (OUTSIDE, FEW, COARSE)
 MM2 = 1_000_000
 """Square millimetres in a square metre: areas are added up in whole ones, in any order the same."""
-_MALFORMED = "What the run left out must be whole counts of fixes and of subjects by reason, and by hour; it is not."
+_MALFORMED = (
+    "The run's counts of rows left out must be whole counts of fixes and of people by reason, and by hour. They are "
+    "not."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +75,8 @@ def read_rules(evidence: RegionEvidence) -> Rules:
     """
     demand_sane(evidence)
     params, data, cells = evidence.params, evidence.trajectories, evidence.cells
-    must(len(cells.cell_id) > 0, "The dataset must hold cells to attack with; it holds none.")
-    must(cells.overlap_m2 < 1, "Cells must not cover one another; they do.")
+    must(len(cells.cell_id) > 0, "The dataset must hold cells to attack with. It holds none.")
+    must(cells.overlap_m2 < 1, "Cells must not cover one another. They do.")
     since, until = considered_slots(params, data.grid_s)
     l, t = integer(params, "l", 0), _limit(params, "t", endless="inf")  # noqa: E741 - the paper's name
     rules = Rules(
@@ -88,9 +91,9 @@ def read_rules(evidence: RegionEvidence) -> Rules:
         since=since,
         until=until,
     )
-    must(rules.atom_l <= l and rules.atom_t >= t, "Atoms must not promise more than regions do; they do.")
+    must(rules.atom_l <= l and rules.atom_t >= t, "Atoms must not promise more than regions do. They do.")
     stored = not rules.asks_atoms or bool((evidence.atom >= 0).all())
-    must(stored, "The run must say which atom each cell is in; it does not.")
+    must(stored, "The run must say which atom each cell is in. It does not.")
     return rules
 
 
@@ -100,7 +103,7 @@ def _limit(params: Mapping[str, Any], name: str, *, endless: str | None) -> floa
     if value == endless:
         return math.inf
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LATEST
-    must(number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit; it is not.")
+    must(number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit. It is not.")
     return float(value)
 
 

@@ -24,14 +24,14 @@ CLAUSES = (
     ),
     Condition(
         name="crowd",
-        must="Every row must stand for one subject, and its crowd be the number of its record's distinct subjects",
+        must="Every row must stand for one person, and its crowd be the number of its record's distinct people",
         broken_by="rows",
         plain="Every row states truly how many people its group has.",
         test="singling out",
     ),
     Condition(
         name="size",
-        must="Every group must be of at least k = {k} distinct subjects",
+        must="Every group must be of at least k = {k} distinct people",
         broken_by="groups",
         plain="Every group has at least k people.",
         test="singling out",
@@ -62,7 +62,7 @@ CLAUSES = (
         name="diversity",
         must="Every region must hold points of interest of as many categories as promised",
         broken_by="rows",
-        plain="Every region has places of at least l kinds, so it does not reveal what people did there.",
+        plain="Every region has places of at least l kinds, so it does not reveal people's activities.",
         test="inference",
     ),
     Condition(
@@ -77,8 +77,10 @@ CLAUSES = (
         must="Cells that no region separates must have points of interest of as many categories, and as close to the "
         "city's, as atoms promise",
         broken_by="sets of such cells",
-        plain="A reader who plays the run again learns sets of cells, each with many kinds of places, mixed as in "
-        "the city.",
+        plain=(
+            "A reader can play the run again, and learns sets of cells, each with many kinds of places, mixed as in "
+            "the city."
+        ),
         test="inference",
     ),
     Condition(
@@ -92,10 +94,16 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": "A reader who is in a group, or knows some of its people, is left with fewer than k; one of two "
-    "sees in which atoms the other was.",
-    "linkability": "A record shows its atoms one after the other; a reader who follows one person from atom to atom "
-    "at a top speed rules out cells.",
-    "inference": "Readers know in which atoms a person was; within one, popular cells are likelier, also by the hour, "
-    "and places that were not loaded do not count.",
+    "singling out": (
+        "Members of a group, and readers who know some of its people, are left with fewer than k. At k = 2 one "
+        "person sees in which atoms the other was."
+    ),
+    "linkability": (
+        "A record shows its atoms one after the other. Knowledge of a top speed rules out cells on the way from atom "
+        "to atom."
+    ),
+    "inference": (
+        "Readers know in which atoms a person was. Within one, popular cells are likelier, also by the hour, and "
+        "places that were not loaded do not count."
+    ),
 }

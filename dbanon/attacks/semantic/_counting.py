@@ -75,7 +75,7 @@ def _times(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]:
     """Give the slots in which each row begins and ends, and whether it may: after the row before it, in whole slots."""
     start_s, end_s, grid_s = evidence.cloak_start_s, evidence.cloak_end_s, evidence.trajectories.grid_s
     known = bool((np.abs(start_s) <= LATEST).all() and (np.abs(end_s) <= LATEST).all())
-    must(known, "Every period must be in unix seconds; some are too large to be.")
+    must(known, "Every period must be in unix seconds. Some are too large to be.")
     start, end = (np.floor(side / grid_s).astype(np.int64) for side in (start_s, end_s))
     timely = (start * grid_s == start_s) & (end * grid_s == end_s) & (start < end)
     timely &= end_s - start_s <= rules.longest_s

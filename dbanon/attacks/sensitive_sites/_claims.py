@@ -27,9 +27,9 @@ from dbanon.attacks.shared.rectangles import FURTHEST, of_bounds
 from dbanon.attacks.shared.replay import Timetable, replay, slots, within
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
-_MALFORMED = "What the run left out must be whole counts of subjects by reason and hour, and nothing else; it is not."
-_FAR = "Every coordinate must be so small that its cell can be numbered exactly; some are not."
-_SHAPES = "Every shape must be that of a trajectory of one fix; it is not."
+_MALFORMED = "The run's counts of rows left out must be whole counts of people by reason and hour. They are not."
+_FAR = "Every coordinate must be so small that its cell can be numbered exactly. Some are not."
+_SHAPES = "Every shape must be that of a trajectory of one fix. It is not."
 ABSENT = "absent_at_instant"
 
 
@@ -64,14 +64,14 @@ def read_rules(evidence: SiteEvidence) -> Rules:
     """
     demand_sane(evidence)
     params, data, sites = evidence.params, evidence.trajectories, evidence.sites
-    must(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at; it holds none.")
+    must(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at. It holds none.")
     must(bool((find(data.trajectory_id, sites.shape_trajectory) >= 0).all()), _SHAPES)
     must(_near(sites.site_bounds, data.grid_m) and _near(sites.shape_bounds, data.grid_m), _FAR)
     _demand_pairs(evidence)
     at = None if get(params, "at") is None else in_slots(moment(params, "at"), "at", data.grid_s)
     since, until = considered_slots(params, data.grid_s)
     within = at is None or ((since is None or at >= since) and (until is None or at < until))
-    must(within, "The instant 'at' must lie in the time from 'since' to 'until'; it does not.")
+    must(within, "The instant 'at' must lie in the time from 'since' to 'until'. It does not.")
     return Rules(
         k=integer(params, "k", 2),
         at=at,
@@ -91,9 +91,9 @@ def _demand_pairs(evidence: SiteEvidence) -> None:
     # Sites come by id, so the first in its cells is the one that the join was asked for.
     first = np.unique(cells, axis=0, return_index=True)[1]
     sites = bool(np.isin(evidence.pair_site, evidence.sites.site_id[first]).all())
-    must(sites, "Every pair of the spatial join must be of a site of the dataset, the first in its cells; it is not.")
+    must(sites, "Every pair of the spatial join must be of a site of the dataset, the first in its cells. It is not.")
     sane = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
-    must(sane, "Every pair of the spatial join must have rows and a distance; one does not.")
+    must(sane, "Every pair of the spatial join must have rows and a distance. One does not.")
 
 
 def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:
@@ -149,7 +149,7 @@ def _seen(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int, Bool, Int
         subject, there, supplier, x, y = _at(data, rules.at, rules.max_gap_s)
         return subject, there, data.trajectory_id[supplier], x, y
     single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
-    must(single, "Without 'at' every subject must have exactly one fix; some have more.")
+    must(single, "Without 'at' every person must have exactly one fix. Some have more.")
     supplier = np.argsort(data.subject, kind="stable")  # fixes are numbered as trajectories are
     there = np.ones(len(supplier), dtype=bool)
     return data.subject[supplier], there, data.trajectory_id[supplier], data.x[supplier], data.y[supplier]

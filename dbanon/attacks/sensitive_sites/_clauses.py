@@ -15,36 +15,41 @@ CLAUSES = (
     columns("`cloaked` true or false in each"),
     Condition(
         name="members",
-        must="Every record must be one row of one user, its membership single, whole and of the trajectory that "
-        "supplies the position, and no user may have two",
+        must=(
+            "Every record must be one row of one person, its membership single, whole and of the trajectory that "
+            "supplies the position, and no person may have two"
+        ),
         broken_by="rows or memberships",
         plain="Each person has one row, and no second one can be compared with it.",
         test="linkability",
     ),
     Condition(
         name="crowd",
-        must="Every row must stand for one user, and the crowd of a cloaked one be the number of users with its region",
+        must=(
+            "Every row must stand for one person, and the crowd of a cloaked one be the number of people with its "
+            "region"
+        ),
         broken_by="rows",
         plain="Every row that hides people states truly how many have its region.",
         test="singling out",
     ),
     Condition(
         name="size",
-        must="Every cloaked region must be shared by at least k = {k} users",
+        must="Every cloaked region must be shared by at least k = {k} people",
         broken_by="regions",
         plain="Every region that hides people hides at least k.",
         test="singling out",
     ),
     Condition(
         name="covers",
-        must="Every cloaked row must hold the cells of its user",
+        must="Every cloaked row must hold the cells of its person",
         broken_by="rows",
         plain="Each person hidden in a region was in it, so knowing all positions excludes none.",
         test="singling out",
     ),
     Condition(
         name="complete",
-        must="Every user with a position must be published",
+        must="Every person with a position must be published",
         broken_by="users",
         plain="No person with a position is missing, so none is identified by absence.",
         test="singling out",
@@ -52,7 +57,7 @@ CLAUSES = (
     LEFT_OUT,
     Condition(
         name="exact",
-        must="Every row that is not cloaked must be exactly the cells of its user, with crowd 1",
+        must="Every row that is not cloaked must be exactly the cells of its person, with crowd 1",
         broken_by="rows",
         plain="A row that hides no person is exactly where its person was, and states crowd 1.",
         test="singling out",
@@ -61,13 +66,15 @@ CLAUSES = (
         name="nearest",
         must="All rows nearest to a site must be cloaked, and at least k = {k} of them have one region",
         broken_by="sites",
-        plain="A reader who asks who was at a site finds at least k people, and no exact row as near as theirs.",
+        plain="A reader looking for the people at a site finds at least k, and no exact row as near as theirs.",
         test="inference",
     ),
     Condition(
         name="own-rectangle",
-        must="Every site must have a rectangle that holds it, one of c users serving no more than c / {k} sites, and "
-        "every cloaked region hold a site",
+        must=(
+            "Every site must have a rectangle that holds it, one of c people serving no more than c / {k} sites, and "
+            "every cloaked region hold a site"
+        ),
         broken_by="sites or regions",
         plain="Each site has its own k people: no person counts for two sites.",
         test="inference",
@@ -82,10 +89,14 @@ CLAUSES = (
 )
 
 LEFT_OPEN = {
-    "singling out": "People away from sites are published exactly, and a reader who knows who lives or works in a "
-    "rectangle is left with fewer than k.",
+    "singling out": (
+        "People away from sites are published exactly, and a reader with knowledge of the people in a rectangle is "
+        "left with fewer than k."
+    ),
     "linkability": "Releases of other instants can be intersected: perhaps only one person was near the site both "
     "times.",
-    "inference": "All people of a rectangle may have been at the site, and were if it is no larger; places that were "
-    "not loaded are not protected.",
+    "inference": (
+        "All people of a rectangle may have been at the site, and were if it is no larger. Places that were not "
+        "loaded are not protected."
+    ),
 }

@@ -16,7 +16,7 @@ from dbanon.attacks.shared.apart import ends
 from dbanon.attacks.shared.replay import slots, within
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
-_HOURS = "What the run left out by hour must be whole counts, each hour once; it is not."
+_HOURS = "The run's counts of people left out by hour must be whole, each hour once. They are not."
 LATEST = 1e12  # times beyond this are no unix seconds, and no parameter is larger
 
 
@@ -33,20 +33,20 @@ def must(holds: bool, sentence: str) -> None:
 def demand_sane(evidence: Evidence) -> None:
     """Demand data and rows, and times and grids to compute with."""
     data = evidence.trajectories
-    must(len(data.trajectory_id) > 0, "The dataset must hold a trajectory to attack with; it holds none.")
-    must(evidence.rows > 0, "The run must hold a row to attack; it holds none.")
-    must(bool((np.diff(evidence.offset) > 0).all()), "Every record must have a row; some have none.")
+    must(len(data.trajectory_id) > 0, "The dataset must hold a trajectory to attack with. It holds none.")
+    must(evidence.rows > 0, "The run must hold a row to attack. It holds none.")
+    must(bool((np.diff(evidence.offset) > 0).all()), "Every record must have a row. Some have none.")
     grids = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
-    must(grids, "The dataset's grids must be positive; they are not.")
+    must(grids, "The dataset's grids must be positive. They are not.")
     first_s, last_s = ends(data)
     times = max(-first_s, last_s) <= LATEST
-    must(times, "Every time must be in unix seconds; some are too large to be.")
-    must(isinstance(evidence.params, Mapping), "The run's parameters must be a JSON object; they are not.")
+    must(times, "Every time must be in unix seconds. Some are too large to be.")
+    must(isinstance(evidence.params, Mapping), "The run's parameters must be a JSON object. They are not.")
 
 
 def get(params: Mapping[str, Any], name: str) -> Any:
     """Look up a parameter, which must be stored even where it is left at its default."""
-    must(name in params, f"The run must say its parameter '{name}'; it does not.")
+    must(name in params, f"The run must say its parameter '{name}'. It does not.")
     return params[name]
 
 
@@ -54,7 +54,7 @@ def integer(params: Mapping[str, Any], name: str, minimum: int) -> int:
     """Look up a whole number."""
     value = get(params, name)
     whole = isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LATEST
-    must(whole, f"The run's parameter '{name}' must be an integer >= {minimum}; it is not.")
+    must(whole, f"The run's parameter '{name}' must be an integer >= {minimum}. It is not.")
     return int(value)
 
 
@@ -64,14 +64,14 @@ def length_m(params: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    must(number and 0 <= value <= LATEST, f"The run's parameter '{name}' must be a length in metres; it is not.")
+    must(number and 0 <= value <= LATEST, f"The run's parameter '{name}' must be a length in metres. It is not.")
     return float(value)
 
 
 def switch(params: Mapping[str, Any], name: str) -> bool:
     """Look up a JSON boolean."""
     value = get(params, name)
-    must(isinstance(value, bool), f"The run's parameter '{name}' must be true or false; it is not.")
+    must(isinstance(value, bool), f"The run's parameter '{name}' must be true or false. It is not.")
     return bool(value)
 
 
@@ -79,7 +79,7 @@ def choice(params: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> st
     """Look up one of several texts."""
     value = get(params, name)
     known = isinstance(value, str) and value in choices
-    must(known, f"The run's parameter '{name}' must be one of {', '.join(choices)}; it is not.")
+    must(known, f"The run's parameter '{name}' must be one of {', '.join(choices)}. It is not.")
     return str(value)
 
 
@@ -87,7 +87,7 @@ def moment(params: Mapping[str, Any], name: str) -> int:
     """Look up a time: unix seconds or ISO 8601, as whole unix seconds."""
     seconds = _unix_s(get(params, name))
     if seconds is None or not abs(seconds) <= LATEST or not seconds.is_integer():
-        raise UndecidableError(f"The run's parameter '{name}' must be a time in whole seconds; it is not.")
+        raise UndecidableError(f"The run's parameter '{name}' must be a time in whole seconds. It is not.")
     return int(seconds)
 
 
@@ -109,7 +109,7 @@ def _unix_s(value: object) -> float | None:
 
 def in_slots(seconds: int, name: str, grid_s: int) -> int:
     """Count the slots of a parameter in seconds."""
-    must(seconds % grid_s == 0, f"The run's parameter '{name}' must be a multiple of the dataset's grid_s; it is not.")
+    must(seconds % grid_s == 0, f"The run's parameter '{name}' must be a multiple of the dataset's grid_s. It is not.")
     return seconds // grid_s
 
 
@@ -150,7 +150,7 @@ def considered(evidence: Kind, *, since: bool = True) -> Kind:
     if end is None and (first is None or not since):
         return evidence
     data = within(data, first if since else None, end)
-    must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with; it holds none.")
+    must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
     return replace(evidence, trajectories=data)
 
 

@@ -62,12 +62,12 @@ DECIDABLE = Condition(
     name="decidable",
     must="Parameters, data, inputs and stored rows must make sense together",
     broken_by="contradictions",
-    plain="The attack could decide every other clause; otherwise it would refuse the release.",
+    plain="The attack could decide every other clause. Otherwise it would refuse the release.",
     test="attack",
 )
 LEFT_OUT = Condition(
     name="left-out",
-    must="What the run says it left out must be what the data and rows say was left out",
+    must="The run's counts of rows left out must agree with the data and the rows",
     broken_by="counts",
     plain="The release states truly how many people, and how much of their data, it leaves out.",
     test="attack",
@@ -143,12 +143,12 @@ class Attack(Generic[Kind]):
         asked = [c for c in self.clauses if not c.algorithms or evidence.algorithm in c.algorithms]
         broken = {DECIDABLE.name: 0, **broken}
         if broken.keys() != {c.name for c in asked}:
-            raise DataError("Every clause must be counted, and nothing else; this is a defect of the attack.")
+            raise DataError("Every clause must be counted, and no other. This is a defect of the attack.")
         clauses = tuple(c.count(broken[c.name], evidence.params) for c in asked)
         passed = all(clause.passed for clause in clauses)
         return Verdict(attack=self.name, passed=passed, figures=figures, clauses=clauses)
 
     def _counted(self, evidence: Kind) -> Counts:
         known = not self.algorithms or evidence.algorithm in self.algorithms
-        must(known, f"The algorithm must be one of {', '.join(self.algorithms)}; it is not.")
+        must(known, f"The algorithm must be one of {', '.join(self.algorithms)}. It is not.")
         return self.count(evidence)

@@ -35,9 +35,9 @@ def timetable(params: Mapping[str, Any], data: Trajectories, length: int) -> Tim
     first = _first(params, data, since)
     if first is None:
         first = _of_the_data(data, step, end, gap_s if align == "last" else None)
-    must(since is None or first >= since, "The first instant must not lie before 'since'; it does.")
+    must(since is None or first >= since, "The first instant must not lie before 'since'. It does.")
     instants = (end - first) // step
-    must(instants > 0, "The first instant must not lie after the data; it does.")
+    must(instants > 0, "The first instant must not lie after the data. It does.")
     return Timetable(grid_s=data.grid_s, first=first, step=step, count=instants, length=min(length, instants))
 
 

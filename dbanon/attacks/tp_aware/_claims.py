@@ -23,7 +23,8 @@ from dbanon.attacks.shared.replay import Timetable
 _MOST_WINDOWS = 10_000_000
 _COUNTS = ("instants", "seen", "present", "published")
 _MALFORMED = (
-    "What the run left out must be whole counts by reason and by window, each window of the timetable once; it is not."
+    "The run's counts of rows left out must be whole, by reason and by window, each window of the timetable "
+    "once. They are not."
 )
 
 
@@ -57,7 +58,7 @@ def read_rules(evidence: Evidence) -> Rules:
     demand_sane(evidence)
     params, data = evidence.params, evidence.trajectories
     instants = timetable(params, data, integer(params, "instants", 1))
-    must(instants.windows <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most; it has more.")
+    must(instants.windows <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most. It has more.")
     choice(params, "cloak", ("mbr", "quadrant"))
     return Rules(
         k=integer(params, "k", 2),

@@ -19,19 +19,19 @@ CLAUSES = (
         must="Memberships must be of the dataset's trajectories, whole, single, of every record, and name all that "
         "supply a position",
         broken_by="memberships or records",
-        plain="The stored members of each group are exactly the people who may have sent its requests.",
+        plain="The stored members of each group are exactly the possible senders of its requests.",
         test="singling out",
     ),
     Condition(
         name="crowd",
-        must="The crowd and subjects of every row must be the number of its distinct subjects",
+        must="The columns crowd and `subjects` of every row must be the number of its distinct people",
         broken_by="rows",
         plain="Every row states truly how many people may have sent its requests.",
         test="singling out",
     ),
     Condition(
         name="size",
-        must="Every record must hide at least k = {k} distinct subjects",
+        must="Every record must hide at least k = {k} distinct people",
         broken_by="records",
         plain="Every group has at least k people.",
         test="singling out",
@@ -45,15 +45,15 @@ CLAUSES = (
     ),
     Condition(
         name="complete",
-        must="Every subject present at all instants of a window must be published unless fewer than k = {k} are",
-        broken_by="subjects in a window",
-        plain="No person who could be in a group is missing, so none is identified by absence.",
+        must="Every person present at all instants of a window must be published unless fewer than k = {k} are",
+        broken_by="people in a window",
+        plain="No person with a place in a group is missing, so none is identified by absence.",
         test="singling out",
     ),
     LEFT_OUT,
     Condition(
         name="once",
-        must="Every subject must be in one record of a window at most",
+        must="Every person must be in one record of a window at most",
         broken_by="further memberships",
         plain="No person is in two groups at a time, which a reader could compare.",
         test="linkability",
@@ -69,14 +69,14 @@ CLAUSES = (
         name="requests-sent",
         must="Every published request must have been sent by a member in the period of its row",
         broken_by="requests",
-        plain="Every request was sent by a person of its group, so no group is blamed for what others asked.",
+        plain="Every request was sent by a person of its group, so no group is blamed for the requests of others.",
         test="inference",
     ),
     Condition(
         name="requests-set",
         must="The requests of a row must be a set sorted by content, so that order reveals nothing",
         broken_by="requests",
-        plain="Neither the order nor the number of equal requests reveals who in the group sent which.",
+        plain="Neither the order nor the number of equal requests reveals their senders.",
         test="singling out",
     ),
     Condition(
@@ -99,8 +99,12 @@ CLAUSES = (
 LEFT_OPEN = {
     "singling out": "A reader who knows that some people of a group did not ask is left with fewer than k, and a "
     "request's content can point to its sender.",
-    "linkability": "A content that returns in later windows may come from one sender, one of the few people who are "
-    "in all groups that sent it.",
-    "inference": "A reader who knows when a person asked reads the contents of that row, often a single one without "
-    "min_contents; where people were is not protected.",
+    "linkability": (
+        "A content that returns in later windows may come from one sender, one of the few people in all groups that "
+        "sent it."
+    ),
+    "inference": (
+        "A reader who knows the time of a person's request reads the contents of that row, often a single one "
+        "without min_contents. Places of people are not protected."
+    ),
 }

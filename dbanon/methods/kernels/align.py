@@ -70,7 +70,7 @@ def demand_sane_times(data: Trajectories) -> None:
     if data.fixes and max(-float(data.t.min()), float(data.t.max())) > LATEST_S:
         wild = int((np.abs(data.t) > LATEST_S).sum())
         raise DataError(
-            f"Every time must be unix seconds before the year 5138. Got {counted(wild, 'other')}; load without those."
+            f"Every time must be unix seconds before the year 5138. Got {counted(wild, 'other')}. Load without those."
         )
 
 

@@ -25,11 +25,11 @@ class Parameters:
     """What a run of kte can be asked for."""
 
     k: int = parameter(
-        2, "Least number of records that fit what an adversary knows.", type="integer", minimum=2, promises="more"
+        2, "Least number of records that fit the knowledge of an adversary.", type="integer", minimum=2, promises="more"
     )
     tau_s: int = parameter(
         1800,
-        "For how long an adversary may have followed a person; a multiple of leak_s.",
+        "How long an adversary may have followed a person, a multiple of leak_s.",
         type="integer",
         unit="s",
         minimum=1,
@@ -40,7 +40,7 @@ class Parameters:
     )
     leak_s: int = parameter(
         1800,
-        "How much longer a stretch of the person's movements may then be learnt; a multiple of grid_s.",
+        "How much more of the person's movements the adversary may then learn, a multiple of grid_s.",
         type="integer",
         unit="s",
         minimum=1,
@@ -50,15 +50,25 @@ class Parameters:
         promises="less",
     )
     grid_s: int = parameter(
-        60, "Slots of time; a multiple of the dataset's grid_s.", type="integer", unit="s", minimum=1, maximum=86_400
+        60,
+        "Length of a slot of time, a multiple of the dataset's grid_s.",
+        type="integer",
+        unit="s",
+        minimum=1,
+        maximum=86_400,
     )
     grid_m: float = parameter(
-        100.0, "Side of cells; a multiple of the dataset's grid_m.", type="number", unit="m", minimum=0, maximum=100_000
+        100.0,
+        "Side of a cell, a multiple of the dataset's grid_m.",
+        type="number",
+        unit="m",
+        minimum=0,
+        maximum=100_000,
     )
     reuse: str = parameter(
         "never",
-        "Whether a person may be hidden by the same other again: never, or apart, after a whole epoch without; "
-        "with k of 2, apart is never.",
+        "Whether the same person may hide another one again: never, or apart, after a whole epoch without. "
+        "With k = 2, apart means never.",
         type="choice",
         choices=("never", "apart"),
         algorithms=_HIDE,
@@ -78,20 +88,20 @@ METHOD = Method(
     module=__name__,
     summary="phone records and other irregular trajectories: time and place generalised until k records fit",
     guarantee=(
-        "An adversary who followed a person for at most tau_s, and knows all of their positions then, finds at "
-        "least k records that fit, and learns less than leak_s of the movements before and less than leak_s after "
-        "(leak_s in all, where it was tau_s), except by coincidence, of people who stay together, from a silence of "
-        "few, and of data no longer than tau_s + leak_s, which are k-anonymous; of k-merge: an adversary "
-        "who knows a whole trajectory finds at least k people with the same record."
+        "The adversary followed a person for at most tau_s and knows all of the person's positions in that time. "
+        "At least k records fit, and they reveal less than leak_s of the movements before and less than leak_s "
+        "after (leak_s in all, if the adversary followed for tau_s). The promise excepts chance, people who stay "
+        "together, a silence of few people, and data no longer than tau_s + leak_s, which are k-anonymous."
     ),
     adversary=(
-        "A reader who has followed a person for some time, and asks which record is theirs and where else they were."
+        "A reader has followed a person for some time, and wants to find the person's record and the other places "
+        "in it."
     ),
     row_meaning=(
-        "Each row is one person, seen somewhere in this region at some time of this period, at least once; with "
-        "k-merge, one of a group of people whose records are all alike."
+        "Each row is one person, seen somewhere in this region at some time of this period, at least once. With "
+        "k-merge, all people of a group have the same rows."
     ),
-    left_out="Samples of people who cannot be hidden at a time among k with samples at the same times are left out.",
+    left_out="Samples are left out where a person cannot be hidden among k people with samples at the same times.",
     paper=(
         "Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity: Towards Privacy-Preserving Publishing of "
         "Spatiotemporal Trajectory Data, 2017"
@@ -100,10 +110,16 @@ METHOD = Method(
     algorithms=(
         Algorithm(
             name="kte-hide",
-            summary="k records fit whatever an adversary knows of tau_s, others in each stretch of time",
+            summary="k records fit all knowledge of length tau_s, and other k records in each stretch of time",
             stands_alone=True,
         ),
-        Algorithm(name="k-merge", summary="groups of k people with one record each, merged at least cost"),
+        Algorithm(
+            name="k-merge",
+            summary="groups of k people with one record each, merged at least cost",
+            guarantee=(
+                "An adversary who knows a person's whole trajectory finds at least k people with the same record."
+            ),
+        ),
     ),
     hides="place",
     holds="some time",
@@ -113,14 +129,14 @@ METHOD = Method(
         "left_out": (
             "People of the run: {subjects}. Others needed by a person with samples at all times: {others_needed}, "
             "which is k - 1 times the windows, {windows}. A longer leak_s makes fewer windows, in which more people "
-            "have samples, and reveals more. A smaller k needs fewer others. k-merge needs no windows; its promise is "
+            "have samples, and reveals more. A smaller k needs fewer others. k-merge needs no windows and promises "
             "k-anonymity."
         ),
     },
     totals={"samples": "samples", "subjects": "subjects"},
     reasons={
-        "few_alike": "Fewer than k others, who did not hide them before, have samples in the same epochs.",
-        "silence": "Left out so that those without samples at a time are at least k, or none.",
+        "few_alike": "Fewer than k other people, new ones each time, have samples in the same epochs.",
+        "silence": "Left out so that at a time at least k people have no samples, or none.",
     },
     example={"k": 4, "grid_s": 1, "grid_m": 5},
 )

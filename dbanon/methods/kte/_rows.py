@@ -40,15 +40,16 @@ def publish(
     align.demand_sane_times(data)
     if data.subjects < params.k:
         raise InfeasibleError(
-            f"A run of kte must have at least k = {params.k} subjects with fixes. Got {data.subjects}; choose a lower "
-            "k, or another since or until."
+            f"A run of kte must have at least k = {params.k} people with fixes. Got {data.subjects}. Choose a lower "
+            f"k, or another since or until."
         )
     known = samples(data, params.grid_s, params.grid_m)
     found = ALGORITHMS[algorithm](known, params, rank, rng, tasks)
     if not len(found.merged.first):
         raise InfeasibleError(
-            f"A run of kte must leave some subjects to publish. With {algorithm} and k = {params.k} all of the "
-            f"{counted(data.subjects, 'subject')} are left out; choose a lower k, a longer leak_s or another algorithm."
+            f"A run of kte must leave some people to publish. With {algorithm} and k = {params.k} all of the "
+            f"{counted(data.subjects, 'person', 'people')} are left out. Choose a lower k, a longer leak_s or "
+            f"another algorithm."
         )
     return _cloaks(data, known, found)
 

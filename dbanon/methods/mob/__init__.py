@@ -34,17 +34,17 @@ class Parameters:
     """What a run of mob can be asked for."""
 
     k: int = parameter(
-        5, "Least number of objects that any known person may be.", type="integer", minimum=2, promises="more"
+        5, "Least number of records that may belong to any known person.", type="integer", minimum=2, promises="more"
     )
     qid_set: str = parameter(
         "default",
-        "The set of quasi-identifiers: what an adversary may know of whom.",
+        "The set of quasi-identifiers, which says at which times an adversary may know where each person was.",
         type="name",
         promises="other",
     )
     qid_only: bool = parameter(
         True,
-        "Whether only the generalised instants are published; off publishes exact rows of all others too.",
+        "Whether only the generalised instants are published. Off publishes exact rows of all other instants, too.",
         type="switch",
         promises="more",
     )
@@ -54,7 +54,10 @@ class Parameters:
     max_gap_s: int = max_gap_s()
     speed_m_s: float = parameter(
         50.0,
-        "Top speed, if an adversary reads exact rows an instant away too: who is left with fewer than k is counted.",
+        (
+            "Top speed that an adversary may know: people left with fewer than k by exact rows an instant away are "
+            "counted."
+        ),
         type="number",
         unit="m/s",
         minimum=0,
@@ -76,20 +79,22 @@ METHOD = Method(
     shares=True,
     summary="moving objects hidden at the instants at which an adversary may know each: k share a rectangle",
     guarantee=(
-        "An adversary who knows where people were at all instants of their quasi-identifiers, and nothing else, finds "
-        "at least k objects that each of them may be, whatever is concluded from all the others."
+        "At least k records may belong to each person, even if the adversary matches all people with all records "
+        "at once. The adversary knows where people were at all instants of their quasi-identifiers, and nothing "
+        "more."
     ),
     adversary=(
-        "A reader who knows where each person was at the instants of that person's quasi-identifier, and asks which "
-        "record is whose."
+        "A reader knows the place of each person at the instants of that person's quasi-identifier, and wants to "
+        "find the person's record."
     ),
     row_meaning=(
-        "Each row is one person at one instant: somewhere in this region, with at least k people in the same one, "
-        "where cloaked is true; exactly there where it is false. Rows with one record_id are the same person."
+        "Each row is one person at one instant. Where cloaked is true, the person is somewhere in this region, and"
+        " at least k people have the same one. Where cloaked is false, the person is exactly there. Rows with one "
+        "record_id are the same person."
     ),
     left_out=(
-        "People who are never seen at an instant are left out, and people whom fewer than k - 1 others can hide at the "
-        "instants of their quasi-identifiers."
+        "People are left out if they are never seen at an instant, or if fewer than k - 1 others can hide them at "
+        "the instants of their quasi-identifiers."
     ),
     paper=("Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009"),
     attack="dbanon.attacks.mob",
@@ -101,7 +106,7 @@ METHOD = Method(
         ),
         Algorithm(
             name="extreme-union",
-            summary="each person's group is generalised at the instants of all its members; coarser",
+            summary="coarser: each person's group is generalised at the instants of all its members",
             stands_alone=True,
         ),
     ),
@@ -110,7 +115,7 @@ METHOD = Method(
             name="cloaked",
             sql_type="boolean",
             default="false",
-            comment="Whether the region hides several people; else it is where the one person is.",
+            comment="True if the region hides several people, false if it is the place of one person.",
         ),
     ),
     reads=("quasi_identifiers",),
@@ -122,12 +127,12 @@ METHOD = Method(
     oldest="max_gap_s",
     notices={
         "exact_rows": (
-            "Rows published exactly: %s. Readers who know where a person was at one of these instants find the "
-            "person's record. qid_only leaves these rows out."
+            "Rows published exactly: %s. A reader with knowledge of a person's place at one of these instants finds "
+            "the person's record. qid_only leaves these rows out."
         ),
         "below_k_at_speed": (
-            "People left with fewer than k candidates by readers who also know the top speed and look at exact "
-            "rows an instant away: %s. qid_only leaves these rows out."
+            "People left with fewer than k candidates if a reader also knows the top speed and looks at exact rows "
+            "an instant away: %s. qid_only leaves these rows out."
         ),
     },
     totals={"subjects": "subjects", "quasi_identifiers": "quasi_identifiers"},
@@ -135,9 +140,9 @@ METHOD = Method(
         "never_seen": "Without a position at any instant.",
         "never_generalised": "Never generalised, in a release of generalised instants only (qid_only).",
         "few_partners": "Fewer than k - 1 others are present at the same instants and can hide them.",
-        "absent": "Quasi-identifiers at instants at which their own subject has no position.",
+        "absent": "Quasi-identifiers at instants at which their own person has no position.",
         "outside": "Quasi-identifiers in the time of the run, but before the first instant or after the last.",
-        "without_subject": "Quasi-identifiers of subjects without a position at any instant.",
+        "without_subject": "Quasi-identifiers of people without a position at any instant.",
     },
     example={"k": 4, "align": "exact"},
 )

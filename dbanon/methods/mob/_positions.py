@@ -133,12 +133,14 @@ def flags(words: Words, count: int) -> NDArray[np.bool_]:
 
 def _demand_instants(subjects: int, when: align.Instants) -> None:
     if not when.count:
-        raise DataError("The data must hold a fix at or after the first instant. None is; set start within the data.")
+        raise DataError(
+            "The data must hold a fix at or after the first instant. There is none. Set start within the data."
+        )
     if subjects * when.count > MOST_POSITIONS:
         raise DataError(
-            f"A run of mob must have at most {MOST_POSITIONS:,} positions: subjects times instants. Got "
-            f"{counted(subjects, 'subject')} and {counted(when.count, 'instant')}; remove fixes at wild times, raise "
-            "step_s or choose since and until."
+            f"A run of mob must have at most {MOST_POSITIONS:,} positions: people times instants. Got "
+            f"{counted(subjects, 'person', 'people')} and {counted(when.count, 'instant')}. Remove fixes at wild "
+            f"times, raise step_s or choose since and until."
         )
 
 
@@ -176,8 +178,8 @@ def _from_least(
     """Count cells from the least one, and empty `cells`, which are large."""
     if not there.any():
         raise DataError(
-            "At least one subject must have a position at an instant. None has; raise max_gap_s, or choose another "
-            "start or step_s."
+            "At least one person must have a position at an instant. There is none. Raise max_gap_s, or choose "
+            "another start or step_s."
         )
     counted, origin = [], []
     while cells:

@@ -54,7 +54,7 @@ def publish(
     data = considered("mob", data, params.since, params.until, start=params.start, before_s=params.max_gap_s)
     if not data.fixes:
         raise DataError(
-            "The time that a run of mob considers must hold a fix. It holds none; set start, since and until within "
+            "The time that a run of mob considers must hold a fix. It holds none. Set start, since and until within "
             "the data."
         )
     quasi_identifiers = _considered(quasi_identifiers, data, params)
@@ -63,9 +63,9 @@ def publish(
     sets = ALGORITHMS[algorithm](positions, _positions.places(positions), params, tasks)
     if not sets.kept.any() or (params.qid_only and not sets.when.any()):
         raise InfeasibleError(
-            f"A run of mob must leave some subjects to publish. With k = {params.k} all of the "
-            f"{len(positions.subject)} that are seen are left out, as too few are present at the same instants; choose "
-            "a lower k or fewer quasi-identifiers, or raise max_gap_s."
+            f"A run of mob must leave some people to publish. With k = {params.k} all of the "
+            f"{len(positions.subject)} that are seen are left out, as too few are present at the same instants. "
+            f"Choose a lower k or fewer quasi-identifiers, or raise max_gap_s."
         )
     found = _Found(
         data=data,
@@ -126,12 +126,12 @@ ALGORITHMS: dict[str, Callable[..., Sets]] = {
 def _demand_enough(positions: Positions, params: Parameters) -> None:
     if len(positions.subject) < params.k:
         raise InfeasibleError(
-            f"A run of mob must have at least k = {params.k} subjects with a position. Got {len(positions.subject)}; "
-            "choose a lower k, or another since or until."
+            f"A run of mob must have at least k = {params.k} people with a position. Got {len(positions.subject)}. "
+            f"Choose a lower k, or another since or until."
         )
     if not len(positions.instant):
         raise DataError(
-            "At least one quasi-identifier must be of an instant at which its subject has a position. None is; load "
+            "At least one quasi-identifier must be of an instant at which its person has a position. None is. Load "
             "times within the data, or choose another qid_set."
         )
 

@@ -21,9 +21,7 @@ from dbanon.methods import Algorithm, Column, Method, parameter, since, until
 class Parameters:
     """What a run of semantic can be asked for."""
 
-    k: int = parameter(
-        2, "Least number of people who have the same record.", type="integer", minimum=1, promises="more"
-    )
+    k: int = parameter(2, "Least number of people with the same record.", type="integer", minimum=1, promises="more")
     l: int = parameter(  # noqa: E741 - the paper's name
         3,
         "Least number of categories of points of interest in a region.",
@@ -35,7 +33,7 @@ class Parameters:
     t: float = parameter(
         0.1,
         "How far the mix of points of interest in a region may be from the city's: Kullback-Leibler divergence in "
-        "nats; inf allows any mix.",
+        "nats. inf allows any mix.",
         type="number",
         minimum=0,
         maximum=1000,
@@ -49,7 +47,7 @@ class Parameters:
         25.0, "Loss in space that counts as a full one.", type="number", unit="km2", minimum=0, maximum=100_000
     )
     weight_time: float = parameter(
-        0.5, "Share of time in the loss; the rest is of space.", type="number", minimum=0, maximum=1
+        0.5, "Share of time in the loss. The rest is the share of space.", type="number", minimum=0, maximum=1
     )
     gap_s: int = parameter(
         1800,
@@ -61,17 +59,20 @@ class Parameters:
     )
     min_cells: int = parameter(
         1,
-        "Least number of atoms a record must have been in; others are left out. The paper asks for 3 cells.",
+        (
+            "Least number of atoms that a record must have been in. Other records are left out. The paper asks for 3 "
+            "cells."
+        ),
         type="integer",
         minimum=1,
         maximum=1_000_000,
     )
     suppress_span_s: int | None = parameter(
-        None, "Rows longer than this are left out; by default none are.", type="integer", unit="s", minimum=1
+        None, "Rows longer than this are left out. By default none are.", type="integer", unit="s", minimum=1
     )
     suppress_area_km2: float | None = parameter(
         None,
-        "Rows larger than this are left out; by default none are.",
+        "Rows larger than this are left out. By default none are.",
         type="number",
         unit="km2",
         minimum=0,
@@ -79,7 +80,10 @@ class Parameters:
     )
     atom_l: int | None = parameter(
         None,
-        "Least number of categories in an atom, the smallest set of cells that a release separates; by default l.",
+        (
+            "Least number of categories in an atom, the smallest set of cells that a release separates. By default "
+            "it is l."
+        ),
         type="integer",
         minimum=0,
         maximum=10_000,
@@ -110,28 +114,32 @@ METHOD = Method(
     name="semantic",
     module=__name__,
     shares=True,
-    summary="base-station trajectories: k alike, in regions that do not say what people were doing there",
+    summary="base-station trajectories: k alike, in regions that hide people's activities",
     guarantee=(
-        "An adversary who knows a whole trajectory finds at least k people with the same record; and in every "
-        "published region there are points of interest of at least l categories, in shares that are no further than t "
-        "from the city's. An adversary who runs the program again learns only which atom a place is in: a set of "
-        "cells with atom_l categories and a divergence of at most atom_t, by default l and t."
+        "An adversary who knows a whole trajectory finds at least k people with the same record. Every published "
+        "region has points of interest of at least l categories, in shares that are no further than t from the "
+        "city's. An adversary who runs the program again learns only the atom of a place: a set of cells with "
+        "atom_l categories and a divergence of at most atom_t, by default l and t."
     ),
     adversary=(
-        "A reader who has followed a person all along, and asks which record is theirs; or who looks up what there is "
-        "in the published regions, runs the program again, and asks what its people were doing there."
+        "One reader has followed a person all the time, and wants to find the person's record. Another looks up "
+        "the places in the published regions, runs the program again, and wants to find out people's activities "
+        "there."
     ),
     row_meaning=(
-        "Each row is one person, seen somewhere in this region at some time of this period, at least once; others of "
-        "the group have the very same rows."
+        "Each row is one person, seen somewhere in this region at some time of this period, at least once. The "
+        "others of the group have the same rows."
     ),
-    left_out="Fixes outside all cells are left out, and what the options min_cells and suppress_* ask for.",
+    left_out=(
+        "Fixes outside all cells are left out, together with the rows that the options min_cells and suppress_* "
+        "exclude."
+    ),
     paper="Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017",
     attack="dbanon.attacks.semantic",
     algorithms=(
         Algorithm(
             name="atoms",
-            summary="the pair of trajectories that loses least is merged first; GLOVE on cells with l=0, t=inf",
+            summary="the pair of trajectories that loses least is merged first. GLOVE on cells with l=0, t=inf",
             stands_alone=True,
         ),
     ),
@@ -151,7 +159,7 @@ METHOD = Method(
     region_type="MultiPolygon",
     notices={
         "few_atoms": (
-            "Number of atoms that the points of interest allow with this t, nearly: %s. So regions are large; more "
+            "Number of atoms that the points of interest allow with this t, nearly: %s. So regions are large. More "
             "points of interest or a larger t make them smaller."
         ),
     },

@@ -45,26 +45,26 @@ def graph(cells: Cells, params: Parameters) -> Graph:
     count = len(cells.cell_id)
     if not count:
         raise DataError(
-            "A run of semantic must have cells. The dataset has none; load them: `dbanon load stations` or "
-            "`dbanon load cells`."
+            "A run of semantic must have cells. The dataset has none. Load them: `dbanon load stations` or `dbanon "
+            "load cells`."
         )
     if cells.overlap_m2 >= _OVERLAP_M2:
         raise DataError(
-            f"The cells of a run of semantic must not overlap. They cover {cells.overlap_m2:.0f} m2 more than once; "
-            "load others."
+            f"The cells of a run of semantic must not overlap. They cover {cells.overlap_m2:.0f} m2 more than once. "
+            f"Load others."
         )
     total = cells.pois.sum(axis=0)
     present = total > 0
     demands = params.l > 0 or np.isfinite(params.t)
     if demands and not present.any():
         raise InfeasibleError(
-            "A run of semantic must have points of interest in its cells. There are none; load some that lie in them: "
-            "`dbanon load pois`."
+            "A run of semantic must have points of interest in its cells. There are none. Load some that lie in "
+            "them: `dbanon load pois`."
         )
     if present.sum() < params.l:
         raise InfeasibleError(
-            f"The city must have at least l = {params.l} categories of points of interest inside its cells. "
-            f"It has {present.sum()}; choose a lower l, or load points of more categories."
+            f"The city must have at least l = {params.l} categories of points of interest inside its cells. It has "
+            f"{present.sum()}. Choose a lower l, or load points of more categories."
         )
     ends = cells.neighbours.T
     # Each border in either direction, as in figure 5(b).

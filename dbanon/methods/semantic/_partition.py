@@ -129,11 +129,11 @@ def _whole(graph: Graph) -> Int:
     if failing:
         sizes = ", ".join(f"{atoms.size[a]:,}" for a in failing[:LISTED])
         raise InfeasibleError(
-            "Cells that are connected by shared edges must together have l and t, here "
+            f"Cells that are connected by shared edges must together have l and t, here "
             f"{counted(graph.least, 'category', 'categories')} and a divergence of at most {graph.most - 1e-9:.6g}. "
             f"The cells make {counted(parts, 'separate part')}, of which {counted(len(failing), 'fails', 'fail')} "
-            f"(cells: {sizes}); load cells without gaps between them or more points of interest, or choose a lower l "
-            "or a higher t."
+            f"(cells: {sizes}). Load cells without gaps between them or more points of interest, or choose a lower l "
+            f"or a higher t."
         )
     return of
 

@@ -65,7 +65,7 @@ def publish(
     if not len(rows.start):
         raise InfeasibleError(
             "A run of semantic must leave some rows to publish. All are longer than suppress_span_s or larger than "
-            "suppress_area_km2; raise them."
+            "suppress_area_km2. Raise them."
         )
     return _cloaks(data, cells, dataclasses.replace(made, rows=rows))
 
@@ -79,9 +79,9 @@ def units_of(data: Trajectories, place: Int, rank: Int, params: Parameters) -> U
     people = len(np.unique(units.subject)) if units else 0
     if units is None or people < params.k:
         raise InfeasibleError(
-            f"A run of semantic must have at least k = {params.k} subjects with fixes in {params.min_cells} or more "
-            f"atoms. Got {people}; choose a lower k or min_cells, another since or until, or load cells where "
-            "trajectories are."
+            f"A run of semantic must have at least k = {params.k} people with fixes in {params.min_cells} or more "
+            f"atoms. Got {people}. Choose a lower k or min_cells, another since or until, or load cells where "
+            f"trajectories are."
         )
     return units
 

@@ -21,16 +21,16 @@ from dbanon.methods import Algorithm, Column, Method, parameter, since, until
 class Parameters:
     """What a run of sensitive-sites can be asked for."""
 
-    k: int = parameter(5, "Least number of users hidden with each site.", type="integer", minimum=2, promises="more")
+    k: int = parameter(5, "Least number of people hidden with each site.", type="integer", minimum=2, promises="more")
     at: int | None = parameter(
         None,
-        "Instant of the snapshot, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
-        "by default every user must have one fix only, and its time does not matter.",
+        "Instant of the snapshot, ISO 8601 with a zone or unix seconds, a multiple of grid_s. "
+        "By default every person must have one fix only, and its time does not matter.",
         type="instant",
     )
     max_gap_s: int = parameter(
         300,
-        "Oldest fix that still counts as a user's position at the instant.",
+        "Oldest fix that still counts as a person's position at the instant.",
         type="integer",
         unit="s",
         minimum=0,
@@ -38,7 +38,7 @@ class Parameters:
     )
     guard_m: float = parameter(
         0.0,
-        "Users nearer to a site than this are hidden with it too; those who stand on it always are.",
+        "People nearer to a site than this are hidden with it, too. People who stand on it always are.",
         type="number",
         unit="m",
         minimum=0,
@@ -47,7 +47,7 @@ class Parameters:
     )
     guard_inside: bool = parameter(
         False,
-        "Whether every user inside a site's rectangle is hidden with it too.",
+        "Whether all people inside a site's rectangle are hidden with it, too.",
         type="switch",
         promises="more",
     )
@@ -64,34 +64,36 @@ class Parameters:
 METHOD = Method(
     name="sensitive-sites",
     module=__name__,
-    summary="users near sensitive sites at one instant: one rectangle for each site and k users or more",
+    summary="people near sensitive sites at one instant: one rectangle for each site and k people or more",
     guarantee=(
-        "An adversary who knows the sensitive sites, and who is behind every row, cannot tie a site to fewer than k "
-        "people: each site's rectangle holds it and at least k people, and no person counts for two sites."
+        "An adversary who knows the sensitive sites, and the person behind every row, cannot tie a site to fewer "
+        "than k people. Each site's rectangle holds the site and at least k people, and no person counts for two "
+        "sites."
     ),
     adversary=(
-        "A reader who knows the sensitive sites and even who is behind every row, and asks who was at one of them."
+        "A reader knows the sensitive sites and even the person behind every row, and wants to find the people at "
+        "a site."
     ),
     row_meaning=(
-        "Each row is one person at one moment: somewhere in this region, with at least k people in the same one, "
-        "where cloaked is true; exactly there where it is false."
+        "Each row is one person at one moment. Where cloaked is true, the person is somewhere in this region, and "
+        "at least k people have the same one. Where cloaked is false, the person is exactly there."
     ),
-    left_out="Users who are seen in the same hour (UTC), but have no position at that moment, are left out.",
+    left_out="People seen in the same hour (UTC), but without a position at that moment, are left out.",
     paper=(
         "Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "
         "Sensitive Sites, 2008"
     ),
     attack="dbanon.attacks.sensitive_sites",
     algorithms=(
-        Algorithm(name="bk", summary="least total area for users and sites along one curve"),
-        Algorithm(name="mk", summary="users grouped along a curve, then groups given to sites; quicker, larger"),
+        Algorithm(name="bk", summary="least total area for people and sites along one curve"),
+        Algorithm(name="mk", summary="people grouped along a curve, then groups given to sites: quicker, larger"),
     ),
     columns=(
         Column(
             name="cloaked",
             sql_type="boolean",
             default="false",
-            comment="Whether the region hides several people; else it is where the one person is.",
+            comment="True if the region hides several people, false if it is the place of one person.",
         ),
     ),
     reads=("sites",),
@@ -102,10 +104,10 @@ METHOD = Method(
     oldest="max_gap_s",
     notices={
         "exact_inside_rectangles": (
-            "Users published as they are who stand inside a site's rectangle: %s. guard_inside hides them too."
+            "People published exactly although they are inside a site's rectangle: %s. guard_inside hides them, too."
         ),
         "rectangles_of_their_site_alone": (
-            "Rectangles no larger than their site: %s. All users of such a rectangle are at the site."
+            "Rectangles no larger than their site: %s. All people of such a rectangle are at the site."
         ),
     },
     totals={"subjects": "subjects"},

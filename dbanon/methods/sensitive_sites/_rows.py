@@ -38,8 +38,8 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
     scene = _snapshot.arrange(data, sites, seen, rank)
     if scene.domain * len(scene.sites) > _LARGEST_COST:
         raise DataError(
-            f"Users and sites must span fewer than 2^62 cells, times sites. They span {scene.domain:.3g}; keep wild "
-            "positions out when loading, or load with a coarser grid_m."
+            f"People and sites must span fewer than 2^62 cells, times sites. They span {scene.domain:.3g}. Keep wild "
+            f"positions out when loading, or load with a coarser grid_m."
         )
     return _cloaks(data, scene, seen, ALGORITHMS[algorithm](scene, params, rng))
 
@@ -113,8 +113,8 @@ def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) ->
     groups, m = len(offset) - 1, len(scene.sites)
     if groups < m:
         raise InfeasibleError(
-            f"mk must make a group of k = {params.k} users or more for {counted(m, 'site')}. It made {groups} of "
-            f"{counted(len(scene.users), 'user')}. Lower k, leave out sites, or use another algorithm."
+            f"mk must make a group of k = {params.k} people or more for {counted(m, 'site')}. It made {groups} of "
+            f"{counted(len(scene.users), 'person', 'people')}. Lower k, leave out sites, or use another algorithm."
         )
     # Line 7 of Figure 6: where sites fit a group equally well, a random one gets it, hence the permutation.
     chosen = _monochromatic.assign(scene.users, scene.sites, offset, rng.permutation(m))
@@ -131,8 +131,8 @@ def demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
     if n < k * m:
         away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
         raise InfeasibleError(
-            f"{algorithm} must have k = {k} separate users for each of {counted(m, 'site')}, {k * m} in all. Got {n}."
-            f"{away if scene.absent else ''} Lower k, leave out sites, or load more users."
+            f"{algorithm} must have k = {k} separate people for each of {counted(m, 'site')}, {k * m} in all. Got "
+            f"{n}.{away if scene.absent else ''} Lower k, leave out sites, or load more people."
         )
 
 

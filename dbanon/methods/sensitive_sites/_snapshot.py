@@ -62,8 +62,8 @@ def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Se
         return _only_fixes(data, sites)
     if at % data.grid_s:
         raise ParameterError(
-            f"The 'at' parameter of sensitive-sites must be a multiple of the dataset's grid_s, {data.grid_s} s. "
-            "Got another time; choose the start of a slot."
+            f"The 'at' parameter of sensitive-sites must be a multiple of the dataset's grid_s, {data.grid_s} s. Got "
+            f"another time. Choose the start of a slot."
         )
     line = align.merge(data)
     instant = align.Instants(start=at, step_s=data.grid_s, count=1, mode=align.LAST, max_gap_s=max_gap_s)
@@ -83,9 +83,9 @@ def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Se
 def _only_fixes(data: Trajectories, sites: Sites) -> Seen:
     if data.fixes > data.subjects:
         raise ParameterError(
-            "Every subject must have one fix, or the 'at' parameter must say at which instant to look. "
-            f"Got {counted(data.fixes, 'fix', 'fixes')} of {counted(data.subjects, 'subject')}; give the "
-            "'at' parameter."
+            f"Every person must have one fix, or the 'at' parameter must say at which instant to look. Got "
+            f"{counted(data.fixes, 'fix', 'fixes')} of {counted(data.subjects, 'person', 'people')}. Give the 'at' "
+            f"parameter."
         )
     first, last = (float(data.t.min()), float(data.t.max())) if data.fixes else (0.0, 0.0)
     start, slot = (int(np.floor(t / data.grid_s)) * data.grid_s for t in (first, last))
@@ -120,14 +120,14 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int) -> Scene:
         If there is no site, or users and sites lie too far apart.
     """
     if not len(sites.site_id):
-        raise DataError("The dataset must have sensitive sites. Got none; load some first.")
+        raise DataError("The dataset must have sensitive sites. Got none. Load some first.")
     of_users, of_sites = np.floor(seen.bounds / data.grid_m), np.floor(sites.site_bounds / data.grid_m)
     both = np.concatenate([of_users, of_sites])
     root, sides = both[:, :2].min(axis=0), both[:, 2:].max(axis=0) - both[:, :2].min(axis=0) + 1
     if sides.max() > LARGEST_SIDE:
         raise DataError(
-            f"Users and sites must lie within 2^30 cells of one another. They span {sides.max():.3g}. Keep wild "
-            "ones out when loading trajectories and sites: drop outliers, or keep to a box."
+            f"People and sites must lie within 2^30 cells of one another. They span {sides.max():.3g}. Keep wild "
+            f"ones out when loading trajectories and sites: drop outliers, or keep to a box."
         )
     order = hilbert.order_for(int(sides.max()))
     # Relative to the least cell: int32 holds them, and a shift of all data by whole cells changes nothing.

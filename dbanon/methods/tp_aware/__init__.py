@@ -32,7 +32,7 @@ from dbanon.methods import (
 class Parameters:
     """What a run of tp-aware can be asked for."""
 
-    k: int = parameter(5, "Least number of subjects in a bundle.", type="integer", minimum=2, promises="more")
+    k: int = parameter(5, "Least number of people in a bundle.", type="integer", minimum=2, promises="more")
     step_s: int = step_s()
     instants: int = parameter(
         30, "Instants in a window: the length of a published trajectory.", type="integer", minimum=1, maximum=10_000
@@ -48,7 +48,7 @@ class Parameters:
     )
     min_cloak_m: float | None = parameter(
         None,
-        "Least side of a cloak, rounded up to a multiple of grid_m; by default grid_m.",
+        "Least side of a cloak, rounded up to a multiple of grid_m. By default it is grid_m.",
         type="number",
         unit="m",
         minimum=0,
@@ -56,8 +56,8 @@ class Parameters:
     )
     min_contents: int = parameter(
         1,
-        "Least number of distinct contents in a set of requests: a bundle's rows are joined until there are so many, "
-        "or none; 1 joins none.",
+        "Least number of distinct contents in a set of requests. Rows of a bundle are joined until the set has so many "
+        "or is empty. 1 joins no rows.",
         type="integer",
         minimum=1,
         maximum=1000,
@@ -65,7 +65,7 @@ class Parameters:
     )
     improve: bool = parameter(
         True,
-        "Whether to regroup for smaller bounding rectangles, by means that are not in the paper; for mbr cloaks.",
+        "Whether to regroup for smaller bounding rectangles, by means that are not in the paper. It is for mbr cloaks.",
         type="switch",
     )
     since: int | None = since()
@@ -77,21 +77,22 @@ METHOD = Method(
     module=__name__,
     summary="LBS request logs as bundles: one cloak an instant, and the set of requests sent in it",
     guarantee=(
-        "An adversary who knows every subject's trajectory and the algorithm still finds at least k subjects "
-        "who may have sent any published request."
+        "At least k people may have sent any published request. This holds against an adversary who knows the "
+        "trajectories of all people and the algorithm."
     ),
     adversary=(
-        "A reader who knows where every subject was at every instant, how the groups were made and even who is in "
-        "which, and asks who sent a request."
+        "A reader knows the place of every person at every instant, how the groups were made and even their "
+        "members, and wants to find the sender of a request."
     ),
     row_meaning=(
-        "Each row is a group of people at one instant (with min_contents, at successive ones): all of them were in "
-        "this region when last seen, and any of them may have sent the requests. Rows with one record_id are the same "
-        "people at successive instants."
+        "Each row is a group of people at one instant, or at successive instants with min_contents. All of them "
+        "were in this region when last seen, and any of them may have sent the requests. Rows with one record_id "
+        "are the same people at successive instants."
     ),
     left_out=(
-        "People without a position at some instant of a window of time are left out of that window, and a window "
-        "with fewer than k people is left out whole, each with the requests sent then; people count once a window."
+        "People without a position at some instant of a window of time are left out of that window. A window with "
+        "fewer than k people is left out whole. The requests that these people sent then are left out, too. People"
+        " count once a window."
     ),
     paper="Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012",
     attack="dbanon.attacks.tp_aware",
@@ -116,19 +117,19 @@ METHOD = Method(
     window="instants",
     notices={
         "requests_of_few_subjects": (
-            "Published request values that fewer than k subjects sent in the time of the run: %s. Such a value can "
+            "Published request values that fewer than k people sent in the time of the run: %s. Such a value can "
             "identify its senders by itself."
         ),
         "requests_of_few_over_windows": (
-            "Published request values that leave fewer than k subjects when their groups are intersected over "
+            "Published request values that leave fewer than k people when their groups are intersected over "
             "windows: %s. If one person sent such a value each time, it points to that person."
         ),
     },
     totals={"subjects": "seen", "requests": "requests"},
     reasons={
         "absent_at_some_instant": "Seen in a window, but without a position at some instant of it.",
-        "window_below_k": "Present at all instants of a window in which fewer than k are.",
-        "sender_not_published": "Requests of people who are left out of the window they were sent in.",
+        "window_below_k": "Present at all instants of a window, as fewer than k people are.",
+        "sender_not_published": "Requests of people left out of the window in which they were sent.",
         "outside_windows": "Requests sent in the time of the run, but before the first window or after the last.",
         "bundle_below_min_contents": "Requests of groups that sent fewer than min_contents values in the whole window.",
     },

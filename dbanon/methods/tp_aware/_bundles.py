@@ -36,9 +36,9 @@ def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks
     most = max((s.present for s in surveys), default=0)
     if most < params.k:
         found = f"Got at most {most}. Lower k, shorten instants or raise max_gap_s."
-        none = "No subject is at all instants of any. Shorten instants, raise max_gap_s or set start within the data."
+        none = "No person is at all instants of any. Shorten instants, raise max_gap_s or set start within the data."
         raise InfeasibleError(
-            f"At least one window must hold k = {params.k} subjects at all its instants. {found if most else none}"
+            f"At least one window must hold k = {params.k} people at all its instants. {found if most else none}"
         )
     # Fewer than k present: k-summing (Definition 5) passes all of them up, and the root may pass up none
     # (Definition 3).

@@ -1,11 +1,11 @@
--- Everything in the schemas dbanon and dbanon_internal that docs/reference/sql.md tells of, as JSON: who may do what, and what the comments say.
+-- Everything in the schemas dbanon, dbanon_internal and published that docs/reference tells of, as JSON: who may do what, and what the comments say.
 WITH role (name) AS (
     VALUES ('operator'), ('worker'), ('analyst')
 ), relation AS (
-    SELECT c.oid, c.relname AS name, CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END AS kind,
+    SELECT c.oid, c.relnamespace, c.relname AS name, CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END AS kind,
         regexp_replace(obj_description(c.oid, 'pg_class'), ' \w{64}\.$', ' a checksum.') AS comment
     FROM pg_class c
-    WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'p')
+    WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace) AND c.relkind IN ('r', 'v', 'm', 'p')
 ), attribute AS (
     SELECT a.attrelid, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod) AS type,
         col_description(a.attrelid, a.attnum) AS comment
@@ -25,7 +25,7 @@ WITH role (name) AS (
         END) s (said)
     GROUP BY r.oid, o.name
 )
-SELECT jsonb_build_object('kind', r.kind, 'name', r.name, 'comment', r.comment,
+SELECT jsonb_build_object('kind', r.kind, 'name', r.name, 'schema', r.relnamespace::regnamespace, 'comment', r.comment,
     'rights', (SELECT jsonb_object_agg(w.role, w.said) FROM allowed w WHERE w.oid = r.oid),
     'columns', (SELECT jsonb_agg(jsonb_build_object('name', a.attname, 'type', a.type, 'comment', a.comment)
                 ORDER BY a.attnum) FROM attribute a WHERE a.attrelid = r.oid))

@@ -1,0 +1,428 @@
+"""Makes the pages of docs/reference from what the program and a database say of themselves; a writer for each page.
+
+What stands above `MARK` in a page is written by hand, and what stands below it is made. ``DBANON_WRITE_GOLDEN=1 pytest
+tests/db/test_reference.py`` writes all pages. What is new in schema dbanon, or on the command line, gets its section
+by itself: `GROUPS` only orders the functions.
+"""
+
+import html
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import typer
+
+import dbanon
+from dbanon import testing
+from dbanon.base import errors
+from dbanon.cli import main
+from dbanon.cli._shared import _SECTIONS
+from dbanon.database import Database
+from dbanon.database.datasets import Datasets
+from dbanon.methods import METHODS
+from dbanon.metrics import GROUPS as FIGURES
+from dbanon.metrics import METRICS
+from dbanon.postgres import connection as session
+from dbanon.postgres import sqlstate
+from tests.golden import reasons
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "reference"
+QUERY = Path(__file__).with_suffix(".sql")
+MARK = "<!-- Made by tests/golden/reference.py from here on: change its sources, not this page. -->\n"
+ROLES = ("operator", "worker", "analyst")
+PARTS = ("Arguments", "Returns", "Raises", "Example")
+
+# The functions of a page, in the order of the work; what is not here is on the page of the server.
+GROUPS = {
+    "sql-data": (
+        *("import_trajectories", "import_requests", "import_quasi_identifiers", "import_sites", "import_pois"),
+        *("import_cells", "import_stations", "drop_load", "forget_subject", "remember_subject", "forget_before"),
+        "drop_dataset",
+    ),
+    "sql-runs": ("plan_run", "anonymize", "submit_run", "cancel_run", "verify_run", "run_card", "drop_run"),
+    "sql-releases": (
+        *("measure_overlap", "publish", "release_card", "unpublish", "unpublish_part", "fold_release"),
+        "clear_withdrawn",
+    ),
+    "sql-jobs": ("add_job", "plan_job", "run_jobs", "steer_job"),
+    "sql-server": ("version", "confirm_history"),
+    "sql-analysts": (
+        *("about", "count_inside", "density", "flows", "crossings", "dwell", "requests_inside", "possibly_inside"),
+        *("definitely_inside", "expected_inside", "tile", "tile_query"),
+    ),
+}
+_SHORT = {"timestamp with time zone": "timestamptz", "double precision": "float8", "public.geometry": "geometry"}
+
+
+# ---- what a database says of itself ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A function, procedure, table or view of schema dbanon or published, as `reference.sql` gives it."""
+
+    kind: str
+    name: str
+    comment: str
+    rights: dict[str, str | None]
+    schema: str = "dbanon"
+    arguments: str = ""
+    result: str | None = None
+    definer: bool = False
+    columns: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def callable(self) -> bool:
+        return self.kind in ("function", "procedure")
+
+    def part(self, word: str) -> str:
+        """Return what the comment says after `word`, or before all such words if it is empty; without its lists."""
+        return self._parts().get(word, "").partition("\n- ")[0].strip()
+
+    def items(self, word: str) -> dict[str, str]:
+        """Return the list after `word`: the meaning of each argument or column."""
+        lines = self._parts().get(word, "").split("\n- ")[1:]
+        return {name: " ".join(words.split()) for name, _, words in (line.partition(": ") for line in lines)}
+
+    def _parts(self) -> dict[str, str]:
+        pieces = re.split(rf"(?:^|\s)\b({'|'.join(PARTS)}):", self.comment)
+        joined = (re.sub(r"\n(?!- )\s*", " ", piece) for piece in pieces[0::2])
+        return dict(zip(["", *pieces[1::2]], joined, strict=True))
+
+    @property
+    def is_for_users(self) -> bool:
+        """Whether it is no helper that stands in schema published because analysts may use no other."""
+        return self.schema == "dbanon" or not self.callable or "Arguments:" in self.comment
+
+    @property
+    def summary(self) -> str:
+        """The first sentence."""
+        return re.split(r"(?<=[.])\s+(?=[A-Z])", self.part(""))[0]
+
+    @property
+    def example(self) -> str:
+        """The example as SQL, empty where the comment has none to run."""
+        found = self.part("Example").rstrip(".;")
+        return f"{found};" if re.match(r"(SELECT|CALL|WITH|TABLE)\b", found) else ""
+
+    @property
+    def takes(self) -> list[tuple[str, str, str]]:
+        """Name, type and default of each argument that a caller gives."""
+        given = (part for part in split(self.arguments) if not part.startswith(("OUT ", "INOUT ")))
+        return [_argument(part.removeprefix("IN ")) for part in given]
+
+    @property
+    def gives(self) -> list[tuple[str, str, str]]:
+        """Name and type of each column of what it returns."""
+        table = re.fullmatch(r"TABLE\((.*)\)", self.result or "")
+        listed = split(table[1]) if table else [part for part in split(self.arguments) if part.split()[0] in _OUT]
+        return [_argument(re.sub(r"^(IN)?OUT ", "", part)) for part in listed]
+
+
+_OUT = ("OUT", "INOUT")
+
+
+def _argument(text: str) -> tuple[str, str, str]:
+    declared, _, default = text.partition(" DEFAULT ")
+    name, _, kind = declared.partition(" ")
+    return name.strip('"'), _short(kind), re.sub(r"::[\w \[\]]+$", "", default)
+
+
+def _short(kind: str) -> str:
+    for long, short in _SHORT.items():
+        kind = kind.replace(long, short)
+    return kind
+
+
+def split(text: str) -> list[str]:
+    """Split at the commas that are in no brackets and no quotes."""
+    parts, depth, quoted = [""], 0, False
+    for letter in text:
+        quoted ^= letter == "'"
+        depth += 0 if quoted else (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def things(connection: psycopg.Connection) -> list[Thing]:
+    """Ask a database for all that schemas dbanon and published hold, except releases and their tables."""
+    with connection.transaction():
+        connection.execute("SET LOCAL search_path = pg_catalog")
+        rows = [row[0] for row in connection.execute(QUERY.read_text()).fetchall()]
+    found = [Thing(**row) for row in rows if not re.fullmatch(r"release_\d+", row["name"])]
+    return sorted(found, key=lambda thing: thing.name)
+
+
+def codes() -> dict[str, str]:
+    """Read the list of dbanon's own errors at the top of sql/10_core/10_guard.sql; entries go on in indented lines."""
+    head = (ROOT / "sql" / "10_core/10_guard.sql").read_text().split("CREATE", 1)[0]
+    entries = re.findall(r"^--   (DA\d{3}) (.+(?:\n--    .+)*)", head, re.MULTILINE)
+    return {code: re.sub(r"\s+--\s+|\s+", " ", text.replace("\n--", " ")) for code, text in entries}
+
+
+def raised(words: str) -> set[str]:
+    """Return the codes a comment names, those within a range (`DA001 to DA005`) too."""
+    found = set(re.findall(r"DA\d{3}", words))
+    for low, high in re.findall(r"DA(\d{3}) to DA(\d{3})", words):
+        found |= {f"DA{number:03}" for number in range(int(low), int(high) + 1)}
+    return found
+
+
+# ---- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def _text(words: str) -> str:
+    """Make prose of a comment: nothing in it is markup, codes lead to their list."""
+    plain = html.escape(words, quote=False).replace("*", r"\*")
+    return re.sub(r"\b(DA\d{3})\b", r"[\1](errors.md#sqlstates)", plain.replace("``", "`"))
+
+
+def _meaning(words: str) -> str:
+    """Make a cell of a table: a sentence."""
+    said = _text(words).replace("|", r"\|")
+    return said[:1].upper() + said[1:] + "." * bool(said and not said.endswith((".", "?")))
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", r"\|") if text else ""
+
+
+def _table(titles: str, rows: Iterable[Iterable[str]]) -> str:
+    """Write a table, whose titles are separated by commas."""
+    names = titles.split(", ")
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+# ---- SQL -------------------------------------------------------------------------------------------------------------
+
+
+def page_of(thing: Thing) -> str:
+    """Return the name of the page that a thing is on."""
+    if not thing.callable:
+        kind = "tables" if thing.kind == "table" else "views"
+        return "sql-analysts" if thing.schema == "published" else f"sql-{kind}"
+    return next((page for page, names in GROUPS.items() if thing.name in names), "sql-server")
+
+
+def _glance(every: list[Thing]) -> str:
+    """List everything, a line each, by page."""
+    text = ""
+    for page in (*GROUPS, "sql-views", "sql-tables"):
+        title = (FOLDER / f"{page}.md").read_text().splitlines()[0].removeprefix("# ")
+        rows = ([f"[`{one.name}`]({page}.md#{_anchor(one)})", _text(one.summary)] for one in _on(every, page))
+        text += f"\n## {title}\n{_table('name, does', rows)}"
+    return text
+
+
+def _on(every: list[Thing], page: str) -> list[Thing]:
+    """Return what is on a page, in its order: functions first."""
+    order = {name: place for place, name in enumerate(GROUPS.get(page, ()))}
+    here = [thing for thing in every if page_of(thing) == page]
+    return sorted(here, key=lambda thing: (not thing.callable, order.get(thing.name, len(order)), thing.name))
+
+
+def _anchor(thing: Thing) -> str:
+    return thing.name if thing.callable or thing.schema == "dbanon" else f"published{thing.name}"
+
+
+def _sql(every: list[Thing], page: str) -> str:
+    text = "".join(_function(thing) if thing.callable else _relation(thing) for thing in _on(every, page))
+    places = {f"{one.schema}.{one.name}": f"{page_of(one)}.md#{_anchor(one)}" for one in every}
+
+    def linked(found: re.Match[str]) -> str:
+        return f"[{found[0]}]({places[found[1]]})" if found[1] in places else found[0]
+
+    # Neither in headings and code nor in links.
+    return re.sub(
+        r"^#[^\n]*$|```.*?```|`[^`]*`|\[[^]]*\]\([^)]*\)|\b((?:dbanon|published)\.\w+)", linked, text, flags=re.S | re.M
+    )
+
+
+def _function(thing: Thing) -> str:
+    said, columns = thing.items("Arguments"), thing.items("Returns")
+    lines = [f"\n## {thing.name}\n\n{_text(thing.part(''))}\n"]
+    if thing.example:
+        lines.append(f"\n```sql\n{thing.example}\n```\n")
+    if thing.takes:
+        rows = ([_code(n), _code(t), _code(d) or "required", _meaning(said[n])] for n, t, d in thing.takes)
+        lines.append(_table("argument, type, default, meaning", rows))
+    one = "" if thing.gives or not thing.result or thing.result == "void" else f" {_code(thing.result)}:"
+    lines.append(f"\n**Returns**{one} {_text(thing.part('Returns'))}\n")
+    if columns:
+        lines.append(
+            _table("column, type, meaning", ([_code(n), _code(t), _meaning(columns[n])] for n, t, _ in thing.gives))
+        )
+    return "".join([*lines, f"\n**Raises** {_text(thing.part('Raises'))}\n", f"\n**Rights:** {_who(thing)}.\n"])
+
+
+def _who(thing: Thing) -> str:
+    if not thing.definer:
+        return "runs with the rights of its caller"
+    names = [f"`dbanon_{role}`" for role in ROLES if thing.rights[role]]
+    return f"SECURITY DEFINER; {' and '.join(names) or '`dbanon_admin`'} may call it"
+
+
+def _relation(thing: Thing) -> str:
+    rows = ([_code(c["name"]), _code(_short(c["type"])), _meaning(c["comment"] or "")] for c in thing.columns)
+    told = [f"`dbanon_{role}`: {thing.rights[role]}" for role in ROLES if thing.rights[role]]
+    title = thing.name if thing.schema == "dbanon" else f"published.{thing.name}"
+    who = f"\n**Rights:** {', '.join(told) or 'its owner alone'}.\n"
+    return f"\n## {title}\n\n{_text(thing.comment)}\n{who}{_table('column, type, meaning', rows)}"
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------
+
+
+def _command_line() -> str:
+    program = typer.main.get_command(main.app)
+    listed = [name for names in _SECTIONS.values() for name in names]
+    others = [name for name, one in program.commands.items() if name not in listed and not one.hidden]
+    text = f"\n## Everywhere\n{_options(program, 'dbanon')}"
+    for section, names in {**_SECTIONS, "Others": others}.items():
+        text += f"\n## {section}\n" * bool(names) + "".join(
+            _command(program.commands[name], f"dbanon {name}") for name in names
+        )
+    return text
+
+
+def _command(command: Any, name: str) -> str:
+    inner = getattr(command, "commands", {})
+    if inner:
+        return "".join(_command(one, f"{name} {one.name}") for one in inner.values() if not one.hidden)
+    usage = " ".join(command.get_usage(typer.Context(command, info_name=name)).split()).removeprefix("Usage: ")
+    words = " ".join(inspect.cleandoc(command.help or "").split())
+    return f"\n### {name}\n\n{_text(words)}\n\n```text\n{usage}\n```\n{_options(command, name)}"
+
+
+def _options(command: Any, name: str) -> str:
+    records = [one.get_help_record(typer.Context(command, info_name=name)) for one in command.params]
+    rows = []
+    for shown, words in (record for record in records if record and record[0] != "--help"):
+        said, _, rest = words.partition("  [")
+        default = rest.removesuffix("]").removeprefix("default: ")
+        rows.append([_code(shown), default if default in ("", "required") else _code(default), _meaning(said)])
+    return _table("option, default, meaning", rows) if rows else ""
+
+
+# ---- Python ----------------------------------------------------------------------------------------------------------
+
+
+def _python() -> str:
+    verbs = [(name, verb) for kind in (Datasets, Database) for name, verb in vars(kind).items() if name[0] != "_"]
+    helpers = [(name, getattr(testing, name)) for name in testing.__all__]
+    fixtures = [(name, one._get_wrapped_function()) for name, one in helpers if hasattr(one, "_get_wrapped_function")]
+    functions = [(name, one) for name, one in helpers if inspect.isfunction(one)]
+    return "".join(
+        [
+            "\n## Signatures\n",
+            _called("dbanon.connect", dbanon.connect),
+            *(_called(f"Database.{name}", verb) for name, verb in verbs if inspect.isfunction(verb)),
+            "\n## Fixtures of `dbanon.testing`\n",
+            _table("fixture, gives", ([_code(name), _meaning(_first_line(one))] for name, one in fixtures)),
+            "\n## Functions of `dbanon.testing`\n",
+            *(_called(f"testing.{name}", one) for name, one in functions),
+        ]
+    )
+
+
+def _called(name: str, verb: Callable[..., Any]) -> str:
+    signature = inspect.signature(verb)
+    # A default that is a function is for workers alone.
+    own = [one for one in signature.parameters.values() if one.name != "self" and not inspect.isfunction(one.default)]
+    inner, _, result = _plain(str(signature.replace(parameters=own)))[1:].rpartition(") -> ")
+    whole = f"{name}({inner}) -> {result}"
+    if len(whole) > 100:
+        whole = f"{name}(" + "".join(f"\n    {part}," for part in split(inner)) + f"\n) -> {result}"
+    return f"\n### {name}\n\n{_meaning(_first_line(verb))}\n\n```text\n{whole}\n```\n"
+
+
+def _plain(signature: str) -> str:
+    """Write types by their own names, as a reader imports them."""
+    return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z_])", "", signature).replace("'geopandas", "'").replace("'", '"')
+
+
+def _first_line(documented: Any) -> str:
+    return " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
+
+
+# ---- errors, settings, metrics ---------------------------------------------------------------------------------------
+
+
+def _errors(every: list[Thing]) -> str:
+    calls = [thing for thing in every if thing.callable]
+    kinds = [errors.DbanonError, *errors.DbanonError.__subclasses__()]
+    states = []
+    for code, meaning in codes().items():
+        family = sqlstate._OWN.get(code, errors.StoreError)
+        by = [f"[`{one.name}`]({page_of(one)}.md#{one.name})" for one in calls if code in raised(one.part("Raises"))]
+        ends = ["", ""] if code == "DA018" else [_code(family.__name__), str(family.exit_code)]  # it is a notice
+        states.append([code, _meaning(meaning), *ends, ", ".join(by)])
+    text = "\n## Python exceptions\n" + _table(
+        "class, exit code, meaning", ([_code(k.__name__), str(k.exit_code), _meaning(_first_line(k))] for k in kinds)
+    )
+    text += "\n## SQLSTATEs\n" + _table("code, meaning, Python, exit code, raised by", states)
+    text += "\n## Rows that a load leaves out\n" + reasons.HEAD
+    text += _table("reason, meaning", ([_code(name), _meaning(words)] for name, words in reasons.QUARANTINED.items()))
+    text += "\n## Rows that a load counts and does not keep\n" + reasons.COUNTED_HEAD
+    text += _table("reason, meaning", ([_code(name), _meaning(words)] for name, words in reasons.COUNTED.items()))
+    told = [(method, name, words) for method in METHODS.values() for name, words in method.reasons.items()]
+    text += "\n## What a run leaves out\n" + reasons.RUN_HEAD
+    return text + _table("family, reason, meaning", ([_code(m.name), _code(n), _meaning(w)] for m, n, w in told))
+
+
+def _settings() -> str:
+    source = inspect.getsource(session).partition("_SETTINGS = {")[2].partition("}\n")[0]
+    rows, why = [], ""
+    for line in source.splitlines():
+        if found := re.match(r'    "(\w+)": (.+),$', line):
+            value = session._SETTINGS[found[1]].strip("'")
+            rows.append([_code(found[1]), _code(value), _meaning(why)])
+        elif line.strip():
+            why = line.strip().removeprefix("# ")
+    rows += [[_code(name), _code(value), "From PostgreSQL 17 on."] for name, value in session._SINCE_17.items()]
+    return "\n## Settings of connections\n" + reasons.SETTINGS_HEAD + _table("setting, value, reason", rows)
+
+
+UNITS = {
+    "share": "a share, shown in %",
+    "m": "metres",
+    "s": "seconds",
+    "people": "people",
+    "bits": "0 to 1",
+    "": "-1 to 1",
+}
+BETTER = {"less": "Less is better", "more": "More is better", None: "Neither way is better"}
+
+
+def _metrics() -> Iterator[str]:
+    for group, title in FIGURES.items():
+        yield f"\n## {title}\n"
+        for metric in (one for one in METRICS.values() if one.group == group):
+            yield f"\n### {metric.title}\n\n`{metric.name}`: {UNITS[metric.unit]}. {BETTER[metric.better]}.\n"
+            yield f"\n    {metric.formula}\n\n{metric.plain}\n\nSource: {metric.source.rstrip('.')}.\n"
+
+
+# ---- all pages -------------------------------------------------------------------------------------------------------
+
+
+def pages(connection: psycopg.Connection) -> dict[Path, str]:
+    """Return the text of each page, with what is written by hand above the mark."""
+    every = [thing for thing in things(connection) if thing.schema != "dbanon_internal" and thing.is_for_users]
+    made = {"sql": _glance(every)}
+    made |= {page: _sql(every, page) for page in (*GROUPS, "sql-views", "sql-tables")}
+    made |= {"command-line": _command_line(), "python": _python(), "errors": _errors(every)}
+    made |= {"settings": _settings(), "metrics": "".join(_metrics())}
+    return {FOLDER / f"{name}.md": _head(name) + text for name, text in made.items()}
+
+
+def _head(name: str) -> str:
+    return (FOLDER / f"{name}.md").read_text().partition(MARK)[0] + MARK
