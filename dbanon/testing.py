@@ -138,7 +138,7 @@ def _wait_for(container: Any, image: str, password: str, deadline: float) -> "Ta
 
 
 def image_name() -> str:
-    """Name the image of the tests' server: ``DBANON_TEST_IMAGE``, else that of ``docker/`` by its content and base."""
+    """Name the image of the tests' server: ``DBANON_TEST_IMAGE``, by default the one of ``docker/``."""
     named = os.environ.get("DBANON_TEST_IMAGE")
     if named:
         return named
@@ -531,7 +531,7 @@ def dbanon_login(dbanon_database: str) -> Iterator[Callable[[str], str]]:
 
 @contextmanager
 def logins(url: str) -> Iterator[Callable[[str], str]]:
-    """Make logins on a database for the length of a ``with`` block; dropped at its end, with what they own there.
+    """Make logins on a database for the length of a ``with`` block. Its end drops them, and all that they own there.
 
     Parameters
     ----------

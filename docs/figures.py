@@ -1,6 +1,6 @@
-"""Draws the figure of each family's page, of ten people, and that of the README, of the demo's city.
+"""Draws the figures of the families' pages and of two releases, of ten people, and that of the README.
 
-    python docs/figures.py            # writes docs/methods/FAMILY.svg, light and dark
+    python docs/figures.py            # writes docs/methods/FAMILY.svg and docs/understand/releases-together.svg
     python docs/figures.py --readme   # plays `dbanon demo`, too, and writes docs/readme.svg
 
 The people are made up; the families' own code computes their groups and regions. Three signs mean the same in all
@@ -534,6 +534,56 @@ def _region(cloaks: Cloaks, row: int) -> str:
     return ", ".join(map(str, regions.cell[regions.cell_offset[number] : regions.cell_offset[number + 1]]))
 
 
+# --- two releases
+
+TWICE = (((0, 1, 2, 3, 4), (5, 6, 7, 8, 9)), ((4, 5, 6, 7, 8), (9, 0, 1, 2, 3)))
+"""The bundles of two releases; person 4 is the only one in the first bundle of both."""
+STANDING = (
+    (40, 40),
+    (24, 104),
+    (92, 128),
+    (120, 52),
+    (176, 88),
+    (228, 120),
+    (250, 36),
+    (312, 60),
+    (328, 132),
+    (20, 10),
+)
+"""Positions of the ten people of two releases."""
+
+
+def together() -> str:
+    """Draw two bundles of five people, of two releases, that have one person in common."""
+    top = 20.0
+
+    def box(bundle: Sequence[int], margin: float) -> tuple[float, float, float, float]:
+        xs, ys = zip(*(STANDING[one] for one in bundle), strict=True)
+        return min(xs) - margin, top + min(ys) - margin, max(xs) - min(xs) + 2 * margin, max(ys) - min(ys) + 2 * margin
+
+    (first, _), (second, _) = TWICE
+    [anna] = set(first) & set(second)
+    x, y = STANDING[anna]
+    parts = [told(*box(first, 10)), told(*box(second, 10)), known(x, top + y, 10)]
+    parts += [true(x, top + y) for x, y in STANDING]
+    parts += [text(x, top + y - 16, "Anna", "private halo", "middle")]
+    parts += [text(30, top + 166, "release A: five people", "published")]
+    parts += [text(338, top + 166, "release B: five people", "published", "end")]
+    return figure(
+        "releases-together",
+        "Two releases: only Anna is in both groups",
+        "Ten people. Release A publishes a rectangle for a group of five, and release B one for another group of five. "
+        "The rectangles overlap, and only Anna is in both groups.",
+        parts,
+        (
+            "Told: each release hides Anna among five people.",
+            "A reader of one release is left with five candidates. A reader of both",
+            "is left with one, so dbanon refuses release B.",
+        ),
+        top=top + 190,
+    )
+
+
 # --- README
 
 
@@ -683,6 +733,7 @@ FAMILIES = {
 def main() -> None:
     for family, drawn in FAMILIES.items():
         (FOLDER / f"{family}.svg").write_text(drawn())
+    (FOLDER.parent / "understand" / "releases-together.svg").write_text(together())
     if "--readme" in sys.argv:
         with dbanon.connect() as database:
             shown = demo.play(database)

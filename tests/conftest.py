@@ -4,7 +4,7 @@ import itertools
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -24,6 +24,7 @@ os.environ["DBANON_TEST_SEED"] = str(SEED)
 PAPERS = Path(__file__).parent / "papers"
 REFERENCE_SYSTEMS = "srid IN (2227, 2263, 3857, 4326, 25832) OR srid BETWEEN 32601 AND 32760"
 DATABASE = [Path(__file__).parent / name for name in ("db", "upgrade")]
+ACCEPTANCE = Path(__file__).parent / "acceptance"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones"
     )
+    parser.addoption(
+        "--stress-half", action="store_true", help="run also what half of the modules have of that; the seed chooses"
+    )
+    parser.addoption("--quick", action="store_true", help="of tests with a database run a third: so if none is named")
+    parser.addoption("--every", action="store_true", help="run them all though none is named")
     parser.addoption(
         "--database-third",
         type=int,
@@ -48,6 +54,14 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("all" if config.getoption("--all") else "some")
     if config.getoption("--hypothesis-seed", None) is None:
         hypothesis.core.global_force_seed = SEED
+    config.option.quick |= _is_quick(config)
+
+
+def _is_quick(config: pytest.Config) -> bool:
+    """Whether a third will do: nobody has named files or tests, or said how many of them."""
+    said = ("--all", "--every", "--stress", "--stress-half", "--database-third", "-k", "-m", "--last-failed")
+    named = config.args_source is config.ArgsSource.ARGS
+    return not named and not any(config.getoption(name, None) for name in said)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -55,7 +69,15 @@ def pytest_report_header(config: pytest.Config) -> str:
     server = os.environ.get("DBANON_TEST_SERVER") or (
         "DBANON_TEST_DSN" if os.environ.get("DBANON_TEST_DSN") else "auto"
     )
-    return f"seed: {SEED} (DBANON_TEST_SEED), hypothesis {given or SEED}; test server: {server}"
+    quick = "; of tests with a database a third (--every: all)" if config.option.quick else ""
+    return f"seed: {SEED} (DBANON_TEST_SEED), hypothesis {given or SEED}; test server: {server}{quick}"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of tests/acceptance take a third by module, whose tests share what is dear to make."""
+    if config.option.quick and collection_path.match("acceptance/test_*.py"):
+        return collection_path not in _modules(ACCEPTANCE.glob("test_*.py"), SEED, 3) or None
+    return None
 
 
 @pytest.hookimpl(trylast=True)
@@ -69,8 +91,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--all"):
         left_out |= _others_of_many(items) | {item for item in items if item.get_closest_marker("papers")}
         if not config.getoption("--stress"):
-            left_out |= {item for item in items if item.get_closest_marker("stress")}
-    if thirds := config.getoption("--database-third"):
+            stress = [item for item in items if item.get_closest_marker("stress")]
+            # What the seed chooses of many cases, and of tests with a database, does not depend on SEED // 12.
+            kept = (
+                _modules((item.path for item in stress), SEED // 12, 2) if config.getoption("--stress-half") else set()
+            )
+            left_out |= {item for item in stress if item.path not in kept}
+    thirds = [0] if config.option.quick else config.getoption("--database-third")
+    if thirds:
         left_out |= {item for item in items if _is_divided(item) and _third(item) not in thirds}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
@@ -102,6 +130,11 @@ def _is_divided(item: pytest.Item) -> bool:
 
 def _third(item: pytest.Item) -> int:
     return (crc32(item.nodeid.encode()) + SEED) % 3
+
+
+def _modules(files: Iterable[Path], turn: int, of: int) -> set[Path]:
+    """Choose every second, or third, of these modules."""
+    return set(sorted(set(files))[turn % of :: of])
 
 
 def _others_of_many(items: list[pytest.Item]) -> set[pytest.Item]:
@@ -145,6 +178,16 @@ def seed() -> int:
 def rng(seed: int) -> np.random.Generator:
     """A fresh generator from the session's seed."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture(scope="module")
+def short_search() -> Iterator[None]:
+    """Atoms of `semantic` are searched for a tenth as long, for a module whose tests hold for any atoms."""
+    from dbanon.methods.semantic import _partition
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_partition, "_MOVES", _partition._MOVES // 10)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,9 @@
 """Opens a release in QGIS as its user would, and prints what became of it as JSON: run by the system's Python.
 
 ``python3 tests/qgis_layer.py '{"connection": {...}, "name": ..., "style": FILE, "since": ..., "until": ...}'``
+
+With ``"growing": true`` instead of a style and times it prints a line, keeps the layer open and in the midst of being
+read, and prints another line after it was told to go on by a line and has reloaded the layer.
 """
 
 import json
@@ -84,7 +87,27 @@ def main(asked: dict) -> dict:
     return told
 
 
+def seen(shown: QgsVectorLayer) -> dict:
+    """Read all features, and when the last of them begins."""
+    starts = [one["valid_from"].toString(Qt.ISODate) for one in shown.getFeatures()]
+    return {"valid": shown.isValid(), "rows": shown.featureCount(), "read": len(starts), "last": max(starts)}
+
+
+def keep_open(asked: dict) -> None:
+    shown, _ = layer(asked)
+    print(json.dumps(seen(shown)), flush=True)
+    reading = shown.getFeatures()
+    next(reading)
+    sys.stdin.readline()
+    shown.reload()
+    print(json.dumps({**seen(shown), "rest": sum(1 for _ in reading)}), flush=True)
+
+
 application = QgsApplication([], False)
 application.initQgis()
-print(json.dumps(main(json.loads(sys.argv[1]))), flush=True)
+asked = json.loads(sys.argv[1])
+if asked.get("growing"):
+    keep_open(asked)
+else:
+    print(json.dumps(main(asked)), flush=True)
 os._exit(0)  # QGIS may crash when it is taken down

@@ -84,7 +84,7 @@ class Database(Datasets):
         self.close()
 
     def close(self) -> None:
-        """Close the connection, and take a bar away that is left; an embedded server stays up."""
+        """Close the connection and remove a progress bar. An embedded server stays up."""
         if isinstance(self.progress, Display):
             self.progress.finish()
         self.connection.close()
@@ -92,7 +92,7 @@ class Database(Datasets):
     @reports
     @keywords(publishing.Running)
     def run(self, method: str, asked: publishing.Running) -> RunResult:
-        """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
+        """Compute, write and verify a run. If you give a name and the attack finds nothing, publish it, too.
 
         A reader who has the seed can replay how ties went: keep it private. Without one the run has a secret one, which
         the same run has again.
@@ -135,13 +135,13 @@ class Database(Datasets):
 
     @keywords(publishing.Submitting)
     def submit(self, method: str, asked: publishing.Submitting) -> int:
-        """Queue a run for the next worker that is free; options as for `run`. Returns its id at once."""
+        """Queue a run for the next worker that is free, with the options of `run`. Returns its id at once."""
         with errors_translated():
             return queue.submit_run(self.connection, method, asked)
 
     @keywords(publishing.Planning)
     def plan(self, method: str, asked: publishing.Planning) -> tuple[stored.PlanItem, ...]:
-        """Say what `run` would meet with the same options, without writing anything."""
+        """Predict what `run` would meet with the same options. It writes nothing."""
         with errors_translated():
             return stored.plan_run(self.connection, method, asked)
 
@@ -149,7 +149,7 @@ class Database(Datasets):
     @reports
     @keywords(sweeping.Sweeping)
     def sweep(self, method: str, asked: sweeping.Sweeping) -> Sweep:
-        """Compute, attack and ask every combination of some values of parameters; nothing is published.
+        """Compute, attack and measure every combination of some values of parameters. It publishes nothing.
 
         Interrupted, the same call goes on where it was: what was measured of this state of the dataset is found again.
 
@@ -194,7 +194,7 @@ class Database(Datasets):
 
     @reports
     def wait(self, run_id: int, *, after: int = 0) -> RunResult:
-        """Wait until a worker has done what is to do for a run; interrupted, it asks for the run's end.
+        """Wait until a worker has finished a run. If you interrupt it, it cancels the run.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class Database(Datasets):
                 ) from error
 
     def cancel(self, run_id: int) -> str:
-        """Ask for the end of a run, or of its verification; returns its status, or ``being cancelled``."""
+        """Cancel a run, or its verification. Returns the status of the run, or ``being cancelled``."""
         with errors_translated():
             return queue.cancel_run(self.connection, run_id)
 
@@ -300,7 +300,7 @@ class Database(Datasets):
 
     @keywords(publishing.Publishing)
     def publish(self, run_id: int, name: str, asked: publishing.Publishing) -> tuple[int, tuple[str, ...]]:
-        """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices.
+        """Publish a verified run as ``published.<name>``. Returns the number of rows and the server's notices.
 
         By default all analysts may read it, or the readers of what it replaces. Sessions that read what it replaces
         have 5 seconds to end, unless `end_readers`. A reason has three words or more.
@@ -314,7 +314,7 @@ class Database(Datasets):
             return releases.publish(self.connection, run_id, name, asked)
 
     def unpublish(self, name: str, *, end_readers: bool = False, at: str | datetime | None = None) -> tuple[str, ...]:
-        """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
+        """Withdraw a release. Its view and rows go, and the record of what readers learnt from it stays.
 
         With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds; then only those of
         superusers keep a part of it for a while. `at` withdraws only the part of that time from a release that grows,
@@ -336,7 +336,7 @@ class Database(Datasets):
 
     @keywords(scheduling.AddingJob)
     def add_job(self, name: str, asked: scheduling.AddingJob) -> tuple[int, tuple[str, ...]]:
-        """Say what is to happen every night, or change that; returns the job's number and the server's notices.
+        """Add a job that dbanon does every night, or change one. Returns its number and the server's notices.
 
         What is new in `source` is loaded, the period that has ended is computed and published as a part of the release
         `name`. Nothing is done before a session of its owner runs it: ``dbanon worker --schedule``, or `run_jobs`.
@@ -350,7 +350,7 @@ class Database(Datasets):
             return jobs.add_job(self.connection, name, asked)
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
-        """List the jobs and how they fare; or the periods of one that have come, as ``dbanon.job_runs`` has them."""
+        """List the jobs and how they fare, or the past periods of one, as ``dbanon.job_runs`` has them."""
         with errors_translated():
             return jobs.list_jobs(self.connection, name)
 
@@ -373,7 +373,7 @@ class Database(Datasets):
     def steer_job(
         self, name: str, action: str, *, since: datetime | str | None = None, reason: str | None = None
     ) -> int:
-        """Pause, resume or remove a job, or retry or skip its periods; returns how many it changed.
+        """Pause, resume or remove a job, or retry or skip its periods. Returns how many it changed.
 
         Parameters
         ----------
@@ -390,7 +390,7 @@ class Database(Datasets):
     @reports
     @keywords(evaluating.Evaluating)
     def evaluate(self, run: int | str | Path, asked: evaluating.Evaluating) -> Evaluation:
-        """Measure how useful the rows of a run are, against the private data; the figures are for operators alone.
+        """Measure how useful the rows of a run are, against the private data. The figures are for operators alone.
 
         Nothing is published, and the figures are kept in ``dbanon.evaluations``.
 
@@ -443,7 +443,7 @@ class Database(Datasets):
         return releases.list_releases(self.connection)
 
     def drop(self, run_id: int) -> int:
-        """Delete a run that was never published and is not being worked on; returns how many cloaks went."""
+        """Delete a run that was never published and is not being worked on. Returns how many cloaks it deleted."""
         return stored.drop_run(self.connection, run_id)
 
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -453,7 +453,7 @@ class Database(Datasets):
 
     @needs("files")
     def read(self, release: str, *, where: str | None = None, params: Params | None = None) -> "geopandas.GeoDataFrame":
-        """Read a release as a frame, with an analyst's rights; needs ``dbanon[files]``.
+        """Read a release as a frame, with an analyst's rights. It needs ``dbanon[files]``.
 
         Parameters
         ----------
@@ -489,7 +489,7 @@ class Database(Datasets):
         where: str | None = None,
         params: Params | None = None,
     ) -> int:
-        """Write a release to a file as its rows come, with an analyst's rights; returns how many there were.
+        """Write the rows of a release to a file, with an analyst's rights. Returns how many rows it wrote.
 
         Parameters
         ----------
@@ -569,7 +569,7 @@ class Database(Datasets):
     @reports
     @keywords(reporting.Writing)
     def compare(self, one: str | int, other: str | int, asked: reporting.Writing) -> str | Path:
-        """Make a page of two releases or runs side by side, as `report` does; it shows no true position.
+        """Make a page of two releases or runs side by side, as `report` does. It shows no true position.
 
         Those of different families are not ranked. Returns the page; or, with `output`, the file that it was written
             to.

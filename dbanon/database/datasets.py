@@ -124,28 +124,28 @@ class Datasets:
             return synth.into_database(self.connection, dataset, asked, self.progress)
 
     def forget(self, dataset: str, subject: str, *, again: bool = False) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Delete a subject from a dataset; returns counts of what went, and notices of live releases with its data.
+        """Erase a person from a dataset. Returns counts of deleted rows, and notices of live releases with the data.
 
         Later loads leave the subject out, unless they may bring it `again`.
         """
         return releases.forget_subject(self.connection, dataset, subject, again=again)
 
     def remember(self, population: str, subject: str) -> bool:
-        """Let loads bring a subject again who was forgotten; returns whether it was."""
+        """Let loads bring a forgotten person again. Returns whether the person had been forgotten."""
         return releases.remember_subject(self.connection, population, subject)
 
     def datasets(self, name: str | None = None) -> list[dict[str, Any]]:
-        """List the datasets, or the one of a name, each with how much is in it; reads all their trajectories."""
+        """List the datasets, or the one of a name, with counts of their contents. It reads all their trajectories."""
         return retention.list_datasets(self.connection, name)
 
     def drop_dataset(self, name: str) -> retention.Erased:
-        """Delete a dataset that has no live release; returns counts of what went, and notices."""
+        """Delete a dataset that has no live release. Returns counts of deleted rows, and notices."""
         return retention.drop_dataset(self.connection, name)
 
     def drop_load(self, load_id: int) -> retention.Erased:
-        """Take a load back by the `load_id` of its report; what it replaced does not come back."""
+        """Take a load back by the `load_id` of its report. The rows that it replaced do not come back."""
         return retention.drop_load(self.connection, load_id)
 
     def forget_before(self, dataset: str, before: datetime | str) -> retention.Erased:
-        """Delete what a dataset has from before a time; returns counts of what went, and notices of live releases."""
+        """Delete the data of a dataset from before a time. Returns counts of deleted rows, and notices."""
         return retention.forget_before(self.connection, dataset, before)

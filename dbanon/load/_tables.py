@@ -316,7 +316,7 @@ def load_quasi_identifiers(
     kind, named = "quasi-identifiers", [asked.subject, asked.time]
     _parse.check_zone(asked.tz)
     with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
-        connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'subject and time')", [named])
+        connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'person and time')", [named])
         srid = _claimed(connection, asked.dataset)
         source = _sources.table(given)
         _copy(connection, source.recorded, 0, _events(source, named, asked.tz, progress, "--subject or --time"))

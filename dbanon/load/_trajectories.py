@@ -261,7 +261,7 @@ def _check_columns(asked: LoadingTrajectories, where: _Position) -> None:
     """
     time = [] if where.is_moving else [asked.time]
     what = "x and y" if len(where.columns) == 2 else "position"
-    check_differ([asked.subject, *time, *where.columns], f"subject, {'' if where.is_moving else 'time, '}{what}")
+    check_differ([asked.subject, *time, *where.columns], f"person, {'' if where.is_moving else 'time, '}{what}")
     if ITS_OWN in (asked.time, *where.columns, asked.trip):
         raise ParameterError(f"Only the person can be '{ITS_OWN}'. Got it for another column. Name that column.")
     if len(where.columns) == 2:

@@ -26,8 +26,8 @@ BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'No worker sees a run before it is committed.',
-                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a separate -c), and call it neither '
-                      'in a block with EXCEPTION nor in a procedure with SET. Or queue the run with SELECT dbanon.submit_run(...).';
+                  HINT = 'End the transaction with COMMIT first. In psql, \set AUTOCOMMIT on, and give each CALL a separate -c. Do not call it in '
+                      'a block with EXCEPTION or in a procedure with SET. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
         RAISE EXCEPTION 'No worker is up to compute the run: there is none, and nothing was submitted.'

@@ -237,8 +237,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.forget_before(text, timestamptz) IS
 'Deletes the data of a dataset from before a time. These are trajectories that ended before it, the earlier fixes of the others, requests,
-quasi-identifiers, and the runs with any of these that were never published. It also deletes rejected rows, and names of sources, of loads that were
-before the time or of which nothing is left. Later loads leave out older data, too. Releases stay, together with the facts that later releases are
+quasi-identifiers, and the runs with any of these that were never published. It also deletes rejected rows and names of sources, once nothing of
+their load is left or the load itself is older than the time. Later loads leave out older data, too. Releases stay, together with the facts that later releases are
 compared with. A notice names live releases from before the time, once. A returning person is recognised by the hash of the name.
 Arguments:
 - dataset: name of the dataset.

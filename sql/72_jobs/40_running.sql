@@ -27,7 +27,7 @@ BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.run_jobs must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'Each step is a transaction.',
-                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on), and call it neither in a block with EXCEPTION nor in a '
+                  HINT = 'End the transaction with COMMIT first. In psql, \set AUTOCOMMIT on. Do not call it in a block with EXCEPTION or in a '
                          'procedure with SET.';
     END IF;
     PERFORM dbanon_internal.demand_own_login();

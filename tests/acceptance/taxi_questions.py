@@ -16,12 +16,12 @@ import shapely
 from tests import pages
 from tests.acceptance.analyst_truth import Span, Truth
 
-PAGE = "docs/analysts/analyst.md"
+PAGE = "docs/analysts/ten-questions.md"
 _VAN_NESS = "LINESTRING(-122.423 37.760, -122.423 37.810)"
 SRID, CELL_M = 32610, 1000
 CITY = ZoneInfo("America/Los_Angeles")
 _QUESTION = re.compile(
-    r"^\*\*(\d+)\. .*?^```sql cabs\n(.*?)^```\n\n^```text\n(.*?)^```\n\n^\*True:\* (.*?)\n\n\*Not:\* (.*?)\n\n",
+    r"^## (\d+)\. .*?^```sql cabs\n(.*?)^```\n\n^```text\n(.*?)^```\n\n(?:^\*True:\* (.*?)\n\n)?\*Wrong:\* (.*?)\n\n",
     re.MULTILINE | re.DOTALL,
 )
 Table = list[dict[str, str]]
@@ -37,18 +37,22 @@ class Question:
 
 
 def questions() -> list[Question]:
-    """Take the section of the page apart; figures that are wrong are bold there."""
-    found = _QUESTION.findall((pages.ROOT / PAGE).read_text())
-    return [
-        Question(
-            int(number),
-            query,
-            shown.splitlines(),
-            re.findall(r"\d[\d,.]*\b", true),
-            re.findall(r"\*\*(.+?)\*\*", wrong),
-        )
-        for number, query, shown, true, wrong in found
-    ]
+    """Take the page apart; figures that are wrong are bold there, and true ones in a last column, or said below."""
+    found = []
+    for number, query, shown, true, wrong in _QUESTION.findall((pages.ROOT / PAGE).read_text()):
+        lines = shown.splitlines()
+        truth = re.findall(r"\d[\d,.]*\b", true)
+        if not true:
+            lines, (title, _, *truth) = _without_last_column(lines)
+            assert title == "true"
+        found.append(Question(int(number), query, lines, truth, re.findall(r"\*\*(.+?)\*\*", wrong)))
+    return found
+
+
+def _without_last_column(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Split what psql prints from a column beside it."""
+    parted = [line.rpartition("+" if line.startswith("-") else "|") for line in lines]
+    return [printed.rstrip() for printed, _, _ in parted], [cell.strip() for _, _, cell in parted]
 
 
 def set_up() -> str:

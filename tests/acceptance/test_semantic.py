@@ -14,7 +14,7 @@ from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, json_of
 from tests.facts import refused
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.usefixtures("short_search")]
 
 TOWN = ("--objects", "40", "--instants", "40", "--requests-per-subject", "0", "--pois", "3000", "--stations", "80")
 STRICT = ("-p", "l=6", "-p", "t=0.05")

@@ -31,8 +31,8 @@ family = METHODS[sys.argv[1]]
 family.prepare(sys.argv[2], family.parse(family.example))
 load, asked = kernels._Files.load, []  # code is asked for when a kernel first meets some types
 kernels._Files.load = lambda files, key: asked.append(key) or load(files, key)
-each_alone = dataclasses.replace(data, subject=np.arange(len(data.subject)))
-run(family, sys.argv[2], each_alone)
+if sys.argv[3] == "1":
+    run(family, sys.argv[2], dataclasses.replace(data, subject=np.arange(len(data.subject))))  # each alone
 cloaks = run(family, sys.argv[2], data)
 digest = hashlib.sha256()
 for item in dataclasses.fields(cloaks):
@@ -44,7 +44,7 @@ print(len(asked), len(cloaks.record_id), digest.hexdigest())
 
 def digest(family: str, algorithm: str, threads: int) -> str:
     environment = {**os.environ, **dict.fromkeys(POOLS, str(threads))}
-    command = [sys.executable, "-W", "error", "-c", PROGRAM, family, algorithm]
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, family, algorithm, str(threads)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

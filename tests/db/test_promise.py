@@ -197,6 +197,18 @@ def card(connection: psycopg.Connection, name: str = "ten") -> dict[str, Any]:
     return told
 
 
+ALGORITHMS = [(family.name, one.name) for family in METHODS.values() for one in family.algorithms]
+
+
+@pytest.mark.parametrize(("name", "algorithm"), [*ALGORITHMS, ("kte", "of an earlier version")])
+def test_an_algorithm_has_the_promise_of_its_family_or_one_of_its_own(
+    connection: psycopg.Connection, name: str, algorithm: str
+) -> None:
+    query = "SELECT dbanon_internal.promise_of(m, %s) FROM dbanon.method m WHERE name = %s"
+    assert value(connection, query, algorithm, name) == METHODS[name].promise_of(algorithm)
+    assert (METHODS[name].promise_of(algorithm) == METHODS[name].guarantee) == (algorithm != "k-merge")
+
+
 def test_a_card_tells_method_promise_attack_rows_and_period(own: psycopg.Connection) -> None:
     prepare(own)
     told = card(own)
@@ -306,8 +318,8 @@ def test_a_card_reads_as_text(own: psycopg.Connection) -> None:
     prepare(own)
     text = report.card_text(card(own))
     for words in (
-        "Promise: An adversary who knows",
-        "Adversary: A reader who",
+        "Promise: At least k people",
+        "Adversary: A reader knows",
         "size    holds",
         "parameter k",
         "32610",

@@ -62,7 +62,7 @@ data](../administrators/load.md) shows how to list them.
 """
 COUNTED_HEAD = """
 These rows are counted in `left_out` of `dbanon.load`, and on the command line in `left out`. No copy of them is kept,
-because the source has them, or because nobody may have them.
+because the source still has them, or because they must not be stored.
 """
 RUN_HEAD = """
 The column `suppressed` of `dbanon.run` and the card of a release count them by these reasons.

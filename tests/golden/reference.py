@@ -268,7 +268,7 @@ def _who(thing: Thing) -> str:
     if not thing.definer:
         return "runs with the rights of its caller"
     names = [f"`dbanon_{role}`" for role in ROLES if thing.rights[role]]
-    return f"SECURITY DEFINER; {' and '.join(names) or '`dbanon_admin`'} may call it"
+    return f"SECURITY DEFINER. {' and '.join(names) or '`dbanon_admin`'} may call it"
 
 
 def _relation(thing: Thing) -> str:
@@ -308,8 +308,12 @@ def _options(command: Any, name: str) -> str:
     rows = []
     for shown, words in (record for record in records if record and record[0] != "--help"):
         said, _, rest = words.partition("  [")
-        default = rest.removesuffix("]").removeprefix("default: ")
-        rows.append([_code(shown), default if default in ("", "required") else _code(default), _meaning(said)])
+        # What is in brackets: a default, limits such as 1<=x<=64, or that it is required.
+        notes = [note.removeprefix("default: ") for note in rest.removesuffix("]").split("; ") if note]
+        limits = [note for note in notes if re.search(r"[<>]", note)]
+        default = "; ".join(note for note in notes if note not in limits)
+        meaning = _meaning(said) + "".join(f" Limits: `{note}`." for note in limits)
+        rows.append([_code(shown), default if default in ("", "required") else _code(default), meaning])
     return _table("option, default, meaning", rows) if rows else ""
 
 

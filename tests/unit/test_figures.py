@@ -7,6 +7,8 @@ import pytest
 
 from dbanon import methods
 from docs import figures
+from tests.db.oracle import Rule
+from tests.db.ten_people import bundles
 from tests.pages import ROOT
 from tests.unit.test_docs import section
 
@@ -60,3 +62,22 @@ def test_nothing_of_a_familys_figure_lies_outside_it(drawn: dict[str, str], fami
             assert left >= low
             assert left + letters <= low + wide
             assert float(one.get("y", 0)) < high
+
+
+def test_the_figure_of_two_releases_is_drawn_by_the_script_and_shows_what_the_rule_refuses() -> None:
+    written = ROOT / "docs" / "understand" / "releases-together.svg"
+    assert figures.together() == written.read_text(), "write it again: python docs/figures.py"
+    assert f"]({written.name})" in written.with_suffix(".md").read_text().partition("\n## ")[0]
+    first, second = (bundles(5, *groups) for groups in figures.TWICE)
+    assert Rule().judge(second, [first])[:2] == (True, 1)
+    # In the figure as in the groups, one person is in both rectangles, and each rectangle has five.
+    boxes = [[figures.STANDING[one] for one in groups[0]] for groups in figures.TWICE]
+    inside = [
+        {
+            person
+            for person, (x, y) in enumerate(figures.STANDING)
+            if min(xs) <= x <= max(xs) and min(ys) <= y <= max(ys)
+        }
+        for xs, ys in (zip(*box, strict=True) for box in boxes)
+    ]
+    assert inside == [set(groups[0]) for groups in figures.TWICE]

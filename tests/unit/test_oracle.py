@@ -20,9 +20,11 @@ def verdicts() -> list[Verdict]:
     return [Rule().judge(drawn.new, drawn.earlier) for drawn in histories()]
 
 
-@cache
-def histories() -> list[History]:
-    return [history(seed) for seed in range(HISTORIES)]
+drawn_of = cache(history)
+
+
+def histories(count: int = HISTORIES) -> list[History]:
+    return [drawn_of(seed) for seed in range(count)]
 
 
 def judge(new: Release, *earlier: Release) -> Verdict:
@@ -239,7 +241,7 @@ def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -
 
 @pytest.mark.stress
 def test_candidates_are_those_whom_nothing_tells_apart() -> None:
-    for drawn in histories()[:600]:
+    for drawn in histories(600):
         for promise in Rule().promises(drawn.new):
             expected = {p for p in promise.group.people if may_be_meant(p, promise, drawn.earlier)}
             assert Rule().candidates(promise, drawn.earlier) == expected
@@ -256,7 +258,7 @@ def common_time(drawn: History) -> bool:
 
 
 def test_it_matters_that_a_forgotten_person_keeps_a_place_and_returns_as_another() -> None:
-    drawn = [(d, d.forgotten) for d in histories()[:600] if d.forgotten is not None]
+    drawn = [(d, d.forgotten) for d in histories(600) if d.forgotten is not None]
     emptied = [
         replace(
             d, earlier=[replace(release, records=kept) for release in d.published if (kept := _left(release, gone))]

@@ -17,6 +17,8 @@ from dbanon.methods.semantic._losses import Scale
 from tests.unit import plain_atoms as plain
 from tests.unit.semantic_cases import Case, Loss, case_at_random, cells_of, data_of, in_order
 
+pytestmark = pytest.mark.usefixtures("short_search")
+
 FAMILY = METHODS["semantic"]
 
 

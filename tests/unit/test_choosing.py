@@ -1,0 +1,36 @@
+"""Sessions choose among the tests: together they run them all."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import conftest
+
+FILES = [Path(f"test_{letter}.py") for letter in "abcdefg"]
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_each_module_is_in_one_part(parts: int) -> None:
+    chosen = [conftest._modules(FILES, turn, parts) for turn in range(parts)]
+    assert sorted(file for part in chosen for file in part) == FILES
+    assert max(map(len, chosen)) - min(map(len, chosen)) <= 1
+
+
+class Item:
+    def __init__(self, name: str) -> None:
+        self.nodeid = f"tests/db/test_x.py::test_y[{name}]"
+
+    def get_closest_marker(self, name: str) -> bool:
+        return name == "many"
+
+
+def test_every_case_of_a_third_and_a_quarter_and_a_half_is_run_by_some_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [Item(f"{number}") for number in range(30)]
+    run = set()
+    for seed in range(24):
+        monkeypatch.setattr(conftest, "SEED", seed)
+        others = conftest._others_of_many(items)  # type: ignore[arg-type]
+        [module] = conftest._modules(FILES[:2], seed // 12, 2)
+        third = {item for item in items if conftest._third(item) == 0}  # type: ignore[arg-type]
+        run |= {(item.nodeid, module) for item in third - others}
+    assert len(run) == 2 * len(items)
