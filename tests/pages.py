@@ -17,7 +17,7 @@ def blocks(page: str, *kinds: str) -> list[tuple[str, str]]:
 
 
 def split(text: str) -> list[tuple[str, str]]:
-    """Return kind and text of all blocks of a part of a page."""
+    """Return kind and text of each block of a text."""
     return _BLOCK.findall(text)
 
 
@@ -44,14 +44,19 @@ def _is_whole(command: str) -> bool:
     return not command.endswith("\\")
 
 
-def missing(shown: list[str], output: str) -> list[str]:
-    """Return the lines shown that the output lacks; figures and widths may differ, ``...`` stands for any."""
-    lines, absent = iter([_plain(line) for line in output.splitlines()]), []
+def missing(shown: list[str], output: str, *, same_figures: bool = False) -> list[str]:
+    """Return the lines shown that the output lacks; widths, and figures unless asked, may differ; ``...`` is any."""
+    plain = _even if same_figures else _plain
+    lines, absent = iter([plain(line) for line in output.splitlines()]), []
     for line in shown:
-        if line != "..." and _plain(line) not in lines:  # `in` moves the iterator on
+        if line != "..." and plain(line) not in lines:  # `in` moves the iterator on
             absent.append(line)
     return absent
 
 
 def _plain(line: str) -> str:
-    return re.sub(r"-+", "-", re.sub(r"\s+", " ", re.sub(r"\d[\d,.]*", "0", line))).strip()
+    return _even(re.sub(r"\d[\d,.]*", "0", line))
+
+
+def _even(line: str) -> str:
+    return re.sub(r"-+", "-", re.sub(r"\s+", " ", line)).strip()

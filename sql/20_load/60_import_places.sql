@@ -133,7 +133,7 @@ AS $$
                   dbanon_internal.counted(far,
                       CASE kind WHEN 'pois' THEN 'point of interest' ELSE rtrim(kind, 's') END || ' lies far outside where the trajectories are and was',
                       CASE kind WHEN 'pois' THEN 'points of interest' ELSE kind END || ' lie far outside where the trajectories are and were'),
-                  CASE kind WHEN 'sites' THEN ', though a rectangle would reach from there to the users'
+                  CASE kind WHEN 'sites' THEN ', though a rectangle would reach from there to the people'
                             WHEN 'stations' THEN ', though cells reach from one station to the next' END,
                   CASE far WHEN 1 THEN 'it' ELSE 'them' END,
                   CASE kind WHEN 'sites' THEN ', or keep to an area (bbox => ...)' END)

@@ -575,7 +575,7 @@ Returns: one row.
 - smallest_crowd: the fewest candidates that are left to a person. 0 where a release that stands alone meets another.
 - k: how many were promised there.
 - below: how many promises break.
-- people: of how many people.
+- people: how many people these promises are made to.
 - releases: the names of the releases involved.
 - broken: the release with the worst broken promise.
 Raises: DA001, DA004, DA005. DA010 where a k is not known.

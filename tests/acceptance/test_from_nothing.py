@@ -1,6 +1,6 @@
 """dbanon on a server with PostgreSQL and PostGIS only, from nothing to a release.
 
-As ``docs/administrators/install.md`` says.
+As ``docs/administrators/psql-alone.md`` says.
 
 Two containers: a server of Debian's packages, in which psql alone is used, and one of the worker's image.
 """
@@ -19,7 +19,7 @@ from dbanon import testing
 from tests import pages
 from tests.images import worker_image
 
-PAGE = "docs/administrators/install.md"
+PAGE = "docs/administrators/psql-alone.md"
 VOLUME = "dbanon-compiled-in-tests"
 BARE = "! command -v python3 && ! command -v python && ! find / -xdev -iname '*dbanon*' | grep ."
 INSTALLED = """

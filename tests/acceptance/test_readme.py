@@ -1,78 +1,110 @@
-"""The commands of the README, in order, as a newcomer would type them."""
+"""The README and the tutorial, typed as a newcomer would."""
 
-import os
-import subprocess
-import sys
+import re
+import secrets
+import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
+import psycopg
 import pytest
 
 from dbanon.postgres.server import Target
-from dbanon.testing import cloned_database
+from dbanon.testing import cloned_database, logins
 from tests import pages
-from tests.acceptance import workers
+from tests.acceptance import terminal as terminals
+from tests.acceptance.terminal import Terminal, Typed
 
 pytestmark = pytest.mark.db
-README = "README.md"
-SHELL = ("bash", "-euo", "pipefail", "-c")
-PSQL = ("psql", "-X", "-v", "ON_ERROR_STOP=1")
+README, TUTORIAL = "README.md", "docs/tutorial.md"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Session:
-    """A terminal in a folder, with a database of its own; `typed` is what was answered to each console command."""
+    """A database of its own in which a page was followed, and the commands of the page."""
 
     url: str
-    folder: Path
-    typed: list[tuple[list[str], str]] = field(default_factory=list)
-
-    def run(self, *command: str, text: str | None = None) -> str:
-        programs = Path(sys.executable).parent
-        environment = {**os.environ, "DBANON_DSN": self.url, "PATH": f"{programs}:{os.environ['PATH']}", "PGTZ": "UTC"}
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=environment,
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    typed: list[Typed]
 
 
 @pytest.fixture(scope="module")
-def session(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """All that the README does in the shell is done."""
-    with cloned_database(dbanon_server, dbanon_template) as url:
-        session = Session(url, tmp_path_factory.mktemp("readme"))
-        for kind, block in pages.blocks(README, "sh", "console"):
-            if kind == "sh":
-                session.run(*SHELL, block.replace(". .venv/bin/activate\n", ""))
-            else:
-                session.typed += [(shown, session.run(*SHELL, command)) for command, shown in pages.typed(block)]
-        yield session
+def tutorial(
+    dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Session]:
+    """All that the tutorial does is done."""
+    folder, made = tmp_path_factory.mktemp("tutorial"), f"dbanon_anna_{secrets.token_hex(4)}"
+    with cloned_database(dbanon_server, dbanon_template) as url, logins(url) as login:
+        anna = login("analyst")
+
+        def change(command: str) -> str:
+            own = command.replace('"$(dbanon db url --user anna)"', shlex.quote(anna))
+            return own.replace("CREATE ROLE anna", f"CREATE ROLE {made}")
+
+        terminal = Terminal(folder, {"DBANON_DSN": url})
+        try:
+            terminal.follow(TUTORIAL, change)
+            yield Session(url, terminal.typed)
+        finally:
+            terminal.must(f"dbanon db psql -c 'DROP ROLE IF EXISTS {made}'")
 
 
 @pytest.mark.stress
-def test_the_readme_shows_what_its_commands_print_and_its_programs_run(session: Session, tmp_path: Path) -> None:
-    assert session.typed
-    for shown, output in session.typed:
-        assert pages.missing(shown, output) == [], output
-    with workers.up(session.url, tmp_path / "log"):
-        for _, block in pages.blocks(README, "sql worker", "sql"):
-            session.run(*PSQL, session.url, text=block)
-    [(_, program)] = pages.blocks(README, "python")
-    assert session.run(sys.executable, "-W", "error", "-c", program).startswith("verified 0.")
+def test_the_tutorial_shows_what_its_commands_print(tutorial: Session) -> None:
+    assert tutorial.typed
+    for typed in tutorial.typed:
+        typed.hold()
+
+
+@pytest.fixture(scope="module")
+def readme(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """All that the README does is done."""
+    with cloned_database(dbanon_server, dbanon_template) as url:
+        terminal = Terminal(tmp_path_factory.mktemp("readme"), {"DBANON_DSN": url})
+        terminal.follow(README, terminals.in_the_environment)
+        terminal.must(terminals.worker_and_psql(README))
+        yield Session(url, terminal.typed)
+
+
+@pytest.mark.stress
+def test_the_readme_shows_what_its_commands_print_and_its_four_statements_run(readme: Session) -> None:
+    assert readme.typed
+    for typed in readme.typed:
+        typed.hold()
+    with psycopg.connect(readme.url) as connection:
+        published = "SELECT name, withdrawn_at IS NULL FROM dbanon.release ORDER BY name"
+        assert connection.execute(published).fetchall() == [("demo_k5", True), ("friday_k5", False)]
+
+
+@pytest.mark.stress
+def test_the_true_answer_of_the_readme_is_true_and_within_its_bounds(readme: Session) -> None:
+    page = (pages.ROOT / README).read_text()
+    [(envelope, at)] = re.findall(r"(ST_MakeEnvelope\(.+?\)), at => '(.+?)'", page)
+    [(least, most)] = re.findall(r"^ +(\d+) \| +\d+ \| +(\d+)$", page, re.MULTILINE)
+    [said] = re.findall(r"The private data say (\d+)\.", page)
+    true = f"""
+        SELECT count(*)
+        FROM dbanon.fix f JOIN dbanon.membership m USING (trajectory_id) JOIN dbanon.release l USING (run_id)
+        WHERE l.name = 'demo_k5' AND f.t = %s AND ST_Intersects(f.position, {envelope})
+    """
+    with psycopg.connect(readme.url) as connection:
+        assert connection.execute(true, [at]).fetchone() == (int(said),)  # type: ignore[arg-type]
+    assert int(least) <= int(said) <= int(most)
 
 
 def test_the_readme_fits_its_length_and_opens_three_doors() -> None:
-    lines = (pages.ROOT / README).read_text().splitlines()
-    assert len(lines) < 180
-    doors = [line for line in lines if line.startswith("| **")]
+    page = (pages.ROOT / README).read_text()
+    printed = [
+        line for _, block in pages.blocks(README, "console") for _, lines in pages.typed(block) for line in lines
+    ]
+    assert len(page.split()) - sum(len(line.split()) for line in printed) <= 950
+    assert len(page.partition("```sh")[0].split()) <= 200
+    doors = [line for line in page.splitlines() if line.startswith("| **")]
     assert len(doors) == 3
     assert all("](" in door for door in doors)
+
+
+def test_the_text_of_the_picture_of_the_readme_is_that_of_the_picture() -> None:
+    [said] = re.findall(r"!\[(.+?)\]\(docs/readme.svg\)", (pages.ROOT / README).read_text())
+    [drawn] = re.findall(r"<desc[^>]*>(.+?)</desc>", (pages.ROOT / "docs" / "readme.svg").read_text())
+    assert re.findall(r"\d+", said)
+    assert [figure for figure in re.findall(r"\d+", said) if figure not in re.findall(r"\d+", drawn)] == []

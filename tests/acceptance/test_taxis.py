@@ -1,4 +1,4 @@
-"""San Francisco taxis of one day, pick-ups as requests: the tutorial, and the ten questions for analysts."""
+"""San Francisco taxis of one day, pick-ups as requests: the case study, and the ten questions of the analysts' page."""
 
 import re
 import subprocess
@@ -19,54 +19,87 @@ from .conftest import REAL_DATA
 
 pytestmark = pytest.mark.db
 CABS = REAL_DATA / "cabspotting" / "cabs_20080604.csv.gz"
+PAGE = "docs/administrators/taxis.md"
 PICK_UPS = REAL_DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
 
 
 @dataclass(frozen=True)
-class Tutorial:
-    """A database in which the tutorial was followed, and what each command showed and did."""
+class Study:
+    """A database in which the case study was followed, and what each command showed and did."""
 
     url: str
     done: list[tuple[list[str], str, Done]]
 
+    def printed(self, command: str) -> str:
+        """What the one command that begins so printed."""
+        [printed] = [done.stdout for _, typed, done in self.done if typed.startswith(command)]
+        return printed
+
 
 @pytest.fixture(scope="module")
-def tutorial(
-    dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Tutorial]:
-    """The tutorial is done up to the refusal of a second release."""
-    folder = tmp_path_factory.mktemp("tutorial")
+def study(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+    """The case study is done."""
+    folder = tmp_path_factory.mktemp("taxis")
     for data in (CABS, PICK_UPS):
         (folder / data.name).symlink_to(data)
     with cloned_database(dbanon_server, dbanon_template) as url:
-        shown = pages.blocks("docs/administrators/taxis.md", "console")
-        typed = [pair for _, block in shown for pair in pages.typed(block)]
-        refusal = next(i for i, (command, _) in enumerate(typed) if command.startswith("dbanon publish"))
-        done = [(shown, command, as_typed(url, folder, command)) for command, shown in typed[: refusal + 1]]
-        yield Tutorial(url, done)
+        typed = [pair for _, block in pages.blocks(PAGE, "console") for pair in pages.typed(block)]
+        yield Study(url, [(shown, command, as_typed(url, folder, command)) for command, shown in typed])
 
 
 @pytest.mark.stress
-def test_the_tutorial_ends_as_it_shows_up_to_the_refusal_of_a_second_release(tutorial: Tutorial) -> None:
-    for i, (shown, command, done) in enumerate(tutorial.done, 1 - len(tutorial.done)):
-        assert done.code == (0 if i else 5), command + done.stderr
-        lines = shown if i else [" ".join(shown)]  # the page breaks the refusal into lines
+def test_the_case_study_ends_as_it_shows_and_a_second_release_is_refused(study: Study) -> None:
+    for shown, command, done in study.done:
+        refused = command.startswith("dbanon publish")
+        assert done.code == (5 if refused else 0), command + done.stderr
+        lines = [" ".join(shown)] if refused else shown  # the page breaks the refusal into lines
         assert pages.missing(lines, done.stdout + done.stderr) == [], done.stdout + done.stderr
 
 
+def figures(page: str) -> dict[str, list[str]]:
+    """Read the table of a page that compares k = 5 with k = 20: the two figures of each line."""
+    [table] = re.findall(
+        r"^\| \| k = 5 \| k = 20 \|\n\|[-|]+\n((?:\|.*\n)+)", (pages.ROOT / page).read_text(), re.MULTILINE
+    )
+    cells = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()]
+    return {name: [re.sub(r" \S+$", "", figure) for figure in both] for name, *both in cells}
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("page", ["README.md", PAGE])
+def test_the_figures_of_taxis_are_those_that_evaluate_prints(study: Study, page: str) -> None:
+    for at, asked in enumerate(("cabs_k5", "2")):
+        printed = study.printed(f"dbanon evaluate {asked}")
+        assert "400 questions of each size" in printed
+        [published] = re.findall(r"^Published +([\d.]+) %", printed, re.MULTILINE)
+        [side] = re.findall(r"^Side of a region, median +([\d,]+) m", printed, re.MULTILINE)
+        [low, high] = re.findall(r"^2 km +at a moment +[\d.]+ % +([\d.]+) % to ([\d.]+) %", printed, re.MULTILINE)[0]
+        shown = {name.split(",")[0]: both[at] for name, both in figures(page).items()}
+        assert near(shown["published of all half hours of taxis"], float(published))
+        assert abs(float(shown["side of a region"]) - float(side.replace(",", "")) / 1000) < 0.1
+        assert float(low) <= float(shown["a count in a square of 2 km is off by"]) <= float(high)
+
+
+@pytest.mark.stress
+def test_the_seconds_of_the_readme_are_those_of_the_results() -> None:
+    results = (pages.ROOT / "benchmarks" / "results" / "tutorial.md").read_text()
+    measured = re.findall(r"^\| run k = (?:5|20)\b[^|]*\| ([\d.]+) \|", results, re.MULTILINE)
+    assert figures("README.md")["run and attack, on two cores"] == measured
+
+
 @pytest.fixture(scope="module")
-def analyst(tutorial: Tutorial) -> Iterator[str]:
-    """URL of a login that may read the release of the tutorial and nothing else."""
-    with logins(tutorial.url) as login:
+def analyst(study: Study) -> Iterator[str]:
+    """URL of a login that may read the release of the case study and nothing else."""
+    with logins(study.url) as login:
         yield login("dbanon_analyst")
 
 
 @pytest.fixture(scope="module")
-def taxis_asked(tutorial: Tutorial, analyst: str) -> Iterator[asking.Taxis]:
+def taxis_asked(study: Study, analyst: str) -> Iterator[asking.Taxis]:
     """What is true of the cabs of the release, which is of run 1."""
     with psycopg.connect(analyst, autocommit=True) as connection:
         connection.execute(asking.set_up())  # type: ignore[arg-type]
-        yield asking.Taxis(truths.read(tutorial.url, [1]), connection)
+        yield asking.Taxis(truths.read(study.url, [1]), connection)
 
 
 def near(shown: str, figure: float) -> bool:

@@ -635,7 +635,7 @@ def test_who_forgets_a_subject_is_told_of_a_release_once(grown: psycopg.Connecti
     [sentence] = [one for one in said if "live release" in one]
     assert "1 live release was" in sentence
     assert "ten (3 of 4 parts)" in sentence
-    withdraw = sentence[sentence.index("SELECT dbanon.unpublish_part") :].split(";")[0]
+    withdraw = sentence[sentence.index("SELECT dbanon.unpublish_part") :].split(". ")[0]
     grown.execute(withdraw)  # type: ignore[arg-type]
     assert value(grown, COUNT) == 4
 
@@ -799,7 +799,7 @@ def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_t
     ):
         grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id = ANY (%s)", [gone])
         html = reporting.report(grown, "ten", Reporting(with_truth=True), private)
-        assert f"Release ten has 3 parts; this is that of run {run_id}." in html
+        assert f"Release ten has 3 parts. This is that of run {run_id}." in html
         assert others in html
         lines = re.findall(r'data-name="usable resolution">([^<]*)<', html)
         assert lines == ["3.4 km", "not known", "1.2 km"]

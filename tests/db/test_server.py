@@ -255,7 +255,7 @@ def test_a_directory_that_the_servers_user_cannot_enter_is_named(place: Path) ->
     closed.mkdir(mode=0o700)
     with refusal(StoreError, "enter", "chmod o+x") as caught:
         EmbeddedServer(closed / "home").start()
-    assert f"Got {closed};" in str(caught.value)
+    assert f"Got {closed}." in str(caught.value)
 
 
 @pytest.mark.stress

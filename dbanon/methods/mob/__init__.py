@@ -77,7 +77,7 @@ METHOD = Method(
     name="mob",
     module=__name__,
     shares=True,
-    summary="moving objects hidden at the instants at which an adversary may know each: k share a rectangle",
+    summary="people hidden at the instants at which an adversary may know each: k share a rectangle",
     guarantee=(
         "At least k records may belong to each person, even if the adversary matches all people with all records "
         "at once. The adversary knows where people were at all instants of their quasi-identifiers, and nothing "

@@ -1,0 +1,97 @@
+"""A terminal in a folder, in which tests type what a page shows, and hold the answers against it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests import pages
+
+SHELL = ("bash", "-euo", "pipefail", "-c")
+
+
+def _as_it_is(command: str) -> str:
+    return command
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A command of a page: what the page shows below it, how it ended, and all that it printed."""
+
+    command: str
+    shown: list[str]
+    code: int
+    printed: str
+
+    @property
+    def expected(self) -> int:
+        """The exit code that goes with what the page shows."""
+        refused = any(line.startswith("dbanon: ") or "BROKEN" in line for line in self.shown)
+        return 5 if refused else int(any(line.startswith("ERROR: ") for line in self.shown))
+
+    def hold(self) -> None:
+        """Demand that the command did what the page shows."""
+        assert self.code == self.expected, f"{self.command}\n{self.printed}"
+        shown = [" ".join(self.shown)] if self.shown[:1] and self.shown[0].startswith("dbanon: ") else self.shown
+        assert pages.missing(shown, self.printed, same_figures=True) == [], f"{self.command}\n{self.printed}"
+
+
+@dataclass
+class Terminal:
+    """A folder, and what is added to the environment there."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    typed: list[Typed] = field(default_factory=list)
+
+    def bash(self, script: str) -> tuple[int, str]:
+        """Run a script; returns its exit code and all that it printed."""
+        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PGTZ": "UTC"}
+        done = subprocess.run(
+            (*SHELL, script),
+            cwd=self.folder,
+            env={**environment, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def must(self, script: str) -> str:
+        """Run a script that must succeed."""
+        code, printed = self.bash(script)
+        assert code == 0, f"{script}\n{printed}"
+        return printed
+
+    def follow(self, page: str, change: Callable[[str], str] = _as_it_is, *kinds: str) -> None:
+        """Type the commands of a page in order, and keep how each ended; `change` adapts a command to this machine."""
+        for kind, block in pages.blocks(page, "sh", "console", *kinds):
+            commands = pages.typed(block) if kind == "console" else [(block, list[str]())]
+            for command, shown in commands:
+                code, printed = self.bash(change(command))
+                self.typed.append(Typed(command, shown, code, printed))
+                assert code == self.typed[-1].expected, f"{command}\n{printed}"
+
+
+def in_the_environment(command: str) -> str:
+    """Leave out the commands of a page that make an environment with dbanon, in which tests are already."""
+    if command == "./dev demo\n":
+        return "dbanon demo --no-page"
+    return command.replace(". .venv/bin/activate", "true")
+
+
+def worker_and_psql(page: str) -> str:
+    """Make one script of the blocks that start a worker and psql, and type statements there."""
+    [(_, start)] = pages.blocks(page, "sh worker")
+    statements = "".join(block for _, block in pages.blocks(page, "sql table", "sql"))
+    started = start.replace("dbanon worker &\n", "dbanon worker > worker.log 2>&1 &\ntrap 'kill $!; wait' EXIT\n")
+    assert started != start
+    head, psql, nothing = started.partition("dbanon db psql\n")
+    assert (psql, nothing) == ("dbanon db psql\n", "")
+    up = "until dbanon db psql -Atc 'SELECT count(*) FROM dbanon.workers' | grep -qv '^0'; do sleep 0.2; done\n"
+    return f"{head}{up}dbanon db psql -v ON_ERROR_STOP=1 <<'END'\n{statements}END\n"
