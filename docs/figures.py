@@ -8,6 +8,7 @@ figures: a dot is true, a rectangle is published, and the adversary knows the pl
 """
 
 import itertools
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -110,7 +111,7 @@ def figure(name: str, title: str, description: str, parts: Sequence[Markup], say
 
 
 def people(times: Sequence[Sequence[float]], places: Sequence[Sequence[tuple[float, float]]]) -> Trajectories:
-    """Make the ten people of docs/developers/rows.md, with times in minutes after 8:00 and places in metres."""
+    """Make the ten people of docs/understand/ten-people.md, with times in minutes after 8:00 and places in metres."""
     xy = np.array([place for own in places for place in own], float)
     return Trajectories(
         trajectory_id=np.arange(100, 100 + len(times)),
@@ -138,15 +139,21 @@ def anonymised(family: str, data: Trajectories, joined: dict[str, Any] | None = 
 # --- the families
 
 
-def tp_aware() -> str:
-    """Three minutes of ten people in two bundles; one of them asks."""
+def publish_tp_aware() -> tuple[list[list[tuple[float, float]]], Cloaks]:
+    """Put ten people at three minutes into two bundles; one of them asks. Returns their places, too."""
     here = [(6, 30), (30, 20), (38, 42), (14, 36), (22, 54), (58, 80), (92, 66), (74, 98), (98, 86), (64, 95)]
     step = [(13, -3), (12, 2), (14, -6), (11, 4), (16, 2), (-12, -7), (-16, 4), (-9, -3), (-7, -10), (-18, 3)]
     places = [[(x + n * dx, y + n * dy) for n in range(3)] for (x, y), (dx, dy) in zip(here, step, strict=True)]
     data = people([range(3)] * 10, places)
     contents = ('{"poi": "pharmacy"}',)
     asked = Requests(subject=np.array([3]), t=np.array([EIGHT + 70.0]), content=np.array([0]), contents=contents)
-    cloaks = anonymised("tp-aware", data, {"requests": asked}, k=5, instants=3, step_s=60, start=EIGHT, align="exact")
+    given = {"k": 5, "instants": 3, "step_s": 60, "start": EIGHT, "align": "exact"}
+    return places, anonymised("tp-aware", data, {"requests": asked}, **given)
+
+
+def tp_aware() -> str:
+    """Three minutes of ten people in two bundles; one of them asks."""
+    places, cloaks = publish_tp_aware()
     parts: list[Markup] = []
     for minute in range(3):
         left, top = 126 * minute, 16.0
@@ -179,20 +186,28 @@ def tp_aware() -> str:
     )
 
 
-def sensitive_sites() -> str:
-    """Ten people and a clinic; the five nearest people share a rectangle."""
-    places = [
-        (30, 62), (118, 96), (150, 60), (104, 22), (148, 118), (214, 88), (232, 26), (262, 116), (312, 84), (286, 50),
-    ]  # fmt: skip
-    clinic = (128.0, 70.0)
-    data = people([[0]] * 10, [[place] for place in places])
+CLINIC = (128.0, 70.0)
+NEAR_CLINIC = (
+    (30, 62), (118, 96), (150, 60), (104, 22), (148, 118), (214, 88), (232, 26), (262, 116), (312, 84), (286, 50),
+)  # fmt: skip
+"""The places of ten people."""
+
+
+def publish_sensitive_sites() -> Cloaks:
+    """Publish ten people and a clinic."""
+    data = people([[0]] * 10, [[place] for place in NEAR_CLINIC])
     sites = Sites(
         site_id=np.array([1]),
-        site_bounds=np.array([clinic * 2]),
+        site_bounds=np.array([CLINIC * 2]),
         shape_trajectory=np.empty(0, np.int64),
         shape_bounds=np.empty((0, 4)),
     )
-    cloaks = anonymised("sensitive-sites", data, sites=sites, k=5)
+    return anonymised("sensitive-sites", data, sites=sites, k=5)
+
+
+def sensitive_sites() -> str:
+    """Ten people and a clinic; the five nearest people share a rectangle."""
+    cloaks = publish_sensitive_sites()
     parts: list[Markup] = [svg.element("rect", x=0, y=0, width=360, height=136, class_="line")]
     crowds = {tuple(box): crowd for box, crowd in zip(cloaks.bounds.tolist(), cloaks.crowd.tolist(), strict=True)}
     for (x0, y0, x1, y1), crowd in crowds.items():
@@ -203,8 +218,8 @@ def sensitive_sites() -> str:
             ]
         else:
             parts += [told(x0 - 5, 130 - y0, 11, 11), text(x0 + 10, 139 - y0, "exact", "published")]
-    parts += [true(x + 0.5, 135.5 - y) for x, y in places]
-    x, y = clinic[0], 136 - clinic[1]
+    parts += [true(x + 0.5, 135.5 - y) for x, y in NEAR_CLINIC]
+    x, y = CLINIC[0], 136 - CLINIC[1]
     parts += [svg.element("path", d=f"M{x - 3},{y - 9}h6v6h6v6h-6v6h-6v-6h-6v-6h6z", class_="site"), known(x, y, 14)]
     parts += [text(x + 18, y - 6, "clinic")]
     return figure(
@@ -222,13 +237,22 @@ def sensitive_sites() -> str:
     )
 
 
-def kte() -> str:
-    """Six hours of ten people: the records that fit the movements of one of them, hour by hour."""
-    hours, rng = 6, np.random.default_rng(7)
+HOURS = 6
+
+
+def publish_kte() -> tuple[Trajectories, Cloaks]:
+    """Publish six hours of ten people, each seen once an hour."""
+    hours, rng = HOURS, np.random.default_rng(7)
     times = [[60 * hour + int(rng.integers(2, 58)) for hour in range(hours)] for _ in range(10)]
     places = [[(float(rng.integers(0, 4000)), float(rng.integers(0, 4000))) for _ in range(hours)] for _ in range(10)]
     data = people(times, places)
-    cloaks = anonymised("kte", data, k=2, tau_s=3600, leak_s=3600, grid_s=60, grid_m=100)
+    return data, anonymised("kte", data, k=2, tau_s=3600, leak_s=3600, grid_s=60, grid_m=100)
+
+
+def kte() -> str:
+    """Six hours of ten people: the records that fit the movements of one of them, hour by hour."""
+    hours, (data, cloaks) = HOURS, publish_kte()
+    minutes = (data.t[: data.offset[1]] - EIGHT) / 60
     fits = {
         int(cloaks.member_trajectory[cloaks.member_record == record][0]) - 100: [
             _fits(cloaks, record, data, hour) for hour in range(hours)
@@ -240,7 +264,7 @@ def kte() -> str:
     parts = [text(left + wide * hour, 11, f"{8 + hour}:00", "soft", "middle") for hour in range(hours + 1)]
     box = {"x": left + wide * known_hour, "y": 17, "width": wide, "height": 30 + high * 10}
     parts += [svg.element("rect", **box, class_="known-wash"), text(0, 33, "your places", "private")]
-    parts += [true(left + wide * minute / 60, 29) for minute in times[0]]
+    parts += [true(left + wide * minute / 60, 29) for minute in minutes.tolist()]
     for at, one in enumerate(order):
         y = 45 + high * at
         parts += [text(0, y + 9, f"record {at + 1}" if one else "your record", "soft" if one else None)]
@@ -291,22 +315,31 @@ MOB_WAYS = (
 """The first and the last position of ten people."""
 
 
-def mob() -> str:
-    """Ten minutes of ten people; one of them is known at two of these."""
-    minutes, known_at = 11, (2, 7)
+KNOWN_AT = (2, 7)
+"""The minutes at which an adversary may know one person."""
+
+
+def publish_mob() -> tuple[list[list[tuple[int, int]]], Cloaks]:
+    """Publish ten minutes of ten people; returns their ways, too."""
+    minutes = 11
     ways = [
         [(round(x0 + (x1 - x0) * n / 10), round(y0 + (y1 - y0) * n / 10)) for n in range(minutes)]
         for (x0, y0), (x1, y1) in MOB_WAYS
     ]
     data = people([range(minutes)] * 10, ways)
-    qid = QuasiIdentifiers(subject=np.zeros(2, np.int64), t=np.array([EIGHT + 60.0 * n for n in known_at]))
-    cloaks = anonymised("mob", data, quasi_identifiers=qid, k=3, start=EIGHT, step_s=60, align="exact")
+    qid = QuasiIdentifiers(subject=np.zeros(2, np.int64), t=np.array([EIGHT + 60.0 * n for n in KNOWN_AT]))
+    return ways, anonymised("mob", data, quasi_identifiers=qid, k=3, start=EIGHT, step_s=60, align="exact")
+
+
+def mob() -> str:
+    """Ten minutes of ten people; one of them is known at two of these."""
+    ways, cloaks = publish_mob()
     top = 20.0
     parts = [svg.element("rect", x=0, y=top, width=360, height=140, class_="line")]
     parts += [line([(x, top + 140 - y) for x, y in way], "others") for way in ways[1:]]
     parts += [line([(x, top + 140 - y) for x, y in ways[0]], "way")]
     parts += [text(ways[0][-1][0] + 5, top + 144 - ways[0][-1][1], "you", "private")]
-    for n in known_at:
+    for n in KNOWN_AT:
         at = cloaks.start == EIGHT + 60 * n
         for x0, y0, x1, y1 in np.unique(cloaks.bounds[at], axis=0).tolist():
             parts.append(told(x0, top + 140 - y1, x1 - x0, y1 - y0))
@@ -380,11 +413,16 @@ def _draw_shares(groups: dict[str, set[int]]) -> list[Markup]:
     return parts
 
 
-def semantic() -> str:
-    """Ten people in twelve cells of base stations; most places in a cell are of one kind."""
+def publish_semantic() -> tuple[Cells, Cloaks]:
+    """Publish ten people, seen twice in twelve cells of base stations."""
     data = people([[10 + 2 * one, 70 + 2 * one] for one in range(10)], SPOTS)
     cells = _make_cells(data)
-    cloaks = anonymised("semantic", data, cells=cells, k=2, l=3, t=0.1)
+    return cells, anonymised("semantic", data, cells=cells, k=2, l=3, t=0.1)
+
+
+def semantic() -> str:
+    """Ten people in twelve cells of base stations; most places in a cell are of one kind."""
+    cells, cloaks = publish_semantic()
     visited = cloaks.regions
     assert visited.cell is not None
     assert visited.cell_offset is not None
@@ -451,6 +489,49 @@ def _draw_bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup
         parts += [_draw_place(kind, x + wide * share / 2 - 2.8, y + 3.3)] * (share > 0.08)
         x += wide * share
     return parts
+
+
+# --- the rows
+
+PUBLISHED = {
+    "tp-aware": (lambda: publish_tp_aware()[1], "requests", "[]"),
+    "sensitive-sites": (publish_sensitive_sites, "cloaked", "false"),
+    "kte": (lambda: publish_kte()[1], None, None),
+    "mob": (lambda: publish_mob()[1], "cloaked", "false"),
+    "semantic": (lambda: publish_semantic()[1], "categories", "0"),
+}
+"""How the ten people of a figure are published, and a family's own column with its default."""
+
+
+def table(family: str, most: int = 10) -> str:
+    """Write the first published rows of a family's figure, as a table of its page."""
+    publish, own, default = PUBLISHED[family]
+    cloaks = publish()
+    where = "cells" if cloaks.regions.bounds is None else "region"
+    names = ["record_id", "seq", "period", where, "crowd", "subjects", *([own] if own else [])]
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for row in range(min(most, cloaks.rows)):
+        extra = {} if cloaks.extra is None or cloaks.extra[row] < 0 else json.loads(cloaks.extras[cloaks.extra[row]])
+        begin, end = (
+            f"{8 + m // 60}:{m % 60:02}" for m in ((cloaks.start[row] - EIGHT) // 60, (cloaks.end[row] - EIGHT) // 60)
+        )
+        values = [cloaks.record_id[row], cloaks.seq[row], f"[{begin},{end})", _region(cloaks, row)]
+        values += [
+            cloaks.crowd[row],
+            cloaks.subjects[row],
+            *([json.dumps(extra[own]) if own in extra else default] if own else []),
+        ]
+        lines.append(f"| {' | '.join(map(str, values))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _region(cloaks: Cloaks, row: int) -> str:
+    regions, number = cloaks.regions, cloaks.region[row]
+    if regions.bounds is not None:
+        return " ".join(f"{side:.0f}" for side in regions.bounds[number])
+    assert regions.cell is not None
+    assert regions.cell_offset is not None
+    return ", ".join(map(str, regions.cell[regions.cell_offset[number] : regions.cell_offset[number + 1]]))
 
 
 # --- two releases

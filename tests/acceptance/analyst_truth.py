@@ -268,7 +268,7 @@ def _in_order(found: np.ndarray, grid_s: int) -> Fixes:
 
 
 def aligned(fixes: Fixes, instants: np.ndarray, align: str, max_gap_s: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where a person is at instants, as docs/methods/tp-aware.md has it under Alignment."""
+    """Where a person is at instants, as docs/methods/tp-aware-inside.md has it under Alignment."""
     before = np.searchsorted(fixes.slot, instants, "right") - 1
     assert (before >= 0).all(), "a person who is published has a position"
     age, x, y = instants - fixes.slot[before], fixes.x[before], fixes.y[before]

@@ -12,7 +12,7 @@ from tests.importing import settle
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
 
-# Ten people in two bundles over two instants, as in docs/developers/rows.md; p0 and p3 ask for a pharmacy.
+# Ten people in two bundles over two instants, as in docs/understand/ten-people.md; p0 and p3 ask for a pharmacy.
 RUN = """
 INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('ten', 32610, 1, 60);
 INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)

@@ -1,4 +1,4 @@
-"""Ten people in releases of the oracle: cases that can be counted by hand, and those of docs/developers/rows.md."""
+"""Ten people in releases of the oracle: cases counted by hand, and those of docs/understand/ten-people.md."""
 
 from collections.abc import Iterable
 
@@ -46,7 +46,7 @@ def mob_of_ten() -> Iterable[Record]:
 
 
 def ten_people() -> dict[str, Release]:
-    """What docs/developers/rows.md has, in minutes after 8:00."""
+    """What docs/understand/ten-people.md has, in minutes after 8:00."""
     merged_pair = [Record(PAIR, two_rows(4, 5))] * 2
     owners = [Record(frozenset({person}), two_rows(4, 5), PAIR - {person}) for person in PAIR]
     return {

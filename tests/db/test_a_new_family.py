@@ -106,8 +106,9 @@ def test_what_attacks_share_is_listed():
     }  # fmt: skip
 
 
-def test_its_page_has_the_fixed_headings():
-    assert re.findall(r"^## (.+)$", blocks()[f"docs/methods/{NAME}.md"], re.MULTILINE) == HEADINGS
+@pytest.mark.parametrize("kind", HEADINGS)
+def test_its_pages_have_the_fixed_headings(kind):
+    assert re.findall(r"^## (.+)$", blocks()[f"docs/methods/{NAME}{kind}.md"], re.MULTILINE) == HEADINGS[kind]
 
 
 @pytest.mark.many

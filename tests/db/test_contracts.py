@@ -1,6 +1,6 @@
 """Rows of all families: written from `Cloaks`, read as evidence, published, compared, described and taken back.
 
-`tests.db.written` has them as docs/developers/rows.md does.
+`tests.db.written` has them as docs/understand/ten-people.md does.
 """
 
 import threading

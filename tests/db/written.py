@@ -1,4 +1,4 @@
-"""The rows of all families as docs/developers/rows.md has them: of the ten people of `conftest.RUN`, as `Cloaks`."""
+"""The rows of all families as docs/understand/ten-people.md has them: of the people of `conftest.RUN`, as `Cloaks`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -136,7 +136,7 @@ def semantic() -> Cloaks:
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """A family of docs/developers/rows.md: what core functions ask of it, and its rows."""
+    """A family of docs/understand/ten-people.md: what core functions ask of it, and its rows."""
 
     name: str
     k: int

@@ -6,6 +6,7 @@ WITH role (name) AS (
         regexp_replace(obj_description(c.oid, 'pg_class'), ' \w{64}\.$', ' a checksum.') AS comment
     FROM pg_class c
     WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace) AND c.relkind IN ('r', 'v', 'm', 'p')
+        AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.name = c.relname AND c.relnamespace = 'published'::regnamespace)
 ), attribute AS (
     SELECT a.attrelid, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod) AS type,
         col_description(a.attrelid, a.attnum) AS comment

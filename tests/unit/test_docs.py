@@ -9,23 +9,31 @@ import pytest
 from dbanon import methods
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
+METHOD_PAGES = ROOT / "docs" / "methods"
+EXAMPLES = sorted(METHOD_PAGES.glob("*-inside.md"))
 DECISIONS = ROOT / "docs" / "developers" / "decisions"
 LISTS = {DECISIONS / "dependencies.md", DECISIONS / "speed.md"}
 WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if not page.name.startswith("sql")]  # from comments
-HEADINGS = [
-    *("Privacy claim", "Adversary", "Algorithm", "Parameters", "Complexity"),
-    *("Departures from the paper", "Example", "Known limits", "References"),
-]
+HEADINGS = {
+    "": ["Example", "Promise", "Run", "Published rows", "Parameters", "Cost", "Known limits"],
+    "-inside": [
+        *("Privacy claim", "Adversary", "Algorithm", "Alignment", "Complexity"),
+        *("Departures from the paper", "Example", "References"),
+    ],
+}
+"""Of the two pages of a family: use it, and how it works."""
 
 
+@pytest.mark.parametrize("kind", HEADINGS)
 @pytest.mark.parametrize("family", methods.METHODS)
-def test_every_family_has_a_page_with_the_fixed_headings(family: str) -> None:
-    page = (ROOT / "docs" / "methods" / f"{family}.md").read_text()
-    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == HEADINGS
+def test_every_family_has_two_pages_with_the_fixed_headings(family: str, kind: str) -> None:
+    page = (METHOD_PAGES / f"{family}{kind}.md").read_text()
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == HEADINGS[kind]
+    other = {"": "-inside", "-inside": ""}[kind]
+    assert f"]({family}{other}.md)" in page
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.name)
 def test_the_example_of_a_method_page_runs(page: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     assert blocks
@@ -35,7 +43,7 @@ def test_the_example_of_a_method_page_runs(page: Path) -> None:
 
 @pytest.mark.parametrize("family", methods.METHODS)
 def test_a_method_page_names_every_parameter_with_its_default(family: str) -> None:
-    page = (ROOT / "docs" / "methods" / f"{family}.md").read_text()
+    page = (METHOD_PAGES / f"{family}.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", page, re.MULTILINE))
     described = methods.describe(methods.method(family))
     assert list(rows) == [p["name"] for p in described]
@@ -210,7 +218,7 @@ def test_the_limits_have_five_of_a_method_and_its_page_has_all(family: str) -> N
     limits = section(LIMITS, heading)
     assert len(re.findall(r"^- \*\*", limits, re.MULTILINE)) == 5
     assert f"](../methods/{family}.md#known-limits)" in limits
-    known = section(ROOT / "docs" / "methods" / f"{family}.md", "Known limits")
+    known = section(METHOD_PAGES / f"{family}.md", "Known limits")
     assert "understand/limits.md" not in known
 
 

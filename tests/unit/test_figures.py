@@ -10,6 +10,7 @@ from docs import figures
 from tests.db.oracle import Rule
 from tests.db.ten_people import bundles
 from tests.pages import ROOT
+from tests.unit.test_docs import section
 
 FOLDER = ROOT / "docs" / "methods"
 
@@ -23,7 +24,12 @@ def drawn() -> dict[str, str]:
 def test_a_familys_figure_is_what_the_script_draws_of_its_own_code(drawn: dict[str, str], family: str) -> None:
     assert drawn[family] == (FOLDER / f"{family}.svg").read_text(), "write it again: python docs/figures.py"
     page = (FOLDER / f"{family}.md").read_text()
-    assert f"]({family}.svg)" in page.partition("## Privacy claim")[0]
+    assert f"]({family}.svg)" in page.partition("## Example")[0]
+
+
+@pytest.mark.parametrize("family", methods.METHODS)
+def test_the_rows_of_a_familys_page_are_those_of_its_figure(family: str) -> None:
+    assert f"\n\n{figures.table(family)}\n" in section(FOLDER / f"{family}.md", "Published rows")
 
 
 @pytest.mark.parametrize("family", methods.METHODS)

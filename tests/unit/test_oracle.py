@@ -202,7 +202,7 @@ def test_bundles_around_a_snapshot_are_refused_where_they_take_its_crowd_apart()
     assert judge(first, bundles(5, *HALVES)) == (True, 2, 5)
 
 
-# --- the ten people of docs/developers/rows.md, as docs/understand/releases-together.md shows them
+# --- the ten people of docs/understand/ten-people.md, as docs/understand/releases-together.md shows them
 
 
 def said(first: Release, then: Release) -> str:

@@ -1,0 +1,22 @@
+"""The commands of the families' pages, and of the page that helps to choose one, end and print as the pages show."""
+
+from pathlib import Path
+
+import pytest
+
+from dbanon.methods import METHODS
+from tests import pages
+from tests.acceptance.commands import as_typed
+
+pytestmark = pytest.mark.db
+PAGES = [*(f"docs/methods/{family}.md" for family in METHODS), "docs/understand/choose.md"]
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_end_as_it_shows(database: str, tmp_path: Path, page: str) -> None:
+    for _, block in pages.blocks(page, "console"):
+        for command, shown in pages.typed(block):
+            done = as_typed(database, tmp_path, command)
+            assert done.code == 0, command + done.stderr
+            assert pages.missing(shown, done.stdout + done.stderr) == [], done.stdout + done.stderr
