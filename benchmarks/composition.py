@@ -91,7 +91,7 @@ SELECT %(run)s, row_number() OVER (ORDER BY t.trajectory_id), t.trajectory_id, N
 FROM (SELECT t.trajectory_id FROM dbanon.trajectory t JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = 'made'
       ORDER BY t.trajectory_id LIMIT %(n)s) t"""
 STORE = "SELECT dbanon_internal.store_groups(%(run)s, 0)"
-MEASURE = "SELECT * FROM dbanon_internal.measure(%(run)s, 0)"
+MEASURE = "SELECT * FROM dbanon_internal.describe_worst(%(run)s, 0)"
 RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows, overlap_reason, span, reach, content)
 SELECT %(name)s, r.run_id, '', 0, %(reason)s, dbanon_internal.run_span(r.run_id), dbanon_internal.run_reach(r.run_id),
     CASE WHEN dbanon_internal.stands_alone(r.method, r.algorithm) THEN dbanon_internal.run_content(r.run_id) END

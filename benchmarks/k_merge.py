@@ -189,15 +189,15 @@ def many(people: int) -> None:
     print(f"{people:,} people, {len(known.slot):,} samples")
     for k in (2, 5):
         costs = {}
-        for most in (_blocks.MOST, people)[: 1 + (people <= 30_000)]:
-            usual, _blocks.MOST = _blocks.MOST, most
+        for most in (_blocks.MAX_BLOCK_SUBJECTS, people)[: 1 + (people <= 30_000)]:
+            usual, _blocks.MAX_BLOCK_SUBJECTS = _blocks.MAX_BLOCK_SUBJECTS, most
             memory.forget_peak()
             began, used = time.perf_counter(), time.process_time()
             rng = np.random.default_rng(SEED)
             group = _groups.group(known, k, np.arange(people), rng)
             merged = _groups.merged(known, group)
             took, cpu = time.perf_counter() - began, time.process_time() - used
-            _blocks.MOST = usual
+            _blocks.MAX_BLOCK_SUBJECTS = usual
             if np.bincount(group).min() < k or not covered(known, group, merged):
                 raise SystemExit("A group is below k, or a sample is not covered.")
             spans = merged.box[:, 2:] - merged.box[:, :2] + 1
@@ -208,7 +208,7 @@ def many(people: int) -> None:
                 flush=True,
             )
         if len(costs) > 1:
-            print(f"blocks cost {100 * costs[_blocks.MOST] / costs[people] - 100:+.2f} %")
+            print(f"blocks cost {100 * costs[_blocks.MAX_BLOCK_SUBJECTS] / costs[people] - 100:+.2f} %")
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ from dbanon.worker.cluster import Cluster
 
 PEOPLE, WINDOWS, INSTANTS, SEED = 50_000, 8, 30, 20120905
 BUSY = 24  # tasks that keep one core busy for half a second or more
-HELPERS = cores.count()
+HELPERS = cores.count_threads()
 ENGINES = (
     "here",
     "worker",
@@ -85,7 +85,7 @@ def much(number: int) -> bytes:
 
 
 def on_one_core(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    with cores.at_most(1):
+    with cores.limit_threads(1):
         return function(*arguments)
 
 
@@ -298,7 +298,7 @@ def server_cpu_s() -> float:
 
 def judged(url: str, run_id: int, shared: Tasks) -> str:
     """Attack a run; a digest of the verdict."""
-    parts._LEAST = FIXES
+    parts._MIN_PART_FIXES = FIXES
     attack = attacker("dbanon.attacks.tp_aware")
     with reading.open_reader(url) as reader:
         evidence, digest = reader.evidence(run_id, None, shared)
@@ -346,7 +346,7 @@ def replay(url: str, run_id: int) -> None:
     """Measure each task, and say how long so many machines would take if each did its share as measured."""
     attacker("dbanon.attacks.tp_aware").prepare()  # type: ignore[attr-defined]
     attack, windows = Measured(), Measured()
-    with cores.at_most(1):
+    with cores.limit_threads(1):
         before = time.process_time()
         judged(url, run_id, attack)
         own = time.process_time() - before - sum(first[0] + later[0] for first, later, _ in attack.tasks)

@@ -79,7 +79,7 @@ HERE: Tasks = _Here()
 """Does tasks in this process."""
 
 
-def share(
+def share_tasks(
     spread: Callable[[Iterable[tuple[Any, ...]]], list[T]],
     function: Callable[..., T],
     arguments: Iterable[tuple[Any, ...]],
@@ -112,7 +112,7 @@ class Processes:
         processes = self._processes(threads)
         if processes < 2:
             return HERE.map(function, arguments)
-        return share(lambda several: _Work(function, several, processes).results(), function, arguments)
+        return share_tasks(lambda several: _Work(function, several, processes).results(), function, arguments)
 
     def readers(self, threads: int = 1) -> int:
         """Count the processes that there would be, if they can read; see `Tasks`."""
@@ -120,7 +120,7 @@ class Processes:
         return processes if self._reads and processes > 1 else 0
 
     def _processes(self, threads: int) -> int:
-        return cores.count() // self._runs // threads
+        return cores.count_threads() // self._runs // threads
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,7 +140,11 @@ class _Work(Generic[T]):
 
     def __init__(self, function: Callable[..., T], arguments: Iterable[_Task], processes: int) -> None:
         self._function, self._arguments = function, iter(arguments)
-        self._cores, self._threads, self._most = cores.count(), cores.count() // processes, processes - 1
+        self._cores, self._threads, self._most = (
+            cores.count_threads(),
+            cores.count_threads() // processes,
+            processes - 1,
+        )
         self._drawing = threading.Lock()
         self._futures: list[Future[list[T]]] = []  # of batches, in the order in which they were drawn
         self._undrawn: Exception | None = None  # why no more tasks could be drawn
@@ -172,7 +176,7 @@ class _Work(Generic[T]):
     def _work_here(self) -> None:
         """Do tasks one after the other, in a thread; with all cores while there are no helpers."""
         while batch := self._draw(1):
-            with cores.at_most(self._threads if self._helpers else self._cores):
+            with cores.limit_threads(self._threads if self._helpers else self._cores):
                 self._settle(batch, *_done(self._function, batch.tasks))
 
     def _draw(self, most: int) -> "_Batch[T] | None":
@@ -272,7 +276,7 @@ def _help(connection: "Connection[Any, Any]", threads: int) -> None:
     """Do the tasks that come, until the process that sends them is gone or kills this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that has the run
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with cores.at_most(threads), suppress(Exception):  # which a log would show with a value of the task
+    with cores.limit_threads(threads), suppress(Exception):  # which a log would show with a value of the task
         while True:
             results, error = _done(*connection.recv())
             if error is not None:  # its traceback is not sent with it

@@ -228,7 +228,7 @@ class Database(Datasets):
 
     @needs("compute")
     @reports
-    def take(
+    def run_next(
         self,
         holder: Connection,
         worker: str,

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from dbanon.base.errors import DataError
 from dbanon.load import _arrow
 
-MOST_BYTES = 10**9
-MOST_TIMES = 1000
+MAX_UNPACKED_BYTES = 10**9
+MAX_EXPANSION_RATIO = 1000
 
 _HEADER_BYTES = (1024, 16 * 1024**2)  # most headers are short; Arrow reads none that is longer
 _SHARED = {0, 2, 8}  # encodings of values: one by one, or of a dictionary; others share the beginnings of texts
@@ -37,7 +37,7 @@ class _Column:
     dictionary: int = 0
     encodings: set[int] = field(default_factory=set)
 
-    def meet(self, header: dict[int, Any]) -> int:
+    def note_page(self, header: dict[int, Any]) -> int:
         """Take note of a page; returns how many values it has."""
         # PageHeader of parquet.thrift: 1 kind (2: dictionary), 2, 3 bytes unpacked, packed, 5 and 8 data page (v2).
         size = header[2]
@@ -78,10 +78,10 @@ def columns(
     """
     found = _surveyed(path, file, names, geometry)
     needed = sum(column.needed for column in found)
-    if needed > MOST_BYTES:
+    if needed > MAX_UNPACKED_BYTES:
         raise DataError(
-            f"Reading a file must take at most {MOST_BYTES // 10**6:,} MB of memory. {path.name} would take some "
-            f"{needed // 10**6:,} MB, since its pages are large when unpacked. Write it with smaller ones."
+            f"Reading a file must take at most {MAX_UNPACKED_BYTES // 10**6:,} MB of memory. {path.name} would take "
+            f"some {needed // 10**6:,} MB, since its pages are large when unpacked. Write it with smaller ones."
         )
     # The headers bound a page, but do not say how often a shared text is repeated: that is counted below.
     rows = int(_arrow.SLICE_BYTES / max(sum(column.row_bytes for column in found), 1))
@@ -91,10 +91,10 @@ def columns(
     def count(size: int) -> None:
         nonlocal unpacked
         unpacked += size
-        if unpacked > max(MOST_BYTES, MOST_TIMES * packed):
+        if unpacked > max(MAX_UNPACKED_BYTES, MAX_EXPANSION_RATIO * packed):
             raise DataError(
-                f"A file must unpack to at most {MOST_TIMES:,} times its size. The texts of {path.name} are larger. "
-                f"Check its content."
+                f"A file must unpack to at most {MAX_EXPANSION_RATIO:,} times its size. The texts of {path.name} are "
+                f"larger. Check its content."
             )
 
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as reader:
@@ -130,7 +130,7 @@ def _survey(leaf: Any, number: int, raw: io.BufferedReader, groups: Sequence[dic
             # From page to page by what each header says of its packed size, until all values are accounted for.
             while values < chunk[5]:
                 header, length = _header(raw, at)
-                values += column.meet(header)
+                values += column.note_page(header)
                 at += length + header[3]
     return column
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from psycopg.rows import dict_row
 
 from dbanon.base.errors import ParameterError
-from dbanon.postgres.connection import Connection, errors_translated, one, server_notices
+from dbanon.postgres.connection import Connection, errors_translated, fetch_value, server_notices
 
 Erased = tuple[dict[str, int], tuple[str, ...]]
 """How many rows went, by what they were, and what the server has to say."""
@@ -70,7 +70,7 @@ def forget_before(connection: Connection, dataset: str, before: datetime | str) 
 def _instant(connection: Connection, text: str) -> datetime:
     with errors_translated():
         query = "SELECT to_timestamp(dbanon_internal.as_instant(to_jsonb(%s::text)))"
-        time = cast("datetime | None", one(connection, query, [text]))
+        time = cast("datetime | None", fetch_value(connection, query, [text]))
     if time is None:
         raise ParameterError(
             f"The time before which data are forgotten must be ISO 8601 with a zone, or unix seconds. Got "

@@ -248,9 +248,9 @@ class Method:
     @property
     def parameters(self) -> type[Any]:
         """The parameter class of the family."""
-        return cast("type[Any]", self._its("Parameters"))
+        return cast("type[Any]", self._load_attribute("Parameters"))
 
-    def _its(self, name: str) -> Any:
+    def _load_attribute(self, name: str) -> Any:
         return getattr(importlib.import_module(self.module), name)
 
     def algorithm(self, name: str | None) -> Algorithm:
@@ -328,7 +328,7 @@ class Method:
         self._demand_used(algorithm, params)
         if self.shares:
             inputs["tasks"] = tasks
-        return cast("Cloaks", self._its("anonymise")(data, params, rng, algorithm=algorithm, **inputs))
+        return cast("Cloaks", self._load_attribute("anonymise")(data, params, rng, algorithm=algorithm, **inputs))
 
     def attach(self, cloaks: Cloaks, data: Trajectories, params: Any, **inputs: Any) -> Cloaks:
         """Join inputs to finished cloaks; rows of a record may be joined, all else of rows and members may not change.
@@ -338,7 +338,7 @@ class Method:
         DataError
             If the family changed who is hidden with whom, or where or when: then that could depend on what was joined.
         """
-        joined = cast("Cloaks", self._its("attach")(cloaks, data, params, **inputs))
+        joined = cast("Cloaks", self._load_attribute("attach")(cloaks, data, params, **inputs))
         if not _same_members(cloaks, joined):
             raise DataError("Joining inputs must not change the groups of people. This is a defect of the method.")
         if not _same_rows(cloaks, joined):

@@ -113,7 +113,7 @@ def true_counts(movements: Movements, questions: Questions) -> Float:
         return counts
 
     answers = np.empty(len(order))
-    answers[order] = sum(cores.each(count, _cut_parts(movements.person)), np.zeros(len(order), np.int64))
+    answers[order] = sum(cores.map_each(count, _cut_parts(movements.person)), np.zeros(len(order), np.int64))
     return answers
 
 

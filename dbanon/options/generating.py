@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args
 
 from dbanon.base.errors import ParameterError
 from dbanon.options import Option, fields
-from dbanon.options.loading import People
+from dbanon.options.loading import PopulationOptions
 
 Links = Literal["random", "disjoint", "chain", "forest"]
 """How the quasi-identifiers of generated people are linked: each with any other; none, instants dealt out in turn; with
@@ -186,7 +186,7 @@ class _Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfDataset(People, _Grid):
+class OfDataset(PopulationOptions, _Grid):
     """What a dataset is made with, and files are not."""
 
 

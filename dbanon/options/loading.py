@@ -73,7 +73,7 @@ Zone = Annotated[str | None, Option("Time zone of times that name none, such as 
 
 
 @dataclass(frozen=True, kw_only=True)
-class People:
+class PopulationOptions:
     """Whose people are in a dataset."""
 
     population: Annotated[
@@ -199,12 +199,12 @@ class _Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadingTrajectories(_Mode, People, _Target, _File):
+class LoadingTrajectories(_Mode, PopulationOptions, _Target, _File):
     """How trajectories are loaded from files and from tables in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportingTrajectories(_Mode, People, _Target, _Table):
+class ImportingTrajectories(_Mode, PopulationOptions, _Target, _Table):
     """How trajectories are loaded from a table of the same database."""
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from dbanon.base.errors import ParameterError
 from dbanon.options import Option, fields
-from dbanon.options.loading import People, _moment, _Table, _Target
+from dbanon.options.loading import PopulationOptions, _moment, _Table, _Target
 from dbanon.options.publishing import parameters
 
 
@@ -33,7 +33,7 @@ def _interval(words: str) -> Option:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfSource(People, _Target, _Table):
+class OfSource(PopulationOptions, _Target, _Table):
     """How a job reads its source: what an import of a table can be asked for."""
 
 

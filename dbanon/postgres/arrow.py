@@ -247,7 +247,7 @@ class Paths:
         whole = {name: np.concatenate(columns.pop(name)) for name in list(columns)}
         return cls(subject=subject, offset=np.cumsum(np.concatenate([[0], *counts])), **whole)
 
-    def some(self, kept: NDArray[np.bool_]) -> "Paths":
+    def select(self, kept: NDArray[np.bool_]) -> "Paths":
         """Keep some."""
         fixes = np.repeat(kept, np.diff(self.offset))
         return Paths(
@@ -332,7 +332,7 @@ def as_array(values: NDArray[np.int64]) -> str:
 
 
 @dataclass(frozen=True)
-class People:
+class TrajectoryOwners:
     """Whose trajectories there are, by ascending id, and their bytes; `ends`: the first and last time of any fix."""
 
     trajectory_id: NDArray[np.int64]
@@ -341,7 +341,7 @@ class People:
     ends: tuple[float, float]
 
 
-def people(snapshot: Snapshot, dataset_id: int) -> People:
+def read_owners(snapshot: Snapshot, dataset_id: int) -> TrajectoryOwners:
     """Read the trajectories of a dataset without their fixes, thousands at a time."""
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
@@ -363,7 +363,7 @@ def people(snapshot: Snapshot, dataset_id: int) -> People:
         ends.append(np.stack([first.view(">f8"), last.view(">f8")], axis=1))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
     first_s, last_s = np.concatenate(ends).T
-    return People(
+    return TrajectoryOwners(
         np.concatenate(ids),
         pa.chunked_array(subjects, pa.string()),
         np.concatenate(weights),

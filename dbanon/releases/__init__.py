@@ -13,15 +13,15 @@ from psycopg.rows import dict_row
 from dbanon.base.errors import ParameterError
 from dbanon.options.publishing import Publishing
 from dbanon.pages import notebook
-from dbanon.postgres.connection import Connection, errors_translated, one, postgis, server_notices
+from dbanon.postgres.connection import Connection, errors_translated, fetch_value, postgis, server_notices
 from dbanon.releases import published
 
 
 def check_release(connection: Connection, name: str, asked: Publishing) -> None:
     """Raise `ParameterError` if a run could not be made a release as it is asked; spares the run."""
     given = [name, asked.replace, asked.end_readers, _array(asked.readers), asked.grow]
-    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s)", given)
-    one(connection, "SELECT dbanon_internal.check_override(%s, %s)", [asked.allow_overlap, asked.reason])
+    fetch_value(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s)", given)
+    fetch_value(connection, "SELECT dbanon_internal.check_override(%s, %s)", [asked.allow_overlap, asked.reason])
 
 
 def publish(connection: Connection, run_id: int, name: str, asked: Publishing) -> tuple[int, tuple[str, ...]]:
@@ -131,4 +131,4 @@ def remember_subject(connection: Connection, population: str, subject: str) -> b
     Raises `ParameterError` if there is no such population.
     """
     with errors_translated():
-        return bool(one(connection, "SELECT dbanon.remember_subject(%s, %s)", [population, subject]))
+        return bool(fetch_value(connection, "SELECT dbanon.remember_subject(%s, %s)", [population, subject]))

@@ -45,7 +45,10 @@ def write(
         parts.demand("files")
         from dbanon.releases import frames
 
-        with whole(file) as part, published.opened(connection, name, "Arrow", where=where, params=params) as rows:
+        with (
+            write_atomically(file) as part,
+            published.opened(connection, name, "Arrow", where=where, params=params) as rows,
+        ):
             return frames.write(part, rows, progress)
     if suffix not in _BY_SERVER:
         endings = ", ".join((*_BY_ARROW, *_BY_SERVER))
@@ -53,19 +56,19 @@ def write(
             f"The file's name must end in {endings}. Got {file.name!r}. Choose the format by the ending."
         )
     form: published.Form = "CSV" if suffix == ".csv" else "GeoJSON"
-    with whole(file) as part, published.opened(connection, name, form, where=where, params=params) as rows:
+    with write_atomically(file) as part, published.opened(connection, name, form, where=where, params=params) as rows:
         return (_write_csv if form == "CSV" else _write_geojson)(part, rows, progress)
 
 
 def write_text(file: Path, text: str, *, private: bool = False) -> None:
     """Write a text as a file, whole or not at all; a `private` one only its owner may read."""
-    with whole(file) as part:
+    with write_atomically(file) as part:
         part.touch(0o600 if private else 0o666)
         part.write_text(text, encoding="utf-8")
 
 
 @contextmanager
-def whole(file: Path) -> Iterator[Path]:
+def write_atomically(file: Path) -> Iterator[Path]:
     """Give a place to write a file; what is there after the block is moved to where it belongs, unless it failed."""
     try:
         if file.is_dir():
@@ -77,11 +80,12 @@ def whole(file: Path) -> Iterator[Path]:
                 made.replace(file.with_name(made.name))
     except OSError as error:
         raise DataError(
-            f"The file must be writable in {file.parent}, with room for it. Got: {_said(error)}. Nothing was kept."
+            f"The file must be writable in {file.parent}, with room for it. Got: {_describe_os_error(error)}. "
+            f"Nothing was kept."
         ) from error
 
 
-def _said(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 

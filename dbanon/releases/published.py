@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from dbanon.base.errors import ParameterError, choose_one
-from dbanon.postgres.connection import Connection, as_is, errors_translated, one, postgis
+from dbanon.postgres.connection import Connection, as_is, errors_translated, fetch_value, postgis
 
 Params = Sequence[Any] | Mapping[str, Any]
 Form = Literal["Arrow", "CSV", "GeoJSON"]
@@ -117,15 +117,15 @@ def become_analyst(connection: Connection, name: str) -> None:
     analyst = analysts(connection)
     if analyst == "public":
         return
-    if one(connection, _MAY_BECOME, [analyst, name]):
+    if fetch_value(connection, _MAY_BECOME, [analyst, name]):
         connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
 
 
 def analysts(connection: Connection) -> str:
     """Name the analysts' role; "public", that is everybody, where this login may not look it up."""
-    if not one(connection, _KNOWS_ROLES):
+    if not fetch_value(connection, _KNOWS_ROLES):
         return "public"
-    return str(one(connection, "SELECT dbanon_internal.role_name('analyst')"))
+    return str(fetch_value(connection, "SELECT dbanon_internal.role_name('analyst')"))
 
 
 def lock(connection: Connection, name: str) -> sql.Identifier:

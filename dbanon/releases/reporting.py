@@ -31,7 +31,7 @@ from dbanon.pages import release as pages
 from dbanon.pages.maps import UNITS
 from dbanon.pages.shown import Shown, Truth
 from dbanon.pages.svg import WIDTH
-from dbanon.postgres.connection import Connection, as_is, errors_translated, one, postgis
+from dbanon.postgres.connection import Connection, as_is, errors_translated, fetch_value, postgis
 from dbanon.releases import export, pictured, published
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -253,12 +253,12 @@ def _run_rows(connection: Connection, record: Described) -> tuple[Described, pic
     if not record.rows or about is None:
         raise ParameterError(f"A page must be of a run with rows. Run {run_id} has none. See `dbanon runs`.")
     span = (about["since"], about["until"])
-    one(
+    fetch_value(
         connection,
         "SELECT dbanon_internal.copy_run_rows(%s, tstzmultirange(tstzrange(%s, %s)))",
         [run_id, *span],
     )
-    one(connection, "SELECT dbanon_internal.finish_asked()")
+    fetch_value(connection, "SELECT dbanon_internal.finish_asked()")
     return replace(record, window_s=about["window_s"]), pictured.Rows(
         about=sql.SQL("(SELECT a FROM dbanon_internal.run_about({}) a)").format(sql.Literal(run_id)),
         relation=sql.SQL("pg_temp.asked_rows"),
@@ -290,7 +290,7 @@ def _own_rows(connection: Connection) -> Iterator[None]:
     """Have a transaction with a table for the rows of a run."""
     with errors_translated(), connection.transaction():
         connection.execute("SET LOCAL timezone = 'UTC'")
-        one(connection, "SELECT dbanon_internal.begin_asking()")
+        fetch_value(connection, "SELECT dbanon_internal.begin_asking()")
         yield
 
 
@@ -324,7 +324,7 @@ def _group(connection: Connection, record: Described, shown: Shown) -> tuple[int
     """
     window, moment = shown.window, shown.moment
     may = "has_table_privilege('dbanon.membership', 'SELECT') AND has_table_privilege('dbanon.cloak', 'SELECT')"
-    if window is None or moment is None or not one(connection, f"SELECT {may}"):
+    if window is None or moment is None or not fetch_value(connection, f"SELECT {may}"):
         return None, set()
     names = {"p": sql.Identifier(postgis(connection)), "path": pictured.path_of(connection)}
     query = sql.SQL("""
@@ -366,7 +366,7 @@ def write(file: Path, html: str, *, private: bool, pdf: bool) -> Path:
     file = private_name(file) if private else file
     if pdf:
         chromium()  # before anything is written
-    with export.whole(file) as part:
+    with export.write_atomically(file) as part:
         part.touch(0o600 if private else 0o666)
         part.write_text(html, encoding="utf-8")
         if pdf:
@@ -378,7 +378,7 @@ def _note(connection: Connection, record: Described, html: str) -> None:
     """Write into the audit that a private page was made of what it shows, with its digest."""
     sha256 = hashlib.sha256(html.encode()).hexdigest()
     with errors_translated():
-        one(connection, "SELECT dbanon_internal.note_page(%s, %s, %s)", [record.run_id, record.release, sha256])
+        fetch_value(connection, "SELECT dbanon_internal.note_page(%s, %s, %s)", [record.run_id, record.release, sha256])
 
 
 def private_name(file: Path) -> Path:

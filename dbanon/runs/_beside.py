@@ -20,7 +20,7 @@ T = TypeVar("T")
 _PATIENCE_S = 2.0  # for the server to take a request to cancel
 
 
-class Beside:
+class SnapshotSessions:
     """Further sessions of a snapshot, which must stay open."""
 
     def __init__(self, snapshot: arrow.Snapshot, url: str) -> None:

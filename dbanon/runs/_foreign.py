@@ -13,12 +13,12 @@ from dbanon.metrics.counts import count_figures
 from dbanon.metrics.questions import draw_questions, sides_note, true_counts
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import one
+from dbanon.postgres.connection import fetch_value
 from dbanon.runs import _field, reading
 from dbanon.runs._told import SPAN_S, Box, Points, Table
 from dbanon.runs._truth import Members, Truth, window
 
-_LEAST_M = 0.001  # least side of a rectangle, because shares are divided by its area
+_MIN_SIDE_M = 0.001  # least side of a rectangle, because shares are divided by its area
 _MEANT = "The truth is all fixes of all people in ten minutes. Everything that the program left out is an error, too."
 
 
@@ -93,7 +93,7 @@ class Foreign:
     def _write_table(self, output: Rectangles) -> Table:
         """Put rectangles into the temporary table, as rows that hold at some time."""
         self.session.execute("SELECT dbanon_internal.begin_asking()")
-        low, high = output.bounds[:, :2], np.maximum(output.bounds[:, 2:], output.bounds[:, :2] + _LEAST_M)
+        low, high = output.bounds[:, :2], np.maximum(output.bounds[:, 2:], output.bounds[:, :2] + _MIN_SIDE_M)
         until = np.maximum(output.until, output.since + 1)
         envelope = f"{self.snapshot.postgis}.ST_MakeEnvelope(r.xmin, r.ymin, r.xmax, r.ymax, %s)"
         arrays = (output.record, output.since, until, *low.T, *high.T, output.subjects)
@@ -108,7 +108,7 @@ class Foreign:
         )
         self.session.execute("SELECT dbanon_internal.finish_asked()")
         box = [*low.min(axis=0).tolist(), *high.max(axis=0).tolist()]
-        said = one(
+        said = fetch_value(
             self.session,
             "SELECT (ROW('the file', NULL, NULL, NULL, t.since, t.until, %s, %s, 'some time', NULL, NULL, NULL, "
             "%s::float8[], 1, ARRAY[t.since], ARRAY[t.until], NULL)::published.releases)::text "

@@ -17,13 +17,13 @@ from dbanon.metrics.counts import count_figures, measure_noise, within
 from dbanon.metrics.questions import draw_questions, sides_note, true_counts
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import one
+from dbanon.postgres.connection import fetch_value
 from dbanon.runs import _blocks, _field, reading, stored
 from dbanon.runs._told import SPAN_S, Box, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, window
 
 _MAX_MET = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
-_LEAST_RECORDS = 600  # of a sample of them
+_MIN_SAMPLED_RECORDS = 600  # of a sample of them
 _JUDGED = 4  # of so many questions one judges a sample
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
 _WINDOW_PLACES = 1_000_000  # positions that make the window
@@ -189,17 +189,17 @@ class Measurement:
         # questions lie within one, where a person has one record.
         if self.asked.against == "all" or (about.window_s or SPAN_S) < SPAN_S:
             return 1
-        records = one(self.session, "SELECT count(*) FROM dbanon.record WHERE run_id = %s", [number])
+        records = fetch_value(self.session, "SELECT count(*) FROM dbanon.record WHERE run_id = %s", [number])
         query = (
             "SELECT coalesce(avg(extract(epoch FROM upper(c.period) - lower(c.period))), 0)::float8 "
             f"FROM dbanon.cloak c WHERE c.run_id = {number} AND c.record_id = ANY (ARRAY(SELECT r.record_id "
             f"FROM ONLY dbanon.record r WHERE r.run_id = {number} ORDER BY r.record_id LIMIT 1000))"
         )
-        met = about.rows * min((SPAN_S + one(self.session, query)) / max(about.until - about.since, 1), 1)
+        met = about.rows * min((SPAN_S + fetch_value(self.session, query)) / max(about.until - about.since, 1), 1)
         if met <= _MAX_MET:
             return 1
         records = records * min(about.rows, _MAX_ROWS) // about.rows
-        return int(max(min(3 * met // _MAX_MET, records // _LEAST_RECORDS), 1))
+        return int(max(min(3 * met // _MAX_MET, records // _MIN_SAMPLED_RECORDS), 1))
 
     def _scale_up(
         self, table: Table, questions: Questions, true: Float, answers: Answers

@@ -113,10 +113,10 @@ def _records(snapshot: arrow.Snapshot, run_id: int, region_no: Int, period_no: I
         ids.append(record.to_numpy())
         lengths.append(length.to_numpy())
         done = part.stop
-    return _sorted_out(np.concatenate(ids), np.concatenate(lengths).astype(np.int64), region, period)
+    return _drop_empty_rows(np.concatenate(ids), np.concatenate(lengths).astype(np.int64), region, period)
 
 
-def _sorted_out(record: Int, length: Int, region: NDArray[np.int32], period: NDArray[Any]) -> dict[str, Any]:
+def _drop_empty_rows(record: Int, length: Int, region: NDArray[np.int32], period: NDArray[Any]) -> dict[str, Any]:
     """Leave out what is no row; then rows are not numbered 1, 2, ... everywhere, so their places are given."""
     offset, place = np.concatenate([[0], np.cumsum(length)]), None
     if len(region) and (region.min() < 0 or period.min() < 0):

@@ -20,7 +20,7 @@ from dbanon.base.progress import Progress
 from dbanon.methods.parsing import quoted
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, connect, errors_translated, one, postgis
+from dbanon.postgres.connection import Connection, connect, errors_translated, fetch_value, postgis
 from dbanon.runs import kept, queue, reading, stored
 from dbanon.runs._foreign import Foreign
 from dbanon.runs._measurement import Measurement
@@ -48,13 +48,13 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
         raise ParameterError(
             f"A run must be verified to be evaluated. Run {run_id} is {row.status}. List the runs: `dbanon runs`."
         )
-    revision = one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [row.dataset_id])
+    revision = fetch_value(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [row.dataset_id])
     if row.dataset_revision != revision:
         raise ParameterError(
             f"A run must be evaluated against the data that it was computed from. The data of run {run_id} changed "
             f"since, or some of them were forgotten. Run it again."
         )
-    if not one(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]):
+    if not fetch_value(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]):
         raise ParameterError(f"A run must have rows to be evaluated. Run {run_id} has none.")
     return row
 
@@ -95,7 +95,7 @@ def _first(parts: list[_Part]) -> _Part:
     return next((part for part in parts if part.fit), parts[0])
 
 
-def _said(name: str, parts: list[_Part]) -> tuple[str, ...]:
+def _note_parts(name: str, parts: list[_Part]) -> tuple[str, ...]:
     """Say which part is shown in full, and which cannot be measured; nothing where it is the only one."""
     if len(parts) == 1:
         return ()
@@ -126,7 +126,7 @@ def chosen_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
         If there is no live release of that name.
     """
     parts = _parts(connection, name)
-    said = _said(name, parts)
+    said = _note_parts(name, parts)
     if said:
         said = (*said, f"Figures of the other parts are the last ones that `dbanon evaluate {name}` kept.")
     return _first(parts).run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
@@ -200,7 +200,7 @@ def _of_parts(connection: Connection, url: str, name: str, asked: Evaluating, pr
         found[run_id] = _keeping(connection, url, run_id, asked, _prefixed(progress, about))
     others = [replace(found[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in found]
     newest = found[first.run_id]
-    return replace(newest, period=first.period, others=tuple(others), notes=(*_said(name, parts), *newest.notes))
+    return replace(newest, period=first.period, others=tuple(others), notes=(*_note_parts(name, parts), *newest.notes))
 
 
 def _prefixed(progress: Progress, about: str) -> Progress:

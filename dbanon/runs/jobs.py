@@ -12,12 +12,12 @@ from psycopg.types.json import Jsonb
 from dbanon.base.errors import ParameterError
 from dbanon.options import fields
 from dbanon.options.scheduling import LOAD, AddingJob
-from dbanon.postgres.connection import Connection, jsonb, one, server_notices
+from dbanon.postgres.connection import Connection, fetch_value, jsonb, server_notices
 
 
 def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, tuple[str, ...]]:
     """Add a job, or change one; returns its number and the server's notices."""
-    if asked.source is not None and one(connection, "SELECT to_regclass(%s)", [asked.source]) is None:
+    if asked.source is not None and fetch_value(connection, "SELECT to_regclass(%s)", [asked.source]) is None:
         raise ParameterError(
             f"--source must name a table or view with its schema, such as public.gps. Got '{asked.source[:60]}'."
         )
@@ -72,7 +72,7 @@ def steer_job(connection: Connection, name: str, action: str, since: datetime | 
     """Pause, resume or remove a job, or retry or skip its periods. Returns how many jobs or periods it changed."""
     try:
         given = [name, action, since, reason]
-        return cast("int", one(connection, "SELECT dbanon.steer_job(%s, %s, %s::timestamptz, %s)", given))
+        return cast("int", fetch_value(connection, "SELECT dbanon.steer_job(%s, %s, %s::timestamptz, %s)", given))
     except (psycopg.errors.InvalidDatetimeFormat, psycopg.errors.DatetimeFieldOverflow):
         raise ParameterError(
             "A period must be named by its beginning, such as 2026-11-20T00:00Z. Got something else. See its list."

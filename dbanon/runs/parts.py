@@ -21,7 +21,7 @@ import numpy as np
 import psycopg
 
 from dbanon.attacks import Evidence
-from dbanon.attacks.shared.apart import Apart, Bounds
+from dbanon.attacks.shared.apart import Bounds, WithoutFixes
 from dbanon.attacks.shared.claims import UndecidableError
 from dbanon.attacks.shared.replay import runs, within
 from dbanon.base.errors import DataError, DbanonError, StoreError
@@ -34,10 +34,15 @@ from dbanon.runs._cells import fix_cells
 
 T = TypeVar("T")
 
-THREADS = 4  # that a part keeps busy on one machine: below twice as many cores one process has all
-_LEAST, _MOST = 1 << 22, 1 << 24  # fixes of a part: of fewer, reading the rows again costs more; more take memory
-_A_READER = 2  # parts for each: none of them waits long for another's last
-_RUNS = 64  # ranges of ids that a part is read in; where people's trajectories lie scattered, one, and more than it has
+PART_THREADS = 4  # that a part keeps busy on one machine: below twice as many cores one process has all
+_MIN_PART_FIXES, _MAX_PART_FIXES = (
+    1 << 22,
+    1 << 24,
+)  # fixes of a part: of fewer, reading the rows again costs more; more take memory
+_PARTS_PER_READER = 2  # parts for each: none of them waits long for another's last
+_MAX_ID_RANGES = (
+    64  # ranges of ids that a part is read in; where people's trajectories lie scattered, one, and more than it has
+)
 _NONE, _NO_TIMES = np.empty(0, np.int64), np.empty(0)
 _MEMBERS = ("member_record", "member_trajectory", "member_start_s", "member_end_s")
 _NO_ROWS: dict[str, Any] = {
@@ -128,7 +133,7 @@ class Parts:
         parts = _cut(self.subject, self.weight, self.number)
         tasks = ((self.place, self._part(at), question) for at in parts)
         try:
-            answers = self.tasks.map(_answer, tasks, threads=THREADS)
+            answers = self.tasks.map(_answer, tasks, threads=PART_THREADS)
         except DbanonError as error:  # of a process that could not do its task: nothing is known of the run
             state = error.sqlstate if isinstance(error, StoreError) else None
             raise StoreError(str(error), state) from error
@@ -155,7 +160,7 @@ class Parts:
 
     def _part(self, at: Int) -> _Part:
         ids, cuts = self.ids[at], np.flatnonzero(np.diff(at) > 1) + 1
-        pieces = np.split(ids, cuts) if len(cuts) < _RUNS else [ids]
+        pieces = np.split(ids, cuts) if len(cuts) < _MAX_ID_RANGES else [ids]
         return _Part(ids=ids, subject=self.subject[at], ranges=[(int(one[0]) - 1, int(one[-1])) for one in pieces])
 
 
@@ -163,27 +168,27 @@ class Parts:
 class Shared:
     """A dataset whose fixes others read, the texts of its subjects, and who asks those others."""
 
-    data: Apart
+    data: WithoutFixes
     subjects: arrow.TextCodes
     parts: Parts
 
 
-def count(fixes: int, readers: int) -> int:
+def count_parts(fixes: int, readers: int) -> int:
     """Count the parts that so many fixes are cut into for so many threads that read; 0 where one process has all."""
-    number = min(fixes // _LEAST, max(_A_READER * readers, fixes // _MOST)) if readers else 0
+    number = min(fixes // _MIN_PART_FIXES, max(_PARTS_PER_READER * readers, fixes // _MAX_PART_FIXES)) if readers else 0
     return number if number > 1 else 0
 
 
-def apart(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: int, tasks: Tasks) -> Shared | None:
+def read_without_fixes(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: int, tasks: Tasks) -> Shared | None:
     """Read who is in a dataset, without fixes; None where no other process reads, or there is little to read.
 
     `snapshot` must stay open while parts are looked at.
     """
-    readers = tasks.readers(THREADS)
+    readers = tasks.readers(PART_THREADS)
     if not readers:
         return None
-    people = arrow.people(snapshot, int(row["dataset_id"]))
-    number = count(int(people.weight.sum()) // 24, readers)
+    people = arrow.read_owners(snapshot, int(row["dataset_id"]))
+    number = count_parts(int(people.weight.sum()) // 24, readers)
     if not number:
         return None
     codes, subject = arrow.TextCodes.encoding(people.subject)
@@ -199,7 +204,7 @@ def apart(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: int, tasks: Tas
         tasks=tasks, number=number, place=place, ids=people.trajectory_id, subject=subject, weight=people.weight
     )
     return Shared(
-        data=Apart(
+        data=WithoutFixes(
             trajectory_id=people.trajectory_id,
             subject=subject,
             srid=row["srid"],
@@ -311,7 +316,7 @@ def _read(snapshot: arrow.Snapshot, place: Place, part: _Part) -> Trajectories:
     kept = np.isin(paths.trajectory_id, part.ids)
     at = np.searchsorted(part.ids, paths.trajectory_id)
     if not kept.all():
-        paths, at = paths.some(kept), at[kept]
+        paths, at = paths.select(kept), at[kept]
     return Trajectories(
         trajectory_id=paths.trajectory_id, subject=part.subject[at], offset=paths.offset, t=paths.t, x=paths.x,
         y=paths.y, srid=srid, grid_m=grid_m, grid_s=grid_s,

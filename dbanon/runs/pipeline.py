@@ -18,7 +18,7 @@ import psycopg
 
 from dbanon import methods
 from dbanon.attacks import Evidence, Verdict, attacker, once
-from dbanon.attacks.shared.apart import is_apart
+from dbanon.attacks.shared.apart import is_without_fixes
 from dbanon.attacks.shared.frame import undecided
 from dbanon.base import (
     kernels,  # noqa: F401 - Numba, before there are threads: docs/developers/decisions/runs.md says why
@@ -236,10 +236,12 @@ class _Run:
     def _is_shared(self, fixes: int) -> bool:
         """Whether other processes will look at fixes; where that is not known now, the attack asks again."""
         try:
-            readers = self.tasks.readers(parts.THREADS) if reading.shares(attacker(self.family.attack)) else 0
+            readers = (
+                self.tasks.readers(parts.PART_THREADS) if reading.can_share_fixes(attacker(self.family.attack)) else 0
+            )
         except StoreError:  # cloaks are to be written all the same
             return False
-        return parts.count(fixes, readers) > 0
+        return parts.count_parts(fixes, readers) > 0
 
     def _attack(self, early: reading.Early | None = None) -> tuple[Verdict, bytes, float]:
         """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
@@ -257,7 +259,7 @@ class _Run:
             if isinstance(read, Verdict):
                 return read, reader.beside(stored.run_digest, run_id).result()
             evidence, digest = read
-            if is_apart(evidence):  # others look at fixes in this reader's snapshot
+            if is_without_fixes(evidence):  # others look at fixes in this reader's snapshot
                 return _tried(self.family, lambda: self._decide(evidence)), digest
         del read
         memory.release()
@@ -381,7 +383,7 @@ def _fail(connection: Connection, claim: queue.Claim, error: BaseException, watc
     if isinstance(kind, StoreError) and (sqlstate.is_passing(kind) or (cancelled and watch.for_worker)):
         with suppress(psycopg.Error):
             queue.note_error(connection, claim, str(kind))
-        watch.breathe(claim.attempt)  # before the next attempt: what was missing may be there again
+        watch.pause(claim.attempt)  # before the next attempt: what was missing may be there again
         return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
     sentence = str(kind) if kind is not None else f"The run failed with {type(error).__name__}. See the worker's log."
     name = next((name for family, name in stored.ERROR_KINDS.items() if isinstance(kind, family)), "other")

@@ -19,7 +19,7 @@ from psycopg.rows import class_row
 from dbanon.base.errors import ParameterError, StoreError
 from dbanon.options.publishing import Submitting
 from dbanon.postgres import sqlstate
-from dbanon.postgres.connection import Connection, jsonb, one
+from dbanon.postgres.connection import Connection, fetch_value, jsonb
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
             f"to have one made."
         )
     arguments = [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm, asked.seed]
-    return cast("int", one(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
+    return cast("int", fetch_value(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
 
 
 _RUN_COLUMNS = ("dataset_revision", "metrics", "suppressed", "timings", "error", "error_kind", "peak_rss_mb", "rows")
@@ -89,7 +89,7 @@ class CancelledError(StoreError):
 
 def cancelled(connection: Connection, claim: Claim) -> CancelledError | None:
     """Make the error of a cancelled run; None if it was not cancelled."""
-    login = one(
+    login = fetch_value(
         connection,
         "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL",
         [claim.run_id, claim.attempt],
@@ -103,7 +103,7 @@ def _cancelled_by(login: str, run_id: int) -> CancelledError:
 
 def not_verified(connection: Connection, run_id: int) -> StoreError:
     """Make the error of a run whose verification did not finish."""
-    login = one(connection, "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s", [run_id])
+    login = fetch_value(connection, "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s", [run_id])
     if login:
         return _cancelled_by(login, run_id)
     return StoreError(
@@ -114,7 +114,9 @@ def not_verified(connection: Connection, run_id: int) -> StoreError:
 
 def read_dsn(connection: Connection, run_id: int) -> str | None:
     """Look up the replica that the job of a run names, if it is of one that does."""
-    return cast("str | None", one(connection, "SELECT read_dsn FROM dbanon.job_runs WHERE run_id = %s", [run_id]))
+    return cast(
+        "str | None", fetch_value(connection, "SELECT read_dsn FROM dbanon.job_runs WHERE run_id = %s", [run_id])
+    )
 
 
 def lock_run(connection: Connection, claim: Claim) -> None:
@@ -186,7 +188,7 @@ def unlock(connection: Connection, claim: Claim) -> None:
 def watch_run(connection: Connection, claim: Claim, stage: str | None, done: int, total: int | None) -> str:
     """Write how far a run is; returns ``go on``, ``done``, ``cancel`` or ``lost``."""
     arguments = [claim.run_id, claim.attempt, stage, done, total]
-    return cast("str", one(connection, "SELECT dbanon_internal.watch_run(%s, %s, %s, %s, %s)", arguments))
+    return cast("str", fetch_value(connection, "SELECT dbanon_internal.watch_run(%s, %s, %s, %s, %s)", arguments))
 
 
 def note_error(connection: Connection, claim: Claim, error: str) -> None:
@@ -210,24 +212,24 @@ def ask_verification(connection: Connection, run_id: int) -> None:
 
 def cancel_run(connection: Connection, run_id: int) -> str:
     """Ask for a run's end; returns its status, or ``being cancelled``."""
-    return cast("str", one(connection, "SELECT dbanon.cancel_run(%s)", [run_id]))
+    return cast("str", fetch_value(connection, "SELECT dbanon.cancel_run(%s)", [run_id]))
 
 
 def register_worker(connection: Connection, name: str) -> str:
     """Enter a worker, whose session holds its lock from now on; returns the channel it is woken on."""
-    return cast("str", one(connection, "SELECT dbanon_internal.register_worker(%s)", [name]))
+    return cast("str", fetch_value(connection, "SELECT dbanon_internal.register_worker(%s)", [name]))
 
 
 def has_worker(connection: Connection) -> bool:
     """Whether any worker is up."""
-    return bool(one(connection, "SELECT EXISTS (SELECT FROM dbanon.workers)"))
+    return bool(fetch_value(connection, "SELECT EXISTS (SELECT FROM dbanon.workers)"))
 
 
 def may_compute(connection: Connection) -> bool:
     """Whether the login may write cloaks and verdicts."""
-    return bool(one(connection, "SELECT has_table_privilege('dbanon.cloak', 'INSERT')"))
+    return bool(fetch_value(connection, "SELECT has_table_privilege('dbanon.cloak', 'INSERT')"))
 
 
 def reap_runs(connection: Connection) -> int:
     """Requeue or fail every run whose worker's session has ended; returns how many."""
-    return cast("int", one(connection, "SELECT dbanon_internal.reap_runs()"))
+    return cast("int", fetch_value(connection, "SELECT dbanon_internal.reap_runs()"))

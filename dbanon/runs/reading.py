@@ -22,7 +22,7 @@ from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Connection, connect, errors_translated
 from dbanon.runs import _blocks, _requests, _rows, parts, queue, stored
-from dbanon.runs._beside import Beside
+from dbanon.runs._beside import SnapshotSessions
 from dbanon.runs._cells import fix_cells
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ class _Source:
     dataset: _Dataset
     run_id: int
     params: Mapping[str, Any]
-    beside: Beside
+    beside: SnapshotSessions
     written: _rows.Written
 
     def table(self, function: str) -> dict[str, Any]:
@@ -256,7 +256,13 @@ class Early:
 
 
 def _evidence(
-    snapshot: arrow.Snapshot, data: arrow.Snapshot, run_id: int, beside: Beside, *, early: Early | None, tasks: Tasks
+    snapshot: arrow.Snapshot,
+    data: arrow.Snapshot,
+    run_id: int,
+    beside: SnapshotSessions,
+    *,
+    early: Early | None,
+    tasks: Tasks,
 ) -> tuple[Evidence, bytes]:
     found = arrow.table(
         snapshot,
@@ -278,8 +284,8 @@ def _evidence(
         (paths, codes), ahead, shared = early.data.result(), early.ahead, None
     else:
         ahead = _ahead(beside, run["dataset_id"], attack_reads(package)) if data is snapshot else {}
-        can_share = data is snapshot and shares(package)
-        shared = parts.apart(snapshot, row, int(run_id), tasks) if can_share else None
+        can_share = data is snapshot and can_share_fixes(package)
+        shared = parts.read_without_fixes(snapshot, row, int(run_id), tasks) if can_share else None
         paths, codes = _people(data, run["dataset_id"], shared)
     written = reading.result()
     if shared is not None:
@@ -304,7 +310,7 @@ def _people(data: arrow.Snapshot, dataset_id: int, shared: parts.Shared | None) 
     return cast("Trajectories", shared.data), shared.subjects
 
 
-def shares(package: Attacker) -> bool:
+def can_share_fixes(package: Attacker) -> bool:
     """Whether an attack can have other processes look at fixes."""
     return bool(getattr(package, "APART", False))
 
@@ -314,7 +320,7 @@ def attack_reads(package: Attacker) -> Collection[str]:
     return getattr(package, "READS", ())
 
 
-def _ahead(beside: Beside, dataset_id: int, names: Iterable[str]) -> dict[str, "Future[pa.Table]"]:
+def _ahead(beside: SnapshotSessions, dataset_id: int, names: Iterable[str]) -> dict[str, "Future[pa.Table]"]:
     """Begin to read inputs with many rows."""
     return {"requests": beside(partial(_requests.read, dataset_id=dataset_id))} if "requests" in names else {}
 
@@ -327,7 +333,7 @@ class Reader:
     Made by `open_reader`.
     """
 
-    def __init__(self, snapshot: arrow.Snapshot, beside: Beside, data: arrow.Snapshot) -> None:
+    def __init__(self, snapshot: arrow.Snapshot, beside: SnapshotSessions, data: arrow.Snapshot) -> None:
         self._snapshot, self._beside, self._data = snapshot, beside, data
         self._read: dict[int, tuple[Trajectories, arrow.TextCodes]] = {}
         self._ahead: dict[int, dict[str, Future[pa.Table]]] = {}
@@ -435,7 +441,7 @@ def open_reader(
         arrow.snapshot(connection) as snapshot,
         data() as elsewhere,
     ):
-        beside = Beside(snapshot, url)
+        beside = SnapshotSessions(snapshot, url)
         try:
             yield Reader(snapshot, beside, elsewhere or snapshot)
         finally:

@@ -17,7 +17,7 @@ from dbanon.base.errors import ParameterError, StoreError
 from dbanon.base.progress import Progress
 from dbanon.options.reading import Reading
 from dbanon.postgres import server, sqlstate
-from dbanon.postgres.connection import Connection, Session, connect, one, translate
+from dbanon.postgres.connection import Connection, Session, connect, fetch_value, translate
 from dbanon.runs import queue
 
 if TYPE_CHECKING:
@@ -72,11 +72,11 @@ def snapshot(
         return
     from dbanon.postgres import arrow  # with Arrow: a worker has this module before it demands that part
 
-    number = one(primary, "SELECT pg_current_xact_id()::text")
+    number = fetch_value(primary, "SELECT pg_current_xact_id()::text")
     with _open(primary, dsn) as connection:
         _wait(connection, number, asked.read_wait_s, progress)
         with arrow.snapshot(connection) as found, _named(connection):
-            key = one(connection, _KEY, [claim.run_id])
+            key = fetch_value(connection, _KEY, [claim.run_id])
             if key != claim.lock_key:
                 raise _stranger("one that has gone another way since")
             yield found
@@ -109,7 +109,7 @@ def _open(primary: Connection, dsn: str) -> Session:
 def _demand_replica(connection: Session, primary: Connection) -> None:
     if connection.pooled:  # the next transaction might be on another server
         raise _stranger("a pooler")
-    if not one(connection, "SELECT pg_is_in_recovery()"):
+    if not fetch_value(connection, "SELECT pg_is_in_recovery()"):
         raise _stranger("a server that accepts writing")
     if connection.execute(PLACE).fetchone() != primary.execute(PLACE).fetchone():
         raise _stranger("another database, or that of another server")
@@ -125,11 +125,11 @@ def _stranger(got: str) -> ParameterError:
 def _wait(connection: Connection, number: Any, wait_s: int, progress: Progress) -> None:
     """Wait until the replica has replayed the transaction of a number."""
     began = time.monotonic()
-    while not one(connection, _REPLAYED, [number]):
+    while not fetch_value(connection, _REPLAYED, [number]):
         waited = int(time.monotonic() - began)
         progress(STAGE, min(waited, wait_s), wait_s)
         if waited >= wait_s:
-            age = one(connection, _AGE)
+            age = fetch_value(connection, _AGE)
             state = "It has replayed nothing yet" if age is None else f"It shows the state of {age:,} s ago"
             raise StoreError(
                 f"The replica must have replayed within {wait_s:,} s the data that the run reads. {state}, and "

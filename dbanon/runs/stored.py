@@ -22,7 +22,7 @@ from dbanon.base.figures import Figure
 from dbanon.options.publishing import Planning
 from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
-from dbanon.postgres.connection import Connection, errors_translated, jsonb, one
+from dbanon.postgres.connection import Connection, errors_translated, fetch_value, jsonb
 from dbanon.runs import queue
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def dataset_row(connection: Connection, name: str) -> DatasetRow:
 
 def demand_unchanged(connection: Connection, dataset: DatasetRow) -> None:
     """Raise `StoreError` if the dataset changed since `dataset` was read; the digest notices what changes later."""
-    revision = one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [dataset.dataset_id])
+    revision = fetch_value(
+        connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [dataset.dataset_id]
+    )
     if revision != dataset.revision:
         raise StoreError("The dataset changed while the run was computed, so nothing was kept. Run it again.")
 
@@ -121,23 +123,25 @@ def list_health(connection: Connection) -> list[dict[str, Any]]:
 
 def count_subjects(connection: Connection, dataset_id: int) -> int:
     """Count the people of a dataset."""
-    return int(one(connection, "SELECT subjects FROM dbanon_internal.plan_data(%s)", [dataset_id]))
+    return int(fetch_value(connection, "SELECT subjects FROM dbanon_internal.plan_data(%s)", [dataset_id]))
 
 
 def checked_params(connection: Connection, method: str, algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Give all parameters as a run with these would store them, defaults too."""
     query = "SELECT dbanon_internal.check_params(%s, %s, %s)"
-    return cast("dict[str, Any]", one(connection, query, [method, algorithm, jsonb(params)]))
+    return cast("dict[str, Any]", fetch_value(connection, query, [method, algorithm, jsonb(params)]))
 
 
 def has_rows(connection: Connection, run_id: int) -> bool:
     """Whether a run wrote any."""
-    return bool(one(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]))
+    return bool(fetch_value(connection, "SELECT EXISTS (SELECT FROM dbanon.record WHERE run_id = %s)", [run_id]))
 
 
 def measure_overlap(connection: Connection, run_id: int) -> dict[str, Any]:
     """Measure a run against earlier releases of the same people, as ``dbanon.measure_overlap`` says it."""
-    return cast("dict[str, Any]", one(connection, "SELECT to_jsonb(m) FROM dbanon.measure_overlap(%s) m", [run_id]))
+    return cast(
+        "dict[str, Any]", fetch_value(connection, "SELECT to_jsonb(m) FROM dbanon.measure_overlap(%s) m", [run_id])
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +181,7 @@ def run_digest(connection: Connection, run_id: int, large: bytes | None = None) 
     `large`: the digests of its regions, members and names, of who has read them.
     """
     query = "SELECT dbanon_internal.run_digest(r, dbanon_internal.run_content(r, %s)) FROM (VALUES (%s::bigint)) v (r)"
-    return bytes(one(connection, query, [large, run_id]))
+    return bytes(fetch_value(connection, query, [large, run_id]))
 
 
 def add_verification(connection: Connection, run_id: int, verdict: "Verdict", digest: bytes) -> None:
@@ -204,7 +208,7 @@ def run_notices(connection: Connection, run_id: int) -> tuple[str, ...]:
 def last_verification(connection: Connection, run_id: int) -> int:
     """Number the last attack on a run; 0 if there was none."""
     query = "SELECT coalesce(max(verification_id), 0) FROM dbanon.verification WHERE run_id = %s"
-    return cast("int", one(connection, query, [run_id]))
+    return cast("int", fetch_value(connection, query, [run_id]))
 
 
 def latest_verdict(connection: Connection, run_id: int) -> "Verdict":

@@ -9,7 +9,7 @@ from typing import cast
 
 import psycopg
 
-from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated, one
+from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated, fetch_value
 from dbanon.runs import queue
 
 
@@ -18,7 +18,7 @@ def session(lock_url: str, url: str) -> Iterator[int]:
     """Open a session to tie runs and samples to, and give the key of its lock; at the end they are deleted."""
     with errors_translated(), connect_to_hold(lock_url) as holder:
         holder.execute("SET idle_session_timeout = 0")  # it waits while settings are computed
-        lock_key = cast("int", one(holder, "SELECT (dbanon_internal.hold_lock()).lock_key"))
+        lock_key = cast("int", fetch_value(holder, "SELECT (dbanon_internal.hold_lock()).lock_key"))
         try:
             yield lock_key
         finally:
@@ -40,4 +40,4 @@ def sample_people(connection: Connection, dataset: str, people: int, lock_key: i
     Raises `ParameterError` if there is no such dataset, or it does not have more people.
     """
     query = "SELECT dbanon_internal.sample_people(%s, %s, %s)"
-    return cast("str", one(connection, query, [dataset, people, lock_key]))
+    return cast("str", fetch_value(connection, query, [dataset, people, lock_key]))

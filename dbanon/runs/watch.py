@@ -74,7 +74,7 @@ class Watch:
         with self._ending:
             self._over.set()
 
-    def breathe(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Keep a worker from taking the next run at once; not one that shall stop."""
         if self.for_worker:
             self._stopping.wait(seconds)

@@ -102,7 +102,7 @@ def _write_united(
     extras, extra = _extras(regions)
     at = offset[part.start : part.stop + 1]
     apart = ([cells[one] for one in cell[low:high].tolist()] for low, high in pairwise(at))
-    polygons = list(cores.each(shapely.coverage_union_all, apart))
+    polygons = list(cores.map_each(shapely.coverage_union_all, apart))
     parts, of = shapely.get_parts(polygons, return_index=True)
     multi = shapely.set_srid(shapely.multipolygons(parts, indices=of), srid)
     columns = [

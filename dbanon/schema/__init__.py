@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from dbanon.base.errors import SchemaMismatch, StoreError
-from dbanon.postgres.connection import Connection, as_is, connect, errors_translated, one, translate
+from dbanon.postgres.connection import Connection, as_is, connect, errors_translated, fetch_value, translate
 from dbanon.schema import _roles, _text, _uninstall
 
 Inventory = _uninstall.Inventory
@@ -72,7 +72,7 @@ def upgrade_embedded(url: str) -> None:
 def upgrade_new(url: str) -> None:
     """Upgrade the embedded server if it has no roles of dbanon's yet: an administrator may be moving its database."""
     with connect(url) as connection:
-        is_new = one(connection, "SELECT to_regrole(%s) IS NULL", [f"{_roles.DEFAULT_PREFIX}_analyst"])
+        is_new = fetch_value(connection, "SELECT to_regrole(%s) IS NULL", [f"{_roles.DEFAULT_PREFIX}_analyst"])
     if is_new:
         upgrade(url, restrict_public=True)
 
@@ -238,13 +238,13 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
 def has_installer(url: str) -> bool:
     """Whether the database has the extension dbanon, which is no part of what it installs."""
     with connect(url) as connection:
-        return bool(one(connection, "SELECT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'dbanon')"))
+        return bool(fetch_value(connection, "SELECT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'dbanon')"))
 
 
 def _open(url: str) -> Connection:
     connection = connect(url)
     # The owner of a database decides as which role sessions begin there: not those of a superuser.
-    if one(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = session_user"):
+    if fetch_value(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = session_user"):
         connection.execute("SET ROLE NONE")
     return connection
 
@@ -252,7 +252,7 @@ def _open(url: str) -> Connection:
 def _postgis_schema(connection: Connection) -> str:
     """Name the schema that PostGIS lives in, or is to live in."""
     query = "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = %s"
-    return one(connection, query, ["postgis"]) or "public"
+    return fetch_value(connection, query, ["postgis"]) or "public"
 
 
 def _failure(error: BaseException | None) -> StoreError:

@@ -10,7 +10,7 @@ before the catalogs have shown who owns it: a superuser, the caller, or an admin
 import re
 
 from dbanon.base.errors import ParameterError
-from dbanon.postgres.connection import Connection, one
+from dbanon.postgres.connection import Connection, fetch_value
 
 DEFAULT_PREFIX = "dbanon"
 PURPOSES = {
@@ -48,12 +48,12 @@ def is_there(connection: Connection, table: str) -> bool:
             SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
             WHERE n.nspname = 'dbanon' AND c.relname = %s AND c.relkind = 'r' AND {TRUSTED})
     """
-    return bool(one(connection, query, [table]))
+    return bool(fetch_value(connection, query, [table]))
 
 
 def recorded(connection: Connection) -> str | None:
     """Return the prefix that is recorded in this database: a copy has that of its original."""
     if not is_there(connection, "installation"):
         return None
-    prefix = one(connection, "SELECT role_prefix FROM dbanon.installation")
+    prefix = fetch_value(connection, "SELECT role_prefix FROM dbanon.installation")
     return None if prefix is None else check_prefix(prefix)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg import sql
 
-from dbanon.postgres.connection import Connection, one
+from dbanon.postgres.connection import Connection, fetch_value
 from dbanon.schema import _roles
 
 # What goes with the schemas although it lies elsewhere. A view hangs on its rule, a rule belongs to its view.
@@ -87,7 +87,7 @@ def inventory(connection: Connection) -> Inventory | None:
 def _count(connection: Connection, table: str) -> int:
     if not _roles.is_there(connection, table):  # damaged, or planted
         return 0
-    return int(one(connection, f"SELECT count(*) FROM dbanon.{table}"))
+    return int(fetch_value(connection, f"SELECT count(*) FROM dbanon.{table}"))
 
 
 def remove(connection: Connection) -> dict[str, str]:
@@ -106,10 +106,10 @@ def remove(connection: Connection) -> dict[str, str]:
 def _drop_roles(connection: Connection, prefix: str) -> dict[str, str]:
     stay = {}
     for role in _roles.names(prefix):
-        databases = one(connection, "SELECT pg_temp.databases_of(ARRAY[%s])", [role])
+        databases = fetch_value(connection, "SELECT pg_temp.databases_of(ARRAY[%s])", [role])
         if databases:
             stay[role] = f"used by database {', '.join(databases)}"
-        elif not one(connection, "SELECT pg_temp.is_plain(%s)", [role]):
+        elif not fetch_value(connection, "SELECT pg_temp.is_plain(%s)", [role]):
             stay[role] = "not one that dbanon made"
         if role in stay:
             continue

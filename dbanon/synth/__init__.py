@@ -38,7 +38,7 @@ from dbanon.load import datasets
 from dbanon.options import fields
 from dbanon.options.generating import Generating, OfDataset, Plan
 from dbanon.postgres import binary_copy
-from dbanon.postgres.connection import Connection, errors_translated, one
+from dbanon.postgres.connection import Connection, errors_translated, fetch_value
 from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests, _utm
 from dbanon.synth._journeys import Int
 from dbanon.synth._requests import POIS
@@ -258,7 +258,7 @@ def into_database(connection: Connection, dataset: str, asked: Generating, progr
             first = _first_number(connection, dataset_id)
         source = describe_source(asked, network, first)
         begin = "SELECT dbanon_internal.begin_record(%s, %s, ARRAY[%s])"
-        numbers = [one(connection, begin, [dataset_id, kind, source]) for kind in LOADED]
+        numbers = [fetch_value(connection, begin, [dataset_id, kind, source]) for kind in LOADED]
         _write(connection, dataset_id, numbers, scenario, first=first, tally=tally, progress=progress)
         counts = (tally.fixes, tally.requests, tally.quasi_identifiers)
         for number, count in zip(numbers, counts, strict=True):
@@ -335,11 +335,12 @@ def _encoded(dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers:
         [pa.array([SET_NAME]).take(pa.array(known.number * 0)), _names(known.number), binary_copy.timestamps(known.t)],
     ]
     return made, [
-        _rows([*_of(dataset_id, load, len(columns[0])), *columns]) for load, columns in zip(loads, tables, strict=True)
+        _rows([*_fill_ids(dataset_id, load, len(columns[0])), *columns])
+        for load, columns in zip(loads, tables, strict=True)
     ]
 
 
-def _of(dataset_id: int, load: int, count: int) -> list[Int]:
+def _fill_ids(dataset_id: int, load: int, count: int) -> list[Int]:
     return [np.full(count, number, np.int64) for number in (dataset_id, load)]
 
 
@@ -367,10 +368,10 @@ def _write_places(
     area = shapely.box(low_x - margin, low_y - margin, high_x + margin, high_y + margin).wkt
     there = "SELECT EXISTS (SELECT FROM dbanon.{} JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = %s)"
     store = partial(load.store_places, connection, dataset=dataset, source=source, srid=network.srid)
-    if len(places.pois) and not one(connection, there.format("poi"), [dataset]):
+    if len(places.pois) and not fetch_value(connection, there.format("poi"), [dataset]):
         progress("storing points of interest", 0, None)
         kept["pois"] = store("pois", places.pois, label=_categories(places))
-    if len(places.stations) and not one(connection, there.format("cell"), [dataset]):
+    if len(places.stations) and not fetch_value(connection, there.format("cell"), [dataset]):
         progress("making cells", 0, None)
         kept["stations"] = store("stations", places.stations, area=area)
     return kept

@@ -331,7 +331,7 @@ class _Process:
         self.claim = None
         schema.check(database.connection)  # an upgrade does not wait for workers that are idle
         try:
-            result = database.take(
+            result = database.run_next(
                 holder,
                 queue.process_name(),
                 asked=self.settings.reading,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from dbanon.base import cores, parts
 from dbanon.base.errors import DataError, StoreError, counted
-from dbanon.base.tasks import share
+from dbanon.base.tasks import share_tasks
 from dbanon.postgres.server import SERVER_VARIABLES
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Cluster:
             If the scheduler is gone, which is worth another try, or a task was lost too often.
         """
         del threads  # a task has one core on a cluster, which has many
-        return share(lambda several: self._spread(function, several), function, arguments)
+        return share_tasks(lambda several: self._spread(function, several), function, arguments)
 
     def readers(self, threads: int = 1) -> int:
         """Count the threads of the cluster if all of its processes know a database; see `dbanon.base.tasks.Tasks`.
@@ -221,5 +221,5 @@ def _do(task: _Task) -> tuple[Any, float]:
             f"Every process of the cluster must have dbanon {task.version}. Got {here}. Install the same everywhere."
         )
     began = time.perf_counter()
-    with cores.at_most(1):
+    with cores.limit_threads(1):
         return task.function(*task.arguments), time.perf_counter() - began

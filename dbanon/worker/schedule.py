@@ -12,7 +12,7 @@ import psycopg
 
 from dbanon.base.errors import DbanonError, StoreError
 from dbanon.database import Database, open_database
-from dbanon.postgres.connection import Connection, one
+from dbanon.postgres.connection import Connection, fetch_value
 from dbanon.worker.events import Log, quotable
 
 _LOOK_S = 30.0  # between two looks at what is due
@@ -24,7 +24,9 @@ _RAISED = "PL/pgSQL function dbanon.run_jobs("  # how the context of its own not
 
 def demand_operator(connection: Connection) -> None:
     """Raise `StoreError` where the login may not load and publish."""
-    if not one(connection, "SELECT has_function_privilege('dbanon.steer_job(text,text,timestamptz,text)', 'EXECUTE')"):
+    if not fetch_value(
+        connection, "SELECT has_function_privilege('dbanon.steer_job(text,text,timestamptz,text)', 'EXECUTE')"
+    ):
         raise StoreError(
             "The login of a worker with --schedule must have the role dbanon_operator (or that of this database's "
             "own prefix). This one does not. GRANT it."
@@ -74,7 +76,7 @@ class Schedule:
                     self._again.clear()
                     while not (self._over.is_set() or self._again.is_set()):
                         database.run_jobs(wait=False)
-                        busy = one(database.connection, _COMPUTING)
+                        busy = fetch_value(database.connection, _COMPUTING)
                         self._again.wait(_SOON_S if busy else _LOOK_S)
             except (DbanonError, psycopg.Error) as error:
                 if not self._over.is_set():

@@ -122,10 +122,12 @@ class Watched:
         now = time.monotonic()
         connected = now - self._looked < _OLD_S and not self._over.is_set()
         if path == "/healthz":
-            return _said(now - self._beaten < _BEAT_S, "The supervisor is alive.", "The supervisor does not go on.")
+            return _answer_health(
+                now - self._beaten < _BEAT_S, "The supervisor is alive.", "The supervisor does not go on."
+            )
         if path == "/readyz":
             lacking = "No process of this worker is connected to the database."
-            return _said(connected and self._ready, "The worker is connected and takes runs.", lacking)
+            return _answer_health(connected and self._ready, "The worker is connected and takes runs.", lacking)
         if path == "/metrics":
             return _metrics(self._vitals if connected else [], connected=connected and self._ready)
         return _plain(HTTPStatus.NOT_FOUND, "There are /healthz, /readyz and /metrics.")
@@ -143,7 +145,7 @@ def _touch(file: Path) -> None:
         ) from None
 
 
-def _said(fine: bool, yes: str, no: str) -> tuple[HTTPStatus, str, bytes]:
+def _answer_health(fine: bool, yes: str, no: str) -> tuple[HTTPStatus, str, bytes]:
     return _plain(HTTPStatus.OK, yes) if fine else _plain(HTTPStatus.SERVICE_UNAVAILABLE, no)
 
 

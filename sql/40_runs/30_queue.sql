@@ -177,7 +177,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.watch_run(bigint, integer, text, bigint, bigint) IS
 'Writes how far a worker is with a run, and returns whether it is to go on; workers call it at intervals.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.release_run(run dbanon.run, over boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.abandon_attempt(run dbanon.run, over boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -201,14 +201,14 @@ BEGIN
                          THEN coalesce(r.error, 'The last verification did not finish.')
                          WHEN r.todo = 'verify' THEN r.error
                          WHEN r.cancel_requested_at IS NOT NULL THEN format('Run %s was cancelled by %s.', r.run_id, r.cancel_requested_by)
-                         WHEN over THEN coalesce(r.error, dbanon_internal.went_away()) END
+                         WHEN over THEN coalesce(r.error, dbanon_internal.worker_lost_message()) END
         WHERE r.run_id = run.run_id;
     IF NOT over THEN
         PERFORM dbanon_internal.wake_workers();
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.release_run(dbanon.run, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.abandon_attempt(dbanon.run, boolean) IS
 'Takes a run from its worker and deletes what it wrote.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.requeue_run(run_id bigint, attempt integer) RETURNS boolean
@@ -224,7 +224,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM dbanon_internal.release_run(state, over => state.cancel_requested_at IS NOT NULL);
+    PERFORM dbanon_internal.abandon_attempt(state, over => state.cancel_requested_at IS NOT NULL);
     RETURN true;
 END
 $$;
@@ -232,13 +232,13 @@ COMMENT ON FUNCTION dbanon_internal.requeue_run(bigint, integer) IS
 'Gives a run back to the queue, by a worker that was asked to stop; this attempt does not count; if its cancellation was
 requested, it is cancelled.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.went_away() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.worker_lost_message() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 'The process that computed the run ended before the run was done, and the rows it wrote were deleted. Start another run.'
 $$;
-COMMENT ON FUNCTION dbanon_internal.went_away() IS
+COMMENT ON FUNCTION dbanon_internal.worker_lost_message() IS
 'The error of a run whose worker ended early for the last time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_run(run_id bigint) RETURNS boolean
@@ -255,7 +255,7 @@ BEGIN
     IF dead.run_id IS NULL THEN
         RETURN false;
     END IF;
-    PERFORM dbanon_internal.release_run(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
+    PERFORM dbanon_internal.abandon_attempt(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
     RETURN true;
 END
 $$;

@@ -19,7 +19,7 @@ SELECT
     (SELECT string_agg(l.name, ', ' ORDER BY l.name) FROM dbanon.release l
         WHERE l.run_id = r.run_id AND l.withdrawn_at IS NULL) AS releases,
     CASE WHEN s.over AND r.todo = 'compute'
-         THEN coalesce(r.error, dbanon_internal.went_away()) ELSE r.error END AS error,
+         THEN coalesce(r.error, dbanon_internal.worker_lost_message()) ELSE r.error END AS error,
     r.publish_error
 FROM dbanon.run r
 JOIN dbanon.dataset d USING (dataset_id)

@@ -1,6 +1,6 @@
 -- The whole way from psql: submit, wait for a worker to finish, publish.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.refused_commit() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.commit_error_text() RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -11,7 +11,7 @@ EXCEPTION WHEN invalid_transaction_termination THEN
     RETURN SQLERRM;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refused_commit() IS
+COMMENT ON FUNCTION dbanon_internal.commit_error_text() IS
 'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with
 the message it got.';
 
@@ -120,7 +120,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.raise_refusal(text, text, text, text) IS
 'Raises an error that dbanon_internal.try_publish returned.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_news(run_id bigint, said text, OUT line text, OUT ended boolean)
+CREATE OR REPLACE FUNCTION dbanon_internal.progress_line(run_id bigint, said text, OUT line text, OUT ended boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -128,7 +128,7 @@ DECLARE
     state dbanon.runs;
 BEGIN
     PERFORM dbanon_internal.reap_runs();
-    SELECT r.* INTO state FROM dbanon.runs r WHERE r.run_id = run_news.run_id;
+    SELECT r.* INTO state FROM dbanon.runs r WHERE r.run_id = progress_line.run_id;
     ended := state.run_id IS NULL OR state.status NOT IN ('queued', 'running', 'computed');
     line := CASE WHEN NOT ended THEN format('Run %s: %s', state.run_id, state.progress) END;
     IF NOT EXISTS (SELECT FROM dbanon.workers) AND NOT ended THEN
@@ -137,7 +137,7 @@ BEGIN
     line := nullif(line, said);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.run_news(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.progress_line(bigint, text) IS
 'How far a run is, for dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_verified(run_id bigint) RETURNS text
@@ -181,7 +181,7 @@ BEGIN
     BEGIN
         COMMIT;
     EXCEPTION WHEN invalid_transaction_termination THEN
-        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.refused_commit();
+        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.commit_error_text();
     END;
     IF NOT within THEN
         COMMIT;
@@ -195,7 +195,7 @@ BEGIN
     LOOP
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        SELECT n.line, n.ended INTO news FROM dbanon_internal.run_news(run_id, said) n;
+        SELECT n.line, n.ended INTO news FROM dbanon_internal.progress_line(run_id, said) n;
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         IF news.line IS NOT NULL THEN

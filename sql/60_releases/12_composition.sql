@@ -298,7 +298,7 @@ COMMENT ON FUNCTION dbanon_internal.candidates(bigint, bigint, text, boolean) IS
 'For each comparison and outcome: how many people it befalls, what is promised them, how many candidates for each are left with the run, whether that
 breaks a promise, one of them, and if asked for, all of them where it does.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.intrusions(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (release_id bigint, person bigint)
+CREATE OR REPLACE FUNCTION dbanon_internal.standalone_conflicts(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (release_id bigint, person bigint)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -311,30 +311,30 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH known AS MATERIALIZED (
-        SELECT c.* FROM dbanon_internal.compared(intrusions.run_id, intrusions.new_release) c
+        SELECT c.* FROM dbanon_internal.compared(standalone_conflicts.run_id, standalone_conflicts.new_release) c
     ), pair AS MATERIALIZED (
         -- Where one of the two stands alone and the other speaks on its secret; what repeats it entirely says nothing new.
         SELECT o.release_id, greatest(n.reach, o.reach) AS reach
         FROM known n JOIN known o ON o.release_id <> n.release_id
-        WHERE n.release_id = intrusions.new_release AND o.content IS DISTINCT FROM coalesce(intrusions.content, '')
+        WHERE n.release_id = standalone_conflicts.new_release AND o.content IS DISTINCT FROM coalesce(standalone_conflicts.content, '')
             AND ((n.alone AND (n.secret = 'place' OR o.secret = n.secret)) OR (o.alone AND (o.secret = 'place' OR n.secret = o.secret)))
             AND EXISTS (
-                SELECT FROM dbanon_internal.audiences(intrusions.run_id, intrusions.new_release) a
+                SELECT FROM dbanon_internal.audiences(standalone_conflicts.run_id, standalone_conflicts.new_release) a
                 WHERE o.release_id = ANY (a.read) AND NOT EXISTS (
-                    SELECT FROM known r WHERE r.release_id = ANY (a.read) AND r.content = intrusions.content))
+                    SELECT FROM known r WHERE r.release_id = ANY (a.read) AND r.content = standalone_conflicts.content))
     ), statement AS MATERIALIZED (
         SELECT e.release_id, e.person, e.period
         FROM ONLY dbanon.exposure e
-        WHERE e.release_id = intrusions.new_release OR e.release_id IN (SELECT p.release_id FROM pair p)
+        WHERE e.release_id = standalone_conflicts.new_release OR e.release_id IN (SELECT p.release_id FROM pair p)
         UNION ALL
         SELECT g.release_id, u.person, tstzmultirange(g.period)
         FROM ONLY dbanon.grouping g CROSS JOIN LATERAL unnest(g.people) u (person)
-        WHERE g.release_id = intrusions.new_release OR g.release_id IN (SELECT p.release_id FROM pair p)
+        WHERE g.release_id = standalone_conflicts.new_release OR g.release_id IN (SELECT p.release_id FROM pair p)
     )
     SELECT p.release_id, n.person
     FROM pair p
     JOIN statement o ON o.release_id = p.release_id
-    JOIN statement n ON n.release_id = intrusions.new_release AND n.person = o.person
+    JOIN statement n ON n.release_id = standalone_conflicts.new_release AND n.person = o.person
     WHERE EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.period)
     UNION
     -- A lost release may speak of all people, at any time of its span.
@@ -342,11 +342,11 @@ BEGIN
     FROM pair p
     JOIN known o ON o.release_id = p.release_id AND o.k IS NULL
     CROSS JOIN statement n
-    WHERE n.release_id = intrusions.new_release
+    WHERE n.release_id = standalone_conflicts.new_release
         AND EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.span);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.intrusions(bigint, bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.standalone_conflicts(bigint, bigint, bytea) IS
 'Of whom both a run and an earlier release speak within reach, although one of the two stands alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_conflicts(
@@ -361,7 +361,7 @@ AS $$
         SELECT m.traits ->> 'hides' AS secret, dbanon_internal.stands_alone(m.name, plan_conflicts.algorithm) AS alone
         FROM ONLY dbanon.method m WHERE m.name = plan_conflicts.method
     ), conflict AS MATERIALIZED (
-        -- As dbanon_internal.intrusions pairs releases. The same data and parameters give the same sets again, which say nothing new.
+        -- As dbanon_internal.standalone_conflicts pairs releases. The same data and parameters give the same sets again, which say nothing new.
         SELECT w.release_id, w.name, greatest(l.reach, plan_conflicts.reach) AS reach, l.run_id IS NULL AS lost, l.span
         FROM planned n
         CROSS JOIN LATERAL dbanon_internal.releases_within(plan_conflicts.dataset_id, plan_conflicts.span, plan_conflicts.reach) w
@@ -402,7 +402,7 @@ COMMENT ON FUNCTION dbanon_internal.plan_conflicts(bigint, text, text, jsonb, ts
 'Counts the people of a dataset with positions in the time of a planned run of whom a release already speaks within reach of that time, although
 the run or the release stands alone, and names these releases; no row where there is nobody.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.judge(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.find_worst(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[], promised_by bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -412,21 +412,21 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    repeated bytea := (SELECT coalesce(judge.content, dbanon_internal.run_content(r.run_id)) FROM ONLY dbanon.run r
-                       WHERE r.run_id = judge.run_id AND dbanon_internal.stands_alone(r.method, r.algorithm));
+    repeated bytea := (SELECT coalesce(find_worst.content, dbanon_internal.run_content(r.run_id)) FROM ONLY dbanon.run r
+                       WHERE r.run_id = find_worst.run_id AND dbanon_internal.stands_alone(r.method, r.algorithm));
     found record;
     intruded record;
 BEGIN
     SELECT count(DISTINCT i.person) AS people, array_agg(DISTINCT i.release_id) AS met, array_agg(DISTINCT i.person) AS broken
-        INTO intruded FROM dbanon_internal.intrusions(judge.run_id, judge.new_release, repeated) i;
+        INTO intruded FROM dbanon_internal.standalone_conflicts(find_worst.run_id, find_worst.new_release, repeated) i;
     WITH compared_period AS MATERIALIZED (
         SELECT x.secret, s.*
-        FROM (VALUES ('sender'), ('place')) x (secret) CROSS JOIN LATERAL dbanon_internal.comparisons(judge.run_id, judge.new_release, x.secret) s
+        FROM (VALUES ('sender'), ('place')) x (secret) CROSS JOIN LATERAL dbanon_internal.comparisons(find_worst.run_id, find_worst.new_release, x.secret) s
     ), candidate AS MATERIALIZED (
         SELECT x.secret, c.*, c.is_repeat OR coalesce(c.k_before, c.k_now) IS NOT NULL AS counts
         FROM (SELECT h.secret, (SELECT count(DISTINCT (o.secret, o.comparison)) > 1 FROM compared_period o) OR intruded.people > 0 AS several
               FROM compared_period h GROUP BY h.secret) x
-        CROSS JOIN LATERAL dbanon_internal.candidates(judge.run_id, judge.new_release, x.secret, x.several) c
+        CROSS JOIN LATERAL dbanon_internal.candidates(find_worst.run_id, find_worst.new_release, x.secret, x.several) c
     ), worst AS MATERIALIZED (
         SELECT c.*, CASE WHEN c.breaks_now THEN c.k_now ELSE c.k_before END AS k FROM candidate c WHERE c.breaks_now OR c.breaks_before
         ORDER BY c.after, c.breaks_now DESC, CASE WHEN c.breaks_now THEN c.k_now ELSE c.k_before END DESC LIMIT 1
@@ -443,13 +443,13 @@ BEGIN
                   WHERE EXISTS (SELECT FROM candidate b WHERE b.people IS NOT NULL) OR intruded.people > 0), 0) AS named,
         coalesce((SELECT w.after FROM worst w), min(c.after) FILTER (WHERE c.counts)) AS smallest,
         coalesce((SELECT w.k FROM worst w), max(greatest(c.k_before, c.k_now)) FILTER (WHERE c.counts)) AS k,
-        ARRAY(SELECT DISTINCT s.release_id FROM reported s WHERE s.release_id <> judge.new_release ORDER BY 1) AS met,
+        ARRAY(SELECT DISTINCT s.release_id FROM reported s WHERE s.release_id <> find_worst.new_release ORDER BY 1) AS met,
         -- Whose promise the worst breaks: the run's, or that of each release which hid the person with as great a k.
-        ARRAY(SELECT judge.new_release FROM worst w WHERE w.breaks_now
+        ARRAY(SELECT find_worst.new_release FROM worst w WHERE w.breaks_now
               UNION
               SELECT s.release_id FROM worst w
-              JOIN reported s ON s.release_id <> judge.new_release AND coalesce(s.snapshot = s.release_id, true)
-              JOIN dbanon_internal.compared(judge.run_id, judge.new_release) l ON l.release_id = s.release_id AND l.secret = w.secret AND l.k >= w.k
+              JOIN reported s ON s.release_id <> find_worst.new_release AND coalesce(s.snapshot = s.release_id, true)
+              JOIN dbanon_internal.compared(find_worst.run_id, find_worst.new_release) l ON l.release_id = s.release_id AND l.secret = w.secret AND l.k >= w.k
               JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id AND g.period = s.period AND w.example = ANY (g.people)
               WHERE NOT w.breaks_now
               ORDER BY 1) AS promised_by
@@ -457,7 +457,7 @@ BEGIN
     RETURN QUERY SELECT
         CASE WHEN found.shared OR intruded.people > 0 THEN
             CASE WHEN found.same AND found.below = 0 AND intruded.people = 0 THEN 'same' ELSE 'overlapping' END
-            WHEN EXISTS (SELECT FROM dbanon_internal.compared(judge.run_id, judge.new_release) c WHERE c.content = repeated) THEN 'same'
+            WHEN EXISTS (SELECT FROM dbanon_internal.compared(find_worst.run_id, find_worst.new_release) c WHERE c.content = repeated) THEN 'same'
             ELSE 'disjoint' END,
         CASE WHEN intruded.people > 0 THEN 0 ELSE found.smallest END, found.k, found.below + intruded.people,
         CASE WHEN found.named > 0 THEN found.named ELSE found.below END,
@@ -465,7 +465,7 @@ BEGIN
         CASE WHEN intruded.people > 0 THEN NULL ELSE found.promised_by END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.judge(bigint, bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.find_worst(bigint, bigint, bytea) IS
 'Measures a run whose groups are stored under a number against the releases it is compared with: the fewest candidates that a person is left with,
 how many promises break, of how many people, beside which releases, and whose promise the worst one is (null: that of a release that stands alone).';
 
@@ -510,29 +510,29 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.release_titles(bigint[], bigint, text) IS
 'The names of releases for a sentence, each once, with what is not plain: that it was withdrawn or lost, that it is of another dataset.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.measure(run_id bigint, release_id bigint, content bytea DEFAULT NULL) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_worst(run_id bigint, release_id bigint, content bytea DEFAULT NULL) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[], broken text[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dataset_id bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = measure.run_id);
+    dataset_id bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = describe_worst.run_id);
 BEGIN
     -- For most runs there is nothing to be compared with.
-    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(measure.run_id, measure.release_id) c WHERE c.release_id <> measure.release_id) THEN
+    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(describe_worst.run_id, describe_worst.release_id) c WHERE c.release_id <> describe_worst.release_id) THEN
         RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[], '{}'::text[];
         RETURN;
     END IF;
-    PERFORM dbanon_internal.refuse_unknown_k(measure.run_id, measure.release_id);
-    PERFORM dbanon_internal.check_groups(measure.run_id, measure.release_id);
+    PERFORM dbanon_internal.refuse_unknown_k(describe_worst.run_id, describe_worst.release_id);
+    PERFORM dbanon_internal.check_groups(describe_worst.run_id, describe_worst.release_id);
     RETURN QUERY
     SELECT j.relation, j.smallest_crowd, j.k, j.below, j.people,
         CASE WHEN j.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.release_titles(j.met, dataset_id, ''), '{}') END,
-        coalesce(dbanon_internal.release_titles(j.promised_by, dataset_id, format('run %s', measure.run_id)), '{}')
-    FROM dbanon_internal.judge(measure.run_id, measure.release_id, measure.content) j;
+        coalesce(dbanon_internal.release_titles(j.promised_by, dataset_id, format('run %s', describe_worst.run_id)), '{}')
+    FROM dbanon_internal.find_worst(describe_worst.run_id, describe_worst.release_id, describe_worst.content) j;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.measure(bigint, bigint, bytea) IS
+COMMENT ON FUNCTION dbanon_internal.describe_worst(bigint, bigint, bytea) IS
 'Measures a run whose groups are stored under a number, as dbanon.measure_overlap says it; content: as run_content gives it, where the
 caller has it.';
 
@@ -557,7 +557,7 @@ BEGIN
     -- As publish does it, and undone: the groups are stored under number 0, which no other session ever sees.
     BEGIN
         PERFORM dbanon_internal.store_groups(run.run_id, 0);
-        SELECT m.* INTO STRICT measured FROM dbanon_internal.measure(run.run_id, 0) m;
+        SELECT m.* INTO STRICT measured FROM dbanon_internal.describe_worst(run.run_id, 0) m;
         RAISE EXCEPTION USING ERRCODE = 'UNDO0';
     EXCEPTION WHEN SQLSTATE 'UNDO0' THEN
         RETURN QUERY SELECT measured.relation, measured.smallest_crowd, measured.k, measured.below, measured.people, measured.releases, measured.broken;
@@ -725,7 +725,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_settle(bigint, boolean) IS
 'Refuses a run whose rows reach as far as people stay, where that is said to be less than a minute; returns what is said, or null.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_overlap(run_id bigint, release_id bigint, content bytea, allow_overlap boolean) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_if_broken(run_id bigint, release_id bigint, content bytea, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -734,10 +734,10 @@ DECLARE
     others text;
     within_a_day jsonb;
 BEGIN
-    SELECT m.* INTO STRICT found FROM dbanon_internal.measure(check_overlap.run_id, check_overlap.release_id, check_overlap.content) m;
+    SELECT m.* INTO STRICT found FROM dbanon_internal.describe_worst(refuse_if_broken.run_id, refuse_if_broken.release_id, refuse_if_broken.content) m;
     others := dbanon_internal.name_some(found.releases);
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
-        PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, check_overlap.release_id, to_jsonb(found), others);
+        PERFORM dbanon_internal.refuse_overlap(refuse_if_broken.run_id, refuse_if_broken.release_id, to_jsonb(found), others);
     ELSIF found.below > 0 THEN
         RAISE NOTICE 'Overridden: an adversary who reads this together with % finds % where % were promised. Promises to % break.',
             others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), coalesce(found.k::text, 'more'),
@@ -748,7 +748,7 @@ BEGIN
         RAISE NOTICE 'An adversary who reads this together with % still finds at least % for each person. Promised: %.',
             others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), found.k;
     END IF;
-    within_a_day := dbanon_internal.shown_within_a_day(check_overlap.run_id, check_overlap.release_id);
+    within_a_day := dbanon_internal.shown_within_a_day(refuse_if_broken.run_id, refuse_if_broken.release_id);
     IF within_a_day IS NOT NULL THEN
         RAISE NOTICE 'Within a day, other releases show exactly % that this one hides, inside the region that hides them. And this one shows % '
             'that they hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
@@ -757,6 +757,6 @@ BEGIN
     RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, bigint, bytea, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_if_broken(bigint, bigint, bytea, boolean) IS
 'Refuses a run whose groups are stored under a number if, beside earlier releases, it leaves a person fewer candidates than promised; returns
 what was measured.';

@@ -364,7 +364,7 @@ BEGIN
         PERFORM dbanon_internal.store_requests(publish.run_id, new_release);
     END IF;
     known := dbanon_internal.groups_sum(new_release, run.dataset_id);
-    overlap := dbanon_internal.check_overlap(publish.run_id, new_release, checked.content, publish.allow_overlap)
+    overlap := dbanon_internal.refuse_if_broken(publish.run_id, new_release, checked.content, publish.allow_overlap)
         || dbanon_internal.check_classes(publish.run_id, new_release, publish.allow_overlap);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();

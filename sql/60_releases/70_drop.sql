@@ -60,7 +60,7 @@ Returns: how many cloaks were deleted.
 Raises: DA001. DA007 if it was ever published. DA013 if it is in the queue or being worked on.
 Example: SELECT dbanon.drop_run(1).';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.one_spelling(name text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.normalised_name(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -69,7 +69,7 @@ AS $$
     SELECT normalize(btrim(name, E'\t\n\x0B\f\r\x1C\x1D\x1E\x1F \u0085\u00A0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006'
                                  '\u2007\u2008\u2009\u200A\u2028\u2029\u202F\u205F\u3000'), NFC)
 $$;
-COMMENT ON FUNCTION dbanon_internal.one_spelling(text) IS
+COMMENT ON FUNCTION dbanon_internal.normalised_name(text) IS
 'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.word_pattern(name text) RETURNS text
@@ -90,7 +90,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT EXISTS (
         SELECT FROM jsonb_path_query(content, 'strict $.** ? (@.type() == "string" || @.type() == "number")') v (value)
-        CROSS JOIN LATERAL (SELECT dbanon_internal.one_spelling(v.value #>> '{}') AS said) s
+        CROSS JOIN LATERAL (SELECT dbanon_internal.normalised_name(v.value #>> '{}') AS said) s
         -- A number is found in too many places that mean something else, times above all: it has to be the whole.
         WHERE s.said = name OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.word_pattern(name)))
 $$;
@@ -262,7 +262,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    who text := nullif(dbanon_internal.one_spelling(subject), '');
+    who text := nullif(dbanon_internal.normalised_name(subject), '');
     held bigint := dbanon_internal.hold_dataset(dataset);
     forgotten bigint := dbanon_internal.person_code(dbanon_internal.dataset_key(held), who);
     paths bigint[] := ARRAY(SELECT t.trajectory_id FROM dbanon.trajectory t WHERE t.dataset_id = held AND t.subject = who);
@@ -340,7 +340,7 @@ BEGIN
             HINT = 'Name the person as the source does: SELECT dbanon.remember_subject(''default'', ''p7'').';
     END IF;
     DELETE FROM ONLY dbanon.forgotten f WHERE f.population_id = of_people.population_id
-        AND f.code = dbanon_internal.person_code(of_people.key, dbanon_internal.one_spelling(subject));
+        AND f.code = dbanon_internal.person_code(of_people.key, dbanon_internal.normalised_name(subject));
     lifted := FOUND;
     INSERT INTO dbanon.audit (action, detail) VALUES ('remember', jsonb_build_object('population', of_people.name, 'lifted', lifted));
     RETURN lifted;

@@ -111,7 +111,7 @@ BEGIN
     BEGIN
         COMMIT;
     EXCEPTION WHEN invalid_transaction_termination THEN
-        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.refused_commit();
+        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.commit_error_text();
     END;
     IF NOT within THEN
         COMMIT;

@@ -16,7 +16,7 @@ import pytest
 from dbanon import schema, synth, testing
 from dbanon.base.errors import StoreError
 from dbanon.database import open_database
-from dbanon.postgres.connection import connect, one
+from dbanon.postgres.connection import connect, fetch_value
 from dbanon.postgres.server import EmbeddedServer
 from dbanon.runs import queue, reading
 from dbanon.testing import database_url
@@ -122,14 +122,14 @@ def test_a_run_without_a_connection_is_begun_again_up_to_three_times(
         psycopg.connect(city_server.url, autocommit=True) as city,
     ):
         with no_connection_left(city_server):
-            run = one(city, SUBMIT)
+            run = fetch_value(city, SUBMIT)
             until(lambda: "too many clients" in worker.said(), 30, worker)
             if lasting:
                 until(lambda: city.execute(seen, [run]).fetchone() == ("failed", 3), 60, worker)
-                error = str(one(city, "SELECT error FROM dbanon.runs WHERE run_id = %s", [run]))
+                error = str(fetch_value(city, "SELECT error FROM dbanon.runs WHERE run_id = %s", [run]))
                 names(error, "too many clients")
             else:
-                assert one(city, "SELECT attempts FROM dbanon.run WHERE run_id = %s", [run]) == 1
+                assert fetch_value(city, "SELECT attempts FROM dbanon.run WHERE run_id = %s", [run]) == 1
         if not lasting:
             until(lambda: city.execute(seen, [run]).fetchone() == ("verified", 2), 30, worker)
         workers.stop(worker)
@@ -146,12 +146,12 @@ def test_a_standby_lists_runs_and_sends_a_worker_away(city_server: EmbeddedServe
     try:
         url = copy.start().url
         with connect(city_server.url) as primary, connect(url) as reading:
-            run = one(primary, SUBMIT)
+            run = fetch_value(primary, SUBMIT)
             claim = queue.claim_run(primary, "host 1")
             assert claim is not None
             queue.register_worker(primary, "host 1")
-            written = one(primary, "SELECT pg_current_wal_insert_lsn()")
-            until(lambda: one(reading, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", [written]))
+            written = fetch_value(primary, "SELECT pg_current_wal_insert_lsn()")
+            until(lambda: fetch_value(reading, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", [written]))
             for where in (city_server.url, url):  # its session is on the primary alone
                 listed = json_of(call(where, "--json", "runs"))["runs"]
                 assert [(r["run_id"], r["status"], r["worker"]) for r in listed][-1] == (run, "running", "host 1")

@@ -23,7 +23,7 @@ def test_of_very_many_rows_a_sample_of_records_is_asked_and_its_figures_are_thos
     whole = database.evaluate(run_id)
     everybody = database.evaluate(run_id, queries=100, against="all")
     monkeypatch.setattr(_measurement, "_MAX_MET", 75)
-    monkeypatch.setattr(_measurement, "_LEAST_RECORDS", 20)
+    monkeypatch.setattr(_measurement, "_MIN_SAMPLED_RECORDS", 20)
     some = database.evaluate(run_id)
     [note] = [note for note in some.notes if "one in" in note]
     names(note, "one in 2")

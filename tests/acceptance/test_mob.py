@@ -168,7 +168,7 @@ def test_nights_with_exact_rows_begin_beyond_the_reach_of_those_before_as_a_refu
         nights.connection.execute(NIGHTS)
         for _ in range(3):  # publishes the night before, and queues the next
             nights.run_jobs(wait=False)
-            assert nights.take(holder, "worker") is not None
+            assert nights.run_next(holder, "worker") is not None
         whole = {"k": 2, "qid_only": False, "step_s": 900, "since": "2008-06-03T00:00Z", "until": "2008-06-04T00:00Z"}
         with refusal(VerificationFailed, "since = 2008-06-03T00:15:00Z"):
             nights.publish(nights.run("mob", dataset="fleet", params=whole).run_id, "fleet", grow=True)

@@ -15,7 +15,7 @@ from dbanon.base.errors import ParameterError, StoreError
 from dbanon.database import Database, RunResult, open_database
 from dbanon.options.reading import Reading
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import connect_to_hold, one
+from dbanon.postgres.connection import connect_to_hold, fetch_value
 from dbanon.postgres.server import EmbeddedServer, parse
 from dbanon.runs import queue, replica
 from dbanon.testing import database_url
@@ -143,7 +143,7 @@ def test_the_rows_and_the_verdict_are_those_of_a_run_without_it(
 
     assert found.status == again.status == "verified"
     assert again.verdict == found.verdict == plain.verdict
-    contents = {one(database.connection, CONTENT, [run]) for run in (plain.run_id, found.run_id)}
+    contents = {fetch_value(database.connection, CONTENT, [run]) for run in (plain.run_id, found.run_id)}
     assert len(contents) == 1
     there = [query for host, query in asked if host == parse(standby.url)["host"]]
     here = [query for host, query in asked if host != parse(standby.url)["host"]]
@@ -177,7 +177,9 @@ def test_every_family_stores_and_finds_the_same(
     again = database.verify(found.run_id, read_dsn=standby.url)
     assert found.status == again.status == plain.status == "verified"
     assert again.verdict == found.verdict == plain.verdict
-    assert one(database.connection, CONTENT, [found.run_id]) == one(database.connection, CONTENT, [plain.run_id])
+    assert fetch_value(database.connection, CONTENT, [found.run_id]) == fetch_value(
+        database.connection, CONTENT, [plain.run_id]
+    )
     assert hosts == [parse(standby.url)["host"]] * 3  # the computation, its attack, and the second one
 
 
@@ -203,7 +205,10 @@ def test_a_replica_that_lags_for_too_long_is_refused(
     done = call(database.target.url, "verify", str(plain.run_id), "--read-dsn", standby.url, "--read-wait", "0")
     refused(done, 1, "replayed", "0 s", "--read-wait")
     assert "waiting for the replica" in done.stderr
-    assert one(database.connection, "SELECT status FROM dbanon.run WHERE run_id = %s", [plain.run_id]) == "verified"
+    assert (
+        fetch_value(database.connection, "SELECT status FROM dbanon.run WHERE run_id = %s", [plain.run_id])
+        == "verified"
+    )
     with refusal(StoreError, "replayed"):
         database.run("tp-aware", **ASKED, read_dsn=standby.url, read_wait_s=0)
     assert last_run(database)["status"] == "failed"
@@ -268,13 +273,13 @@ def test_data_that_change_before_the_replica_is_read_are_no_evidence(
 
     def late(*given: Any) -> None:
         database.connection.execute("UPDATE dbanon.dataset SET revision = revision + 1")
-        wait(given[0], one(database.connection, "SELECT pg_current_xact_id()::text"), *given[2:])
+        wait(given[0], fetch_value(database.connection, "SELECT pg_current_xact_id()::text"), *given[2:])
 
-    before = one(database.connection, "SELECT count(*) FROM dbanon.verification")
+    before = fetch_value(database.connection, "SELECT count(*) FROM dbanon.verification")
     monkeypatch.setattr(replica, "_wait", late)
     with refusal(StoreError, "changed"):
         database.verify(plain.run_id, read_dsn=standby.url)
-    assert one(database.connection, "SELECT count(*) FROM dbanon.verification") == before
+    assert fetch_value(database.connection, "SELECT count(*) FROM dbanon.verification") == before
 
 
 @pytest.mark.parametrize("said", ENDINGS)
@@ -311,7 +316,7 @@ def test_a_job_names_the_replica_of_its_runs(
         connection.execute(NAMED)
         assert [nights.step(connection) for _ in range(3)] == ["run", "compute", "waiting"]
     with connect_to_hold(database.lock_url) as holder:
-        database.take(holder, "host 1", asked=Reading(read_dsn="host=/nowhere"))
+        database.run_next(holder, "host 1", asked=Reading(read_dsn="host=/nowhere"))
     assert last_run(database)["status"] == "verified"
     assert hosts == [parse(standby.url)["host"]] * 2
 

@@ -306,7 +306,7 @@ def test_over_a_run_whose_lock_was_lost_nothing_is_written(
         monkeypatch.setattr(tp_aware, "attack", attack)
         database.submit("tp-aware", dataset="city")
         with pytest.raises((StoreError, KeyboardInterrupt)) as caught:
-            database.take(holder, "here", stopping=threading.Event())
+            database.run_next(holder, "here", stopping=threading.Event())
     names(str(caught.value), "connection", "lost")
     assert before == [("computed", "compute", "here", 1, None, None)]
     assert database.connection.execute(told).fetchone() == before[0]

@@ -218,7 +218,7 @@ def test_processes_of_a_cluster_read_what_they_attack(
     city_url: str, city: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DBANON_DSN", city_url)
-    monkeypatch.setattr(parts, "_LEAST", 100)
+    monkeypatch.setattr(parts, "_MIN_PART_FIXES", 100)
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         dbanon.connect(city_url) as database,

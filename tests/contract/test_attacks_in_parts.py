@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dbanon.attacks import Evidence, attacker
-from dbanon.attacks.shared.apart import Apart, ends
+from dbanon.attacks.shared.apart import WithoutFixes, find_ends
 from dbanon.attacks.shared.replay import within
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
@@ -73,8 +73,8 @@ def apart(evidence: Evidence, number: int) -> Evidence:
     return replace(
         evidence,
         **({} if cells is None else {"cells": replace(cells, fix_cell=np.empty(0, np.int64))}),
-        trajectories=Apart(
-            **{name: getattr(data, name) for name in names}, ends=ends(data), ask=InParts(evidence, number)
+        trajectories=WithoutFixes(
+            **{name: getattr(data, name) for name in names}, ends=find_ends(data), ask=InParts(evidence, number)
         ),
     )
 
@@ -131,7 +131,7 @@ def somebody_more(evidence: Evidence, rng: np.random.Generator) -> Evidence:
 
 
 def a_shorter_time(evidence: Evidence, rng: np.random.Generator) -> Evidence:
-    first, last = ends(evidence.trajectories)
+    first, last = find_ends(evidence.trajectories)
     cut = int(first + rng.choice([0.3, 0.6]) * (last - first)) // 60 * 60
     return replace(evidence, params={**evidence.params, str(rng.choice(["since", "until"])): cut})
 

@@ -214,7 +214,7 @@ def test_the_adversary_of_semantic_finds_nothing_to_object_to(cases, monkeypatch
     for _ in cases(60):
         data, cells = in_cells(rng)
         # All pairs of few units are compared, of many those that candidates make.
-        monkeypatch.setattr("dbanon.methods.semantic._groups.ALL_PAIRS", rng.choice([3, 50]))
+        monkeypatch.setattr("dbanon.methods.semantic._groups.MAX_ALL_PAIRS_GROUPS", rng.choice([3, 50]))
         least, most = rng.randint(0, 3), rng.choice(["inf", 0.5, 0.05])
         less = {"atom_l": rng.randint(0, least), "atom_t": rng.choice(["inf", most])} if levels == 2 else {}
         params = family.parse({

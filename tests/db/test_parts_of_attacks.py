@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from dbanon.attacks import Verdict, attacker
-from dbanon.attacks.shared.apart import is_apart
+from dbanon.attacks.shared.apart import is_without_fixes
 from dbanon.attacks.shared.claims import UndecidableError
 from dbanon.base.errors import DataError, StoreError
 from dbanon.postgres import arrow, server, sqlstate
@@ -44,14 +44,14 @@ class Elsewhere:
 def here(database: str, run: int, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database with a run of ten people, which the environment names; parts are as small as can be."""
     monkeypatch.setenv("DBANON_DSN", database)
-    monkeypatch.setattr(parts, "_LEAST", 2)
+    monkeypatch.setattr(parts, "_MIN_PART_FIXES", 2)
     return database
 
 
 def judged(url: str, run: int, tasks: Elsewhere | None) -> tuple[Verdict, bytes]:
     with reading.open_reader(url) as reader:
         evidence, digest = reader.evidence(run) if tasks is None else reader.evidence(run, None, tasks)
-        assert is_apart(evidence) == (tasks is not None)
+        assert is_without_fixes(evidence) == (tasks is not None)
         return attacker("dbanon.attacks.tp_aware").attack(evidence), digest
 
 

@@ -10,7 +10,7 @@ import shapely
 from psycopg import errors
 
 from dbanon.attacks.semantic import attack
-from dbanon.attacks.semantic._outlines import made_of
+from dbanon.attacks.semantic._outlines import build_outlines
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.runs import reading
 from tests.unit.semantic_evidence import GRID_S, Release
@@ -166,7 +166,7 @@ def whole(connection: psycopg.Connection, run: int) -> dict[int, list[int]]:
             ),
         )
     )
-    region_no, number, cell = made_of(cells, [regions])
+    region_no, number, cell = build_outlines(cells, [regions])
     ids = np.split(cells["cell_id"][cell], np.cumsum(number))[:-1]
     return {int(no): of.tolist() for no, of in zip(region_no, ids, strict=True)}
 

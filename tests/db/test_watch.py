@@ -104,7 +104,7 @@ def test_a_bar_ends_with_what_is_taken_and_with_the_database(database: str, hold
     with open_database(database) as opened:
         bar = opened.progress = Display(Terminal())
         bar("waiting", 0, None)
-        assert opened.take(holder, "worker") is None
+        assert opened.run_next(holder, "worker") is None
         assert bar._bar is None
         bar("waiting", 0, None)
     assert bar._bar is None

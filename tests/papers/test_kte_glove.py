@@ -124,7 +124,7 @@ def test_they_do_so_with_little_remembered_in_blocks_and_on_any_number_of_thread
 ):
     monkeypatch.setattr(glove, "REMEMBERED", remembered)
     monkeypatch.setattr(glove, "BLOCK", block)
-    monkeypatch.setattr(cores, "count", lambda: threads)
+    monkeypatch.setattr(cores, "count_threads", lambda: threads)
     rng = random.Random(SEED)
     for _ in cases(15):
         tracks = [walk(rng, 12) for _ in range(rng.randint(8, 16))]

@@ -137,7 +137,7 @@ def test_w4m_is_the_same_for_one_seed_on_any_number_of_threads_and_for_other_cod
 
     first = run(tracks, rank)
     for threads in (1, 3):
-        monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
+        monkeypatch.setattr(cores, "count_threads", lambda threads=threads: threads)
         again = run(tracks, rank)
         assert again[0].tolist() == first[0].tolist()
         assert again[1].rows.box.tolist() == first[1].rows.box.tolist()

@@ -31,7 +31,7 @@ def threads(directory: str, home: int, number: int) -> int:
         numba.config.NUMBA_NUM_THREADS = number
         (Path(directory) / "threads").touch()
     wait_until(lambda: list(Path(directory).iterdir()))
-    return cores.count()
+    return cores.count_threads()
 
 
 def pause(number: int) -> int:

@@ -8,7 +8,7 @@ import pytest
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-from dbanon.attacks.semantic._outlines import made_of
+from dbanon.attacks.semantic._outlines import build_outlines
 
 IDS = np.array([3, 5, 8, 13, 21, 34, 55, 89, 144])
 
@@ -50,7 +50,7 @@ def found(
         }
         for i in range(0, len(regions) + 1, 2)
     ]
-    region_no, number, cell = made_of({"cell_id": ids, "outline": wkb(cells)}, batches)
+    region_no, number, cell = build_outlines({"cell_id": ids, "outline": wkb(cells)}, batches)
     of = np.split(ids[cell], np.cumsum(number)[:-1])
     return {int(no): own.tolist() for no, own in zip(region_no, of, strict=True)}
 

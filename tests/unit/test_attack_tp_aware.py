@@ -352,7 +352,7 @@ def test_subjects_common_to_all_windows_of_a_content_are_those_of_plain_sets(see
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_contents, "_ELEMENTS", elements)
         content, record = np.array(sorted(shown)).T
-        assert _contents.common(content, record, window, *members.T).tolist() == left
+        assert _contents.count_common_senders(content, record, window, *members.T).tolist() == left
 
 
 # Mutants that break several clauses, and one of them.
@@ -668,7 +668,7 @@ def test_one_thread_and_three_find_the_same(elements, monkeypatch):
     monkeypatch.setattr(shared.replay, "ELEMENTS", elements)
     monkeypatch.setattr(_requests, "_PART", min(elements, 3))
     for threads in (1, 3):
-        monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
+        monkeypatch.setattr(cores, "count_threads", lambda threads=threads: threads)
         honest_ones = [honest(align) for align in ("last", "exact", "linear")]
         tampered = [put(evidence, "cloak_bounds", slice(2), 7.0) for evidence in honest_ones]
         fewer = [take(evidence, "member", slice(1, None)) for evidence in honest_ones]

@@ -128,7 +128,7 @@ def test_positions_stay_with_their_task_and_no_warning_says_that_they_are_large(
 
 
 def test_a_single_task_is_done_here_on_all_cores() -> None:
-    assert Cluster("tcp://127.0.0.1:1").map(cores.count, [()]) == [cores.count()]
+    assert Cluster("tcp://127.0.0.1:1").map(cores.count_threads, [()]) == [cores.count_threads()]
 
 
 @pytest.mark.stress
@@ -183,7 +183,7 @@ def test_a_task_uses_one_core() -> None:
     import importlib.metadata
 
     version = importlib.metadata.version("dbanon")
-    assert cluster._do(cluster._Task(version, cores.count, ()))[0] == 1
+    assert cluster._do(cluster._Task(version, cores.count_threads, ()))[0] == 1
 
 
 # ---- tls -------------------------------------------------------------------------------------------------------------

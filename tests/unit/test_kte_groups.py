@@ -36,10 +36,10 @@ def cost(samples, members):
 def tabulated(request, monkeypatch):
     """Both ways to cost pairs, whatever the number of subjects; and these cut into blocks."""
     if request.param == "blocks":
-        monkeypatch.setattr(_blocks, "MOST", 12)
+        monkeypatch.setattr(_blocks, "MAX_BLOCK_SUBJECTS", 12)
     if request.param == "candidates":
-        monkeypatch.setattr(_pairs, "ALL", 0)
-        monkeypatch.setattr(_groups, "_FEW", 4)
+        monkeypatch.setattr(_pairs, "MAX_TABULATED_SUBJECTS", 0)
+        monkeypatch.setattr(_groups, "_MAX_EXHAUSTIVE_SUBJECTS", 4)
         monkeypatch.setattr(_groups, "_NEAR", 4)
     return request.param
 
@@ -101,7 +101,7 @@ def test_groups_are_the_same_on_any_number_of_threads(monkeypatch, tabulated, k)
     subjects = neighbours(random.Random(SEED), 33, 8)
     found = []
     for threads in (1, 2, 3):
-        monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
+        monkeypatch.setattr(cores, "count_threads", lambda threads=threads: threads)
         found.append(grouped(subjects, k))
     assert found[0] == found[1] == found[2]
 
@@ -146,10 +146,10 @@ def test_pairs_of_few_subjects_cost_the_least_there_is():
 def test_candidates_hold_the_cheapest_partners():
     subjects = neighbours(random.Random(SEED), 300, 30)
     samples = samples_of(subjects)
-    samples = _groups._of(samples, np.arange(300))
+    samples = _groups._select_samples(samples, np.arange(300))
     near = _near.nearest(_near.signatures(samples), 8)
     assert near.shape == (300, 8)
-    pairs = _pairs.pairs(samples, _pairs.ALL)
+    pairs = _pairs.build_pairs(samples, _pairs.MAX_TABULATED_SUBJECTS)
     costs = np.where(np.eye(300, dtype=bool), np.inf, pairs.all)
     assert all(i not in row for i, row in enumerate(near.tolist()))
     assert np.take_along_axis(costs, near, axis=1).min(axis=1).sum() < 1.1 * costs.min(axis=1).sum()
@@ -158,8 +158,8 @@ def test_candidates_hold_the_cheapest_partners():
 def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
     monkeypatch.setattr(_pairs, "_SLOTS", 4)  # a table in which not all find room
     subjects = neighbours(random.Random(SEED), 30, 5)
-    samples = _groups._of(samples_of(subjects), np.arange(30)[::-1])
-    every, some = (_pairs.pairs(samples, most) for most in (_pairs.ALL, 0))
+    samples = _groups._select_samples(samples_of(subjects), np.arange(30)[::-1])
+    every, some = (_pairs.build_pairs(samples, most) for most in (_pairs.MAX_TABULATED_SUBJECTS, 0))
     assert len(every.all) == 30
     assert len(some.all) == 0
     a, b = np.nonzero(~np.eye(30, dtype=bool))
@@ -176,7 +176,7 @@ def test_everybody_at_one_place_and_time_is_grouped(tabulated):
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_blocks_and_merges_done_elsewhere_give_the_same(monkeypatch, k):
-    monkeypatch.setattr(_blocks, "MOST", 12)
+    monkeypatch.setattr(_blocks, "MAX_BLOCK_SUBJECTS", 12)
     monkeypatch.setattr(_k_merge, "_SAMPLES_ELSEWHERE", 300)
     samples, rank = samples_of(neighbours(random.Random(SEED), 61, 8)), np.arange(61)[::-1]
     elsewhere, found = Elsewhere(), []
@@ -193,7 +193,7 @@ def test_blocks_and_merges_done_elsewhere_give_the_same(monkeypatch, k):
 def test_a_second_cut_takes_back_what_borders_cost(monkeypatch):
     subjects = neighbours(random.Random(SEED), 400, 12)
     whole = grouped(subjects, 2)[1]
-    monkeypatch.setattr(_blocks, "MOST", 100)
+    monkeypatch.setattr(_blocks, "MAX_BLOCK_SUBJECTS", 100)
     blocks = grouped(subjects, 2)[1]
     monkeypatch.setattr(_groups, "_rejoined", lambda samples, k, group, home: group)
     assert whole < blocks < grouped(subjects, 2)[1]

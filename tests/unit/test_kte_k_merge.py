@@ -125,7 +125,7 @@ def test_rows_part_all_samples_and_each_holds_one_of_every_input(inputs):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_many_tasks_of_any_number_of_inputs_are_merged_each_by_itself(monkeypatch, threads):
-    monkeypatch.setattr(cores, "count", lambda: threads)
+    monkeypatch.setattr(cores, "count_threads", lambda: threads)
     monkeypatch.setattr(_k_merge, "_MIN_SAMPLES_PER_THREAD", 4)
     rng = random.Random(SEED)
     subjects = inputs_at_random(rng, 12, 20, 12, 20)
@@ -144,7 +144,7 @@ def test_many_tasks_of_any_number_of_inputs_are_merged_each_by_itself(monkeypatc
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_pair_costs_are_those_of_merges(monkeypatch, threads):
-    monkeypatch.setattr(cores, "count", lambda: threads)
+    monkeypatch.setattr(cores, "count_threads", lambda: threads)
     monkeypatch.setattr(_k_merge, "_MIN_SAMPLES_PER_THREAD", 4)
     rng = random.Random(SEED)
     subjects = inputs_at_random(rng, 10, 20, 12, 20)

@@ -83,7 +83,7 @@ def test_the_nearest_are_those_of_an_exhaustive_search(search, cases, part):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_nearest_are_the_same_however_the_work_is_cut(monkeypatch, search, threads):
     """On any number of threads, in blocks of 64, the last of them not full."""
-    monkeypatch.setattr(cores, "count", lambda: threads)
+    monkeypatch.setattr(cores, "count_threads", lambda: threads)
     monkeypatch.setattr(_gen_ag, "MIN_ADDITIONS_PER_THREAD", 64)
     monkeypatch.setattr(_gen_ag, "_BLOCK_VALUES", 1)
     rng = random.Random(SEED)

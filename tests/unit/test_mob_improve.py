@@ -128,7 +128,7 @@ def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch)
     world = random_world(random.Random(SEED), 300, 70, side=50, absent=0.02, most=6)
     results = []
     for threads in (1, 4):
-        monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
+        monkeypatch.setattr(cores, "count_threads", lambda threads=threads: threads)
         _, _, after = drawn(world, 4, 70)
         demand_symmetric_sets(world, 4, after)
         results.append((after.offset.tolist(), after.other.tolist()))

@@ -125,7 +125,7 @@ def test_neither_threads_nor_the_numbers_of_objects_change_what_is_drawn(algorit
     where, own, rank = random_world(rng, 40, 70, side=4, absent=0.02, most=4)
     positions, sets, _ = solved((where, own, rank), 3, algorithm, 70)
     found = _classes.classes(positions, sets)
-    monkeypatch.setattr(cores, "count", lambda: 3)
+    monkeypatch.setattr(cores, "count_threads", lambda: 3)
     monkeypatch.setattr(_classes, "_MIN_POSITIONS_PER_THREAD", 1)
     monkeypatch.setattr(_sets, "_MIN_DEVIATIONS_PER_THREAD", 1)
     new = rng.sample(range(40), 40)  # object i is now new[i]

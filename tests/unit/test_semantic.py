@@ -102,7 +102,7 @@ def test_groups_are_those_of_the_plain_algorithm(cases):
 
 
 def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped(cases, monkeypatch):
-    monkeypatch.setattr(_groups, "ALL_PAIRS", 3)
+    monkeypatch.setattr(_groups, "MAX_ALL_PAIRS_GROUPS", 3)
     monkeypatch.setattr(_groups, "CANDIDATES", 2)
     for seed in cases(60):
         case = in_order(case_at_random(seed))

@@ -193,7 +193,7 @@ def test_atoms_are_the_same_again_whatever_the_number_of_threads():
     known = graph(city(random.Random(2), 60), 3, 0.1)
     atom = _partition.cut(known)
     before = known.area.copy(), known.near.copy()
-    with cores.at_most(1):
+    with cores.limit_threads(1):
         assert (_partition.cut(known) == atom).all()
     assert (known.area == before[0]).all()
     assert (known.near == before[1]).all()

@@ -245,7 +245,7 @@ def test_there_are_passes_until_the_gain_is_small():
     some, places = crowd_of(rng, 400, 40, side=100)
     once = _improve.improve(some, places, _bichromatic.best_starts(some, places, 5)[:, None] + np.arange(5))
     before, after = (total(some, places, who) for who in (once, _improve.improve(some, places, once)))
-    assert before - after <= 2 * _improve.LEAST_GAIN * before
+    assert before - after <= 2 * _improve.MIN_GAIN_SHARE * before
 
 
 def test_no_rectangle_becomes_longer_or_thinner_though_it_would_be_smaller():

@@ -52,7 +52,7 @@ def test_bk_with_one_site_takes_the_first_of_the_best_groups():
 @pytest.mark.parametrize("decision_bytes", [1, 40, 2**29])
 def test_bk_is_the_same_however_its_columns_are_cut(monkeypatch, threads, decision_bytes):
     """On any number of threads, in many blocks, and with decisions forgotten and tabulated again."""
-    monkeypatch.setattr(cores, "count", lambda: threads)
+    monkeypatch.setattr(cores, "count_threads", lambda: threads)
     monkeypatch.setattr(_bichromatic, "_BLOCK", 8)
     monkeypatch.setattr(_bichromatic, "DECISION_BYTES", decision_bytes)
     rng = random.Random(SEED)
@@ -122,7 +122,7 @@ def test_mk_cuts_few_users_as_1danon_does(k):
 @pytest.mark.parametrize("shapes", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_mk_gives_groups_to_sites_as_the_stages_do(monkeypatch, threads, shapes):
-    monkeypatch.setattr(cores, "count", lambda: threads)
+    monkeypatch.setattr(cores, "count_threads", lambda: threads)
     rng = random.Random(SEED)
     scarce = 0
     for _ in range(200):

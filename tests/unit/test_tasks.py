@@ -202,9 +202,9 @@ def test_runs_and_their_helpers_divide_the_cores(
         assert set(found) <= {expected, 8}  # 8 here
     for runs, threads in ((5, 1), (2, 4)):
         assert Processes(runs).map(shared_tasks.process, [()] * 2, threads=threads) == [here] * 2
-    with cores.at_most(0):
-        assert cores.count() == 1
-    assert cores.count() == 8
+    with cores.limit_threads(0):
+        assert cores.count_threads() == 1
+    assert cores.count_threads() == 8
 
 
 def test_a_share_of_the_cores_holds_in_the_threads_of_a_call_too(
@@ -212,10 +212,10 @@ def test_a_share_of_the_cores_holds_in_the_threads_of_a_call_too(
 ) -> None:
     counts: list[int] = []
     monkeypatch.setattr(tasks, "_WORTH_S", 60)
-    with cores.at_most(2):
-        cores.together([lambda: counts.append(cores.count())] * 2, 1, 1)
-        cores.share(np.ones(4, np.int64), lambda a, b: counts.append(cores.count()), 1)
-        three.map(lambda: counts.append(cores.count()), [()] * 2)
+    with cores.limit_threads(2):
+        cores.run_together([lambda: counts.append(cores.count_threads())] * 2, 1, 1)
+        cores.share_work(np.ones(4, np.int64), lambda a, b: counts.append(cores.count_threads()), 1)
+        three.map(lambda: counts.append(cores.count_threads()), [()] * 2)
     assert set(counts) == {2}
 
 
@@ -226,8 +226,8 @@ def test_no_part_is_begun_in_a_thread_once_one_has_failed() -> None:
         begun.append(number)
         raise LookupError
 
-    with cores.at_most(1), pytest.raises(LookupError):
-        list(cores.each(fail, range(1000)))
+    with cores.limit_threads(1), pytest.raises(LookupError):
+        list(cores.map_each(fail, range(1000)))
     assert len(begun) < 1000
 
 

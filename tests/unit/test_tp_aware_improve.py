@@ -38,7 +38,7 @@ def grouped(trajectories, k, least):
     x, y = cells(trajectories)
     order, ends = _blocks.cut(x, y, least)
     members = np.empty_like(order)
-    cores.together(_improve.grouping(x, y, order, ends, k, members), 1, 1)
+    cores.run_together(_improve.grouping(x, y, order, ends, k, members), 1, 1)
     groups = [sorted(members[a:b].tolist()) for a, b in pairwise(_improve.begins(ends, k).tolist())]
     return [order[a:b].tolist() for a, b in pairwise(ends.tolist())], groups
 
@@ -106,8 +106,8 @@ def test_the_result_is_the_same_with_one_thread_and_three(monkeypatch):
     trajectories, k = instance(rng, most=900, instants=20)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
-        monkeypatch.setattr(_blocks, "least", lambda k: 4 * k)
+        monkeypatch.setattr(cores, "count_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(_blocks, "compute_min_block", lambda k: 4 * k)
         monkeypatch.setattr(_bundles, "_MIN_POSITIONS_FOR_THREADS", 1)
         monkeypatch.setattr(_blocks, "_MIN_SUBJECTS_FOR_THREADS", 1)
         cloaks = run(trajectories, k)
@@ -117,7 +117,7 @@ def test_the_result_is_the_same_with_one_thread_and_three(monkeypatch):
 
 @pytest.mark.parametrize("least", [20, 2000])
 def test_the_cost_is_never_above_that_without_nor_below_the_bound(monkeypatch, least):
-    monkeypatch.setattr(_blocks, "least", lambda k: least)
+    monkeypatch.setattr(_blocks, "compute_min_block", lambda k: least)
     rng, better = random.Random(SEED + 3), 0
     for _ in range(60):
         trajectories, k = instance(rng, most=_bound.SAMPLE)

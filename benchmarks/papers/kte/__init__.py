@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.papers.kte import glove, static, w4m
 from dbanon.base.trajectory import Int
 from dbanon.methods.kte import Parameters, _rows
-from dbanon.methods.kte._rows import Published, of_groups, people_at_once, taken
+from dbanon.methods.kte._rows import Published, of_groups, people_at_once, select_records
 from dbanon.methods.kte._samples import Samples
 
 
@@ -36,7 +36,7 @@ def _w4m_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Ge
     }
     return Published(
         group=record,
-        merged=taken(edited.rows, published),
+        merged=select_records(edited.rows, published),
         crowd=size[group[published]],
         records=np.ones(len(published), np.int64),
         suppressed=suppressed,

@@ -156,7 +156,7 @@ class _Groups:
     def _row(self, one: int, others: Int) -> Float:
         """Stretches between a group and others."""
         cost = np.empty((1, len(others)))
-        parts = [part for part in np.array_split(np.arange(len(others)), cores.count()) if len(part)]
+        parts = [part for part in np.array_split(np.arange(len(others)), cores.count_threads()) if len(part)]
 
         def work(part: Int) -> None:
             out = cost[:, part[0] : part[-1] + 1]
@@ -188,8 +188,8 @@ class _Groups:
                         block[one - low, one + 1 :],
                     )  # fmt: skip
 
-            with ThreadPoolExecutor(cores.count()) as pool:
-                list(pool.map(work, np.array_split(np.arange(low, high), 64 * cores.count())))
+            with ThreadPoolExecutor(cores.count_threads()) as pool:
+                list(pool.map(work, np.array_split(np.arange(low, high), 64 * cores.count_threads())))
             _remember(block, low, self.key, self.cost, self.other)
 
 

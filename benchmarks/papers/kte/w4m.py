@@ -162,7 +162,7 @@ class _Tracks:
     def distances(self, one: int, others: Int) -> Float:
         """Linear spatio-temporal distance, in cells, of a subject from others."""
         out = np.empty(len(others))
-        places = [part for part in np.array_split(np.arange(len(others)), cores.count()) if len(part)]
+        places = [part for part in np.array_split(np.arange(len(others)), cores.count_threads()) if len(part)]
 
         def work(part: Int) -> None:
             here = out[part[0] : part[-1] + 1]

@@ -43,7 +43,7 @@ def nearest_by_threshold(
     def task(low: int, high: int) -> None:
         _by_threshold(positions.there, positions.own, place, *subjects, order, *lists, *found, low, high)
 
-    cores.share(np.diff(subjects.since) * len(order), task, _gen_ag.MIN_ADDITIONS_PER_THREAD)
+    cores.share_work(np.diff(subjects.since) * len(order), task, _gen_ag.MIN_ADDITIONS_PER_THREAD)
     return found.rows(order)
 
 
@@ -62,7 +62,7 @@ def sort_lists(
             where[column] = place[order[listed[column]], t]
             present[column] = there.sum()
 
-    cores.share(np.full(len(instants), len(order)), task, _gen_ag.MIN_ADDITIONS_PER_THREAD >> 6)
+    cores.share_work(np.full(len(instants), len(order)), task, _gen_ag.MIN_ADDITIONS_PER_THREAD >> 6)
     return listed, where, present
 
 

@@ -88,7 +88,7 @@ class _Grouping:
             self._take(edges)
             # Candidates may all be taken: the others look for new ones among themselves.
             edges = self._edges(np.array([i for i, one in self._open.items() if len(one.units) == 1], np.int64))
-            edges += self._mixed()
+            edges += self._compute_mixed_losses()
         self._join()
         return sorted(self._done, key=lambda one: one.units[0])
 
@@ -116,7 +116,7 @@ class _Grouping:
             for edge in self._losses([(min(i, a), max(i, a)) for a in near]):
                 heapq.heappush(edges, edge)
 
-    def _mixed(self) -> list[Edge]:
+    def _compute_mixed_losses(self) -> list[Edge]:
         """Compute what every pair of open groups loses of which one at least is of several units."""
         return self._losses(
             [
@@ -150,7 +150,7 @@ class _Grouping:
                 self._graph, work, self._tables, self._scale, *arrays, one[low:high], other[low:high], lost[low:high]
             )
 
-        cores.share(np.ones(len(one), np.int64), measure, _MIN_PAIRS_PER_THREAD)
+        cores.share_work(np.ones(len(one), np.int64), measure, _MIN_PAIRS_PER_THREAD)
         for i, j in zip(one.tolist(), other.tolist(), strict=True):
             self._near[i].add(j)
             self._near[j].add(i)
@@ -168,7 +168,7 @@ class _Grouping:
             work = growth.work(self._graph)
             _find_candidates(self._graph, work, self._tables, self._scale, *arrays, places, low, high, found)
 
-        cores.share(np.ones(len(places), np.int64), search, 1)
+        cores.share_work(np.ones(len(places), np.int64), search, 1)
         one, at = np.nonzero(found >= 0)
         one, other = np.unique(np.sort(np.stack([one, found[one, at]]), axis=0), axis=1)
         return one, other

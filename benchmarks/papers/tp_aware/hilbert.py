@@ -57,7 +57,7 @@ def group(x: Any, y: Any, levels: int, k: int) -> Any:
         def nearest(a: int, b: int, low: int = low, near: Any = near, distance: Any = distance) -> None:
             _nearest(place, total, order, low + a, low + b, near[a:b], distance[a:b])
 
-        cores.share(np.full(high - low, n), nearest, _LEAST)
+        cores.share_work(np.full(high - low, n), nearest, _LEAST)
         _unite(order[low:high], near, least)
     _settle(least)
     return least

@@ -57,7 +57,7 @@ def prepare() -> None:
 def _count(evidence: Evidence) -> Counts:
     from dbanon.attacks.kte import _counting
 
-    return _counting.count(evidence)
+    return _counting.count_clauses(evidence)
 
 
 attack = Attack(name="kte", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=(HIDE, MERGE))

@@ -26,7 +26,7 @@ class _Seen:
     covered: Cover
 
 
-def count(evidence: Evidence) -> Counts:
+def count_clauses(evidence: Evidence) -> Counts:
     """Count what breaks each clause.
 
     O((fixes + rows) log) time. Hiding sets cost the samples of each subject and window, once for each pick. Where picks

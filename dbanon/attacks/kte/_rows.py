@@ -9,7 +9,7 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules, demand_near
-from dbanon.attacks.shared.apart import looked
+from dbanon.attacks.shared.apart import call_where_fixes_are
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
@@ -51,7 +51,7 @@ class Rows:
     off_grid: int
     unordered: int
 
-    def some(self, records: Int) -> "Rows":
+    def select(self, records: Int) -> "Rows":
         """Keep some records, by ascending index."""
         kept = np.isin(self.record, records)
         record = find(records, self.record[kept]) if len(records) else self.record[kept]
@@ -91,7 +91,7 @@ def samples(evidence: Evidence, rules: Rules) -> Samples:
 
     Raises `UndecidableError` if some are too far away to be numbered.
     """
-    some = looked(evidence, _samples, rules)
+    some = call_where_fixes_are(evidence, _samples, rules)
     if len(some) == 1:
         return some[0]
     # Subjects in the order of their codes, whichever part each was in.
@@ -191,7 +191,7 @@ def members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> t
     group, unlike = np.arange(len(stored.record_id)), 0
     if not rules.hides:
         first, group, unlike = _first_of_group(stored, record, trajectory)
-        stored = stored.some(first)
+        stored = stored.select(first)
         record, kept = find(first, record), np.isin(record, first)
         record, trajectory = record[kept], trajectory[kept]
     subject = np.searchsorted(known.subject, data.subject[trajectory])

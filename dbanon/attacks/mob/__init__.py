@@ -29,7 +29,7 @@ def prepare() -> None:
 def _count(evidence: ObjectEvidence) -> Counts:
     from dbanon.attacks.mob import _counting
 
-    return _counting.count(evidence)
+    return _counting.count_clauses(evidence)
 
 
 attack = Attack(

@@ -27,7 +27,7 @@ from dbanon.attacks.shared.keys import distinct
 from dbanon.attacks.shared.replay import Timetable, within
 from dbanon.base.trajectory import Float, QuasiIdentifiers, Trajectories
 
-FEW, UNSEEN, EXACT = "few_partners", "never_seen", "never_generalised"
+FEW_PARTNERS, UNSEEN, EXACT = "few_partners", "never_seen", "never_generalised"
 _MOST_POSITIONS = 400_000_000
 _FURTHEST = 1 << 30
 _WINDOW = 512  # instants found of a subject at a time

@@ -8,7 +8,7 @@ from dbanon.attacks.mob._claims import Rules, considered, read_rules, read_state
 from dbanon.attacks.mob._graph import Remaining, below_at_speed, remaining
 from dbanon.attacks.mob._known import misstated, own_instants, read_sets
 from dbanon.attacks.mob._queries import distortion
-from dbanon.attacks.mob._rows import Classes, Truth, classes, positions, shown, truth
+from dbanon.attacks.mob._rows import Classes, Truth, classes, find_positions, shown, truth
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.frame import Counts
@@ -49,10 +49,10 @@ def prepare() -> None:
         query_start_s=np.zeros(1), query_bounds=np.array([[0.0, 0.0, 1.0, 1.0]]), query_possibly=np.ones(1, np.int64),
         query_definitely=np.ones(1, np.int64),
     )  # fmt: skip
-    count(evidence)
+    count_clauses(evidence)
 
 
-def count(evidence: ObjectEvidence) -> Counts:
+def count_clauses(evidence: ObjectEvidence) -> Counts:
     """Count what breaks each clause.
 
     O((fixes + rows) log) time and twelve bytes a subject and instant, if the stored hiding sets hold. Else all records
@@ -63,7 +63,7 @@ def count(evidence: ObjectEvidence) -> Counts:
     every = evidence.trajectories
     evidence = considered(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
-    at = positions(evidence, rules)
+    at = find_positions(evidence, rules)
     # A record may list trajectories of its subject from outside the run's own time; these are known among all.
     found = shown(evidence, every, at, rules.timetable)
     own, unused = own_instants(evidence.quasi_identifiers, at, rules.timetable)
@@ -87,8 +87,8 @@ def count(evidence: ObjectEvidence) -> Counts:
         "left-out": misstated(stated, scene, unused, rules),
         "exact": rows.inexact,
         "sets": sets.faults,
-        "hidden": int((few & own.some).sum()),
-        "elimination": int((few & ~own.some).sum()),
+        "hidden": int((few & own.has_instants).sum()),
+        "elimination": int((few & ~own.has_instants).sum()),
     }
     return broken, _figures(evidence, _Found(scene=scene, rows=rows, shared=shared, left=left), rules)
 

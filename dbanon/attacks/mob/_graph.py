@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from dbanon.attacks.mob._rows import parts
+from dbanon.attacks.mob._rows import map_parts
 from dbanon.attacks.mob._search import PAIRS, Scene, holds, search
 from dbanon.attacks.shared.keys import distinct
 from dbanon.base.kernels import kernel
@@ -47,7 +47,7 @@ def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
     even where the set of the one who hides it (`extreme-union`) is another.
     """
     n = len(scene.at.subject)
-    known = np.flatnonzero(scene.found.published & scene.own.some)
+    known = np.flatnonzero(scene.found.published & scene.own.has_instants)
     edge = _edges(scene, np.concatenate([person, owner, known]), np.concatenate([owner, person, known]))
     searched = np.zeros(n, bool)
     # Kept true: `edge` are edges of the attack graph. More of them leave no fewer, so a person with k keeps them.
@@ -70,7 +70,7 @@ def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
 def _edges(scene: Scene, person: Int, owner: Int) -> Int:
     """Keep the pairs that are edges, each once: ``person * n + owner``."""
     published, n = scene.found.published, len(scene.at.subject)
-    pair = distinct((person * n + owner)[published[person] & published[owner] & scene.own.some[person]])
+    pair = distinct((person * n + owner)[published[person] & published[owner] & scene.own.has_instants[person]])
     # Definition 1: an edge where the record's rows hold the person at all its own instants.
     return pair[holds(scene, pair // n, pair % n)]
 
@@ -79,7 +79,7 @@ def _pruned(scene: Scene, edge: Int) -> tuple[Int, Bool]:
     """Count the edges of each person that are in a perfect matching, and say which these are."""
     published, n = scene.found.published, len(scene.at.subject)
     person, owner = edge // n, edge % n
-    free = np.flatnonzero(published & ~scene.own.some)  # they fit every record
+    free = np.flatnonzero(published & ~scene.own.has_instants)  # they fit every record
     all_records = np.flatnonzero(published) if len(free) else free
     hub = np.full(len(free) + len(all_records), n)
     tail = np.concatenate([person, free, hub[: len(all_records)]])
@@ -96,11 +96,11 @@ def _pruned(scene: Scene, edge: Int) -> tuple[Int, Bool]:
 
 def _wanted(scene: Scene, edge: Int, short: Bool, searched: Bool, all_open: bool) -> Int:
     """Say whose edges to look for: of those who keep too few, then of those whose records these fit."""
-    n, open_ = len(searched), scene.found.published & scene.own.some & ~searched
+    n, open_ = len(searched), scene.found.published & scene.own.has_instants & ~searched
     short = short & scene.found.published
     if not short.any():
         return np.empty(0, np.int64)
-    if all_open or (short & ~scene.own.some).any():
+    if all_open or (short & ~scene.own.has_instants).any():
         return np.flatnonzero(open_)
     if (short & open_).any():
         return np.flatnonzero(short & open_)
@@ -115,9 +115,9 @@ def below_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: float) ->
         arrays = (left.person[low:high], left.owner[low:high], *scene.arrays(), scene.found.cloaked)
         return np.asarray(_reached(*arrays, reach_cells))  # type: ignore[call-arg]
 
-    within = np.concatenate([np.empty(0, bool), *parts(len(left.person), PAIRS, look)])
+    within = np.concatenate([np.empty(0, bool), *map_parts(len(left.person), PAIRS, look)])
     number = np.bincount(left.person[within], minlength=len(scene.at.subject))
-    return int(((number < k) & scene.found.published & scene.own.some).sum())
+    return int(((number < k) & scene.found.published & scene.own.has_instants).sum())
 
 
 @kernel

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.mob._claims import EXACT, FEW, UNSEEN, Rules, Stated
+from dbanon.attacks.mob._claims import EXACT, FEW_PARTNERS, UNSEEN, Rules, Stated
 from dbanon.attacks.mob._rows import ABSENT, Own, Positions, Shown
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
@@ -46,10 +46,10 @@ def read_sets(evidence: ObjectEvidence, found: Shown, own: Own, rules: Rules) ->
     """Read whom the run says each subject is hidden among: one set, for the whole record, where it has own instants."""
     n, size = len(found.published), np.diff(evidence.hiding_offset)
     owner, other = _subjects(found, evidence.hiding_record), _subjects(found, evidence.hiding_other)
-    right = np.isnan(evidence.hiding_start_s) & np.isnan(evidence.hiding_end_s) & (owner >= 0) & own.some[owner]
+    right = np.isnan(evidence.hiding_start_s) & np.isnan(evidence.hiding_end_s) & (owner >= 0) & own.has_instants[owner]
     owners = distinct(owner[right])
     faults = int((~right).sum()) + int(right.sum()) - len(owners)
-    faults += int((found.published & own.some).sum()) - len(owners)
+    faults += int((found.published & own.has_instants).sum()) - len(owners)
     of = np.repeat(np.arange(len(size)), size)
     sound = right[of] & (other >= 0) & (other != owner[of])
     pair = distinct(owner[of][sound] * n + other[sound])
@@ -60,7 +60,7 @@ def read_sets(evidence: ObjectEvidence, found: Shown, own: Own, rules: Rules) ->
     # Algorithm 3, lines 8 to 10: one who hides a person is hidden by it. Without own instants it has no set to show it.
     if rules.symmetric:
         back = distinct(other * n + owner)
-        faults += int((own.some[other] & ~np.isin(pair, back, assume_unique=True)).sum())
+        faults += int((own.has_instants[other] & ~np.isin(pair, back, assume_unique=True)).sum())
     return Sets(owner=owner, other=other, faults=faults)
 
 
@@ -80,10 +80,10 @@ def misstated(stated: Stated, scene: Scene, unused: dict[str, int], rules: Rules
     wrong = sum(unused.get(name, 0) != stated.quasi_identifiers.get(name, 0) for name in names)
     at, missing = scene.at, scene.at.seen & ~scene.found.published
     exact = stated.subjects.get(EXACT, 0)
-    wrong += int(exact > (int((missing & ~scene.own.some).sum()) if rules.qid_only else 0))
-    wrong += len(stated.subjects.keys() - {UNSEEN, FEW, EXACT})
+    wrong += int(exact > (int((missing & ~scene.own.has_instants).sum()) if rules.qid_only else 0))
+    wrong += len(stated.subjects.keys() - {UNSEEN, FEW_PARTNERS, EXACT})
     wrong += int(stated.subjects.get(UNSEEN, 0) != int((~at.seen).sum()))
-    wrong += int(stated.subjects.get(FEW, 0) + exact != int(missing.sum()))
+    wrong += int(stated.subjects.get(FEW_PARTNERS, 0) + exact != int(missing.sum()))
     return wrong + _hours_misstated(stated, at, missing, rules.timetable)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dbanon.attacks import Evidence
 from dbanon.attacks.mob._claims import Rules, demand_near
 from dbanon.attacks.mob.evidence import ObjectEvidence
-from dbanon.attacks.shared.apart import looked
+from dbanon.attacks.shared.apart import call_where_fixes_are
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable, replay
@@ -55,7 +55,7 @@ class Own:
     instant: Table  # [q]: those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending
 
     @property
-    def some(self) -> Bool:
+    def has_instants(self) -> Bool:
         """Whether each subject has any."""
         return np.diff(self.offset) > 0
 
@@ -101,18 +101,18 @@ class Classes:
     miscounted: int  # rows whose crowd is another number
 
 
-def parts(count: int, size: int, task: Callable[[int, int], Any]) -> Iterator[Any]:
+def map_parts(count: int, size: int, task: Callable[[int, int], Any]) -> Iterator[Any]:
     """Do parts of `size` items each on all threads; what they give, in order."""
     cuts = range(0, count, size)
-    yield from cores.each(lambda low: task(low, min(low + size, count)), cuts)
+    yield from cores.map_each(lambda low: task(low, min(low + size, count)), cuts)
 
 
-def positions(evidence: ObjectEvidence, rules: Rules) -> Positions:
+def find_positions(evidence: ObjectEvidence, rules: Rules) -> Positions:
     """Find every subject's cell at every instant.
 
     Raises `UndecidableError` if they are too far apart to be numbered.
     """
-    some = looked(evidence, _positions, rules)
+    some = call_where_fixes_are(evidence, _positions, rules)
     demand_near(np.concatenate([corners for corners, _ in some]), evidence.trajectories.grid_m)
     if len(some) == 1:
         return some[0][1]
@@ -218,7 +218,7 @@ def _boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Table, Bo
         # What lies beyond all positions is as good as at their edge.
         box[part] = np.clip(cells - np.array(origin * 2), -2, most)
 
-    for _ in parts(count, _PART, look):
+    for _ in map_parts(count, _PART, look):
         pass
     return box, sound
 
@@ -248,7 +248,7 @@ def truth(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
     def look(low: int, high: int) -> tuple[Any, float]:
         return _compare(low, high, *arrays, found.published, own.offset, own.instant, qid_only)  # type: ignore[no-any-return]
 
-    for count, loss in parts(len(at.subject), _BATCH, look):
+    for count, loss in map_parts(len(at.subject), _BATCH, look):
         counts.append(count)
         losses.append(loss)
     total = np.sum(counts, axis=0)
@@ -308,7 +308,7 @@ def classes(evidence: ObjectEvidence, found: Shown) -> Classes:
         return _count(columns, same, found.crowd, int(same.max(initial=-1)) + 1)  # type: ignore[no-any-return]
 
     sizes, miscounted = [np.empty(0, np.int64)], 0
-    for size, wrong in parts(found.region.shape[1], _BLOCK, look):
+    for size, wrong in map_parts(found.region.shape[1], _BLOCK, look):
         sizes.append(size)
         miscounted += int(wrong)
     return Classes(size=np.concatenate(sizes), miscounted=miscounted)

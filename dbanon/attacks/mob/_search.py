@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.mob._rows import Own, Positions, Shown, parts
+from dbanon.attacks.mob._rows import Own, Positions, Shown, map_parts
 from dbanon.attacks.shared.replay import runs
 from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Int
@@ -57,7 +57,7 @@ class _Index:
 
 def holds(scene: Scene, person: Int, owner: Int) -> Bool:
     """Say of pairs whether the person fits the owner's record."""
-    fits = parts(len(person), PAIRS, lambda low, high: _fit(person[low:high], owner[low:high], *scene.arrays()))
+    fits = map_parts(len(person), PAIRS, lambda low, high: _fit(person[low:high], owner[low:high], *scene.arrays()))
     return np.concatenate([np.empty(0, bool), *fits])
 
 
@@ -106,7 +106,7 @@ def _by(instant: Int, times: int) -> tuple[Int, Int]:
 def _of_instants(cut: Int, task: Callable[[int], Int]) -> Int:
     """Do a task for each instant that has any work, and join what it gives."""
     some = np.flatnonzero(np.diff(cut))
-    found = parts(len(some), 1, lambda low, _: task(int(some[low])))
+    found = map_parts(len(some), 1, lambda low, _: task(int(some[low])))
     return np.concatenate([np.empty(0, np.int64), *found])
 
 

@@ -34,7 +34,7 @@ def prepare() -> None:
 def _count(evidence: RegionEvidence) -> Counts:
     from dbanon.attacks.semantic import _counting
 
-    return _counting.count(evidence)
+    return _counting.count_clauses(evidence)
 
 
 attack = Attack(name="semantic", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN)

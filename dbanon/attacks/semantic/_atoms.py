@@ -19,7 +19,7 @@ from dbanon.attacks.shared.keys import distinct
 from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Bool, Cells, Int
 
-_FEW = 50  # of how many atoms a city is said to allow no more
+_MAX_LISTED_ATOMS = 50  # of how many atoms a city is said to allow no more
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,7 +32,7 @@ class Parts:
     weak: Bool  # [p]: whether one that is held breaks the promise to who plays the run again
 
 
-def parts(of: Int, found: Regions, cells: Cells, rules: Rules) -> Parts:
+def measure_parts(of: Int, found: Regions, cells: Cells, rules: Rules) -> Parts:
     """Look at sets of cells; those that no region holds tell nothing, and may be as they like.
 
     `of` (int64[c]): the set of each cell, from 0 on, none empty.
@@ -152,7 +152,7 @@ def figures(of: Parts, grouped: Groups, fate: Fixes, cells: Cells, rules: Rules)
         "largest_atom_percent": _percent(part == np.argmax(np.where(of.held, of.size, 0))),
         "replayed_percent": 100 * float(records[told].sum() / max(records.sum(), 1)),
         "popular_percent": _percent(popular),
-        "few_atoms": max(int(room), 1) if room < _FEW else 0,
+        "few_atoms": max(int(room), 1) if room < _MAX_LISTED_ATOMS else 0,
     }
 
 

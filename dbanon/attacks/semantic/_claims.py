@@ -44,7 +44,7 @@ class Rules:
     until: int | None
 
     @property
-    def thins(self) -> bool:
+    def may_drop_rows(self) -> bool:
         """Whether rows may be left out."""
         return math.isfinite(self.longest_s) or math.isfinite(self.largest_m2)
 

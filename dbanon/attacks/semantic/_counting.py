@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.semantic._atoms import Parts, classes, figures, loose, parts, torn, unlike
+from dbanon.attacks.semantic._atoms import Parts, classes, figures, loose, measure_parts, torn, unlike
 from dbanon.attacks.semantic._claims import Rules, read_rules, read_stated
 from dbanon.attacks.semantic._fixes import Fixes, fixes, misstated
 from dbanon.attacks.semantic._groups import Groups, groups
@@ -30,7 +30,7 @@ class _Found:
     atoms: Parts  # as they are stored: one of all cells where none is
 
 
-def count(evidence: RegionEvidence) -> Counts:
+def count_clauses(evidence: RegionEvidence) -> Counts:
     """Count what breaks each clause: O((fixes + rows + cells of regions) log) time."""
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     data = evidence.trajectories
@@ -40,7 +40,7 @@ def count(evidence: RegionEvidence) -> Counts:
     grouped = groups(evidence, of, start, end, rules)
     region = evidence.region[grouped.row].astype(np.int64)
     fate = fixes(of, grouped, places, region, rules)
-    told, atoms = (parts(sets, places, cells, rules) for sets in (classes(places), stored))
+    told, atoms = (measure_parts(sets, places, cells, rules) for sets in (classes(places), stored))
     found = _Found(of=of, places=places, grouped=grouped, region=region, fate=fate, told=told, atoms=atoms)
     broken = {
         "period": int((~timely).sum()),

@@ -60,7 +60,7 @@ def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules)
         row=np.concatenate(rows),
         cell=np.concatenate(cells),
         covered=np.concatenate(covered),
-        missing=0 if rules.thins else int((state == REASONS.index(COARSE)).sum()),
+        missing=0 if rules.may_drop_rows else int((state == REASONS.index(COARSE)).sum()),
         empty=int(np.maximum(due - seen, 0).sum()),
     )
 

@@ -17,7 +17,7 @@ from dbanon.base.trajectory import Int
 _ELEMENT = 12  # bytes of an element of bigint[] as the server sends it: its length, then 8 bytes
 
 
-def made_of(
+def build_outlines(
     cells: Mapping[str, NDArray[Any]], regions: Iterable[Mapping[str, NDArray[Any]]]
 ) -> tuple[Int, Int, NDArray[np.int32]]:
     """Find the regions that are exactly the cells they are said to be made of, each once.
@@ -47,7 +47,7 @@ def made_of(
     O(edges log corners) time. Regions that have other corners than the cells, as cells that meet only nearly leave
     them, are not among these: they have to be looked at as polygons.
     """
-    city, ids = _City.of(cells["outline"]), cells["cell_id"]
+    city, ids = _CellEdges.of(cells["outline"]), cells["cell_id"]
     nos, numbers, held = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for batch in regions:
         number = np.array([len(sent) // _ELEMENT for sent in batch["cells"]], np.int64)
@@ -67,7 +67,7 @@ def made_of(
 
 
 @dataclass(frozen=True)
-class _City:
+class _CellEdges:
     """The edges of all cells: an edge is two corners, and which way it is run."""
 
     corners: NDArray[np.complex128]  # [v]: sorted
@@ -77,7 +77,7 @@ class _City:
     edge: Int  # [m]
 
     @classmethod
-    def of(cls, outlines: NDArray[Any]) -> "_City":
+    def of(cls, outlines: NDArray[Any]) -> "_CellEdges":
         """Number the corners and edges of cells."""
         begin, end, _ = _directed(outlines)
         corners = np.unique(begin)

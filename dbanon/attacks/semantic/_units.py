@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dbanon.attacks import Evidence
 from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.attacks.shared.apart import looked
+from dbanon.attacks.shared.apart import call_where_fixes_are
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import runs, slots
@@ -75,7 +75,9 @@ def units(evidence: RegionEvidence, atom: Int, rules: Rules) -> Units:
 def _places(evidence: RegionEvidence, rules: Rules) -> Places:
     """Find where and when all considered fixes are, by trajectory."""
     cells = evidence.cells
-    some = looked(evidence, _considered, rules, len(cells.cell_id), given="fix_cell", here=(cells.fix_cell,))
+    some = call_where_fixes_are(
+        evidence, _considered, rules, len(cells.cell_id), given="fix_cell", here=(cells.fix_cell,)
+    )
     if len(some) == 1:
         return some[0]
     number = np.concatenate([one.number for one in some])

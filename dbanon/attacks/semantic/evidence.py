@@ -61,7 +61,7 @@ class RegionEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> RegionEvidence:
     """Read the cells and their atoms, what PostGIS finds of each polygon, and which cells lie in it."""
-    from dbanon.attacks.semantic._outlines import made_of  # with Numba
+    from dbanon.attacks.semantic._outlines import build_outlines  # with Numba
 
     cells, atoms = source.inputs("cells")["cells"], source.table("atom_evidence")
     atom = np.full(len(cells.cell_id), -1)
@@ -71,7 +71,7 @@ def read(evidence: Evidence, source: Source) -> RegionEvidence:
     order = np.argsort(polygons["region_no"])
     chosen = order[np.searchsorted(polygons["region_no"][order], evidence.region_no)]
     outlines = source.batches("outline_evidence") if len(cells.cell_id) else ()
-    made, number, cell = made_of(source.table("cell_evidence"), outlines)
+    made, number, cell = build_outlines(source.table("cell_evidence"), outlines)
     # What is not so simple is looked at as polygons, by two sessions at once.
     other = np.setdiff1d(polygons["region_no"], made)
     held = source.table_in_parts("held_evidence", other[::2], other[1::2])

@@ -7,7 +7,7 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
-from dbanon.attacks.shared.apart import ends, looked
+from dbanon.attacks.shared.apart import call_where_fixes_are, find_ends
 from dbanon.attacks.shared.claims import (
     Hours,
     considered_slots,
@@ -111,12 +111,14 @@ def snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules) -> 
 
     Raises `UndecidableError` if cells cannot be numbered, a shape is of several fixes, or users have several.
     """
-    some = looked(evidence, _seen, rules, evidence.sites.shape_trajectory)
+    some = call_where_fixes_are(evidence, _seen, rules, evidence.sites.shape_trajectory)
     subject, there, supplier, x, y = (np.concatenate(column) for column in zip(*some, strict=True))
     order = np.argsort(subject)
     subject, there, supplier, x, y = subject[order], there[order], supplier[order], x[order], y[order]
     supplier = find(considered.trajectory_id, supplier)
-    first, last = slots(np.array(ends(considered)), considered.grid_s).tolist() if rules.at is None else 2 * [rules.at]
+    first, last = (
+        slots(np.array(find_ends(considered)), considered.grid_s).tolist() if rules.at is None else 2 * [rules.at]
+    )
     data = considered
     cells = of_bounds(np.stack((x, y, x, y), axis=1), data.grid_m)
     # A user with a shape is represented by its rectangle (section 2.1), not by the cell of its fix.

@@ -1,7 +1,7 @@
 """Trajectories whose fixes others read, each those of some people: what an attack has of them, and how it asks.
 
-Where several machines verify a run, the process with the run reads ids, subjects and days. What needs fixes is a
-function of a module, which is called wherever the fixes of some people are (`looked`). Invariant: an `Apart` has no
+Where several machines verify a run, the process with the run reads ids, subjects and days. A function of a module that
+needs fixes is called wherever the fixes of some people are (`call_where_fixes_are`). Invariant: `WithoutFixes` has no
 times and no positions, so that nothing can be decided on fixes which are not there.
 """
 
@@ -50,8 +50,8 @@ class Ask(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Apart:
-    """`Trajectories` without fixes; `ends` are the first and last time of any, in unix seconds."""
+class WithoutFixes:
+    """`Trajectories` without fixes; `find_ends` are the first and last time of any, in unix seconds."""
 
     trajectory_id: Int
     subject: Int
@@ -63,7 +63,7 @@ class Apart:
     day: Int | None = None
     bounds: Bounds = (None, None)
 
-    def within(self, bounds: Bounds) -> "Apart":
+    def within(self, bounds: Bounds) -> "WithoutFixes":
         """Keep what `dbanon.attacks.shared.replay.within` would keep."""
         found = self.ask(_survey, (), bounds, None, None)
         ids = np.sort(np.concatenate([np.empty(0, np.int64), *(ids for ids, _, _ in found)]))
@@ -78,19 +78,19 @@ class Apart:
         )
 
 
-def is_apart(evidence: Evidence) -> bool:
+def is_without_fixes(evidence: Evidence) -> bool:
     """Whether others have the fixes."""
     data: object = evidence.trajectories
-    return isinstance(data, Apart)
+    return isinstance(data, WithoutFixes)
 
 
-def ends(data: Trajectories) -> tuple[float, float]:
+def find_ends(data: Trajectories) -> tuple[float, float]:
     """Give the first and the last time of a fix; there is one."""
     apart: object = data
-    return apart.ends if isinstance(apart, Apart) else (float(data.t.min()), float(data.t.max()))
+    return apart.ends if isinstance(apart, WithoutFixes) else (float(data.t.min()), float(data.t.max()))
 
 
-def looked(
+def call_where_fixes_are(
     evidence: Evidence,
     look: Callable[..., T],
     *arguments: Any,
@@ -107,11 +107,11 @@ def looked(
         what is `given`.
     """
     data: object = evidence.trajectories
-    if isinstance(data, Apart):
+    if isinstance(data, WithoutFixes):
         return data.ask(look, arguments, data.bounds, prepare, given)
     return [look(evidence, *arguments, *here)]
 
 
 def _survey(evidence: Evidence) -> tuple[Int, float, float]:
     """Say which trajectories there are, and when the first and the last fix is."""
-    return (evidence.trajectories.trajectory_id, *ends(evidence.trajectories))
+    return (evidence.trajectories.trajectory_id, *find_ends(evidence.trajectories))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dbanon.attacks import Evidence, Kind
-from dbanon.attacks.shared.apart import ends
+from dbanon.attacks.shared.apart import find_ends
 from dbanon.attacks.shared.replay import slots, within
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
@@ -38,7 +38,7 @@ def demand_sane(evidence: Evidence) -> None:
     must(bool((np.diff(evidence.offset) > 0).all()), "Every record must have a row. Some have none.")
     grids = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
     must(grids, "The dataset's grids must be positive. They are not.")
-    first_s, last_s = ends(data)
+    first_s, last_s = find_ends(data)
     times = max(-first_s, last_s) <= LATEST
     must(times, "Every time must be in unix seconds. Some are too large to be.")
     must(isinstance(evidence.params, Mapping), "The run's parameters must be a JSON object. They are not.")
@@ -136,7 +136,7 @@ def in_own_time(t: Float, data: Trajectories, params: Mapping[str, Any]) -> Bool
     Without `since` and `start` it begins with the first fix, without `until` it ends a step after the last one's slot.
     """
     first, end = own_slots(params, data.grid_s)
-    known = slots(np.array(ends(data)), data.grid_s).tolist()
+    known = slots(np.array(find_ends(data)), data.grid_s).tolist()
     begin_s = (known[0] if first is None else first) * data.grid_s
     end_s = known[1] * data.grid_s + integer(params, "step_s", 1) if end is None else end * data.grid_s
     return (t >= begin_s) & (t < end_s)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.attacks.shared.apart import ends
+from dbanon.attacks.shared.apart import find_ends
 from dbanon.attacks.shared.claims import choice, considered_slots, get, in_slots, integer, moment, must
 from dbanon.attacks.shared.replay import Timetable, slots
 from dbanon.base.trajectory import Trajectories
@@ -29,7 +29,7 @@ def timetable(params: Mapping[str, Any], data: Trajectories, length: int) -> Tim
     step = in_slots(integer(params, "step_s", 1), "step_s", data.grid_s)
     since, until = considered_slots(params, data.grid_s)
     align, gap_s = choice(params, "align", ("last", "exact", "linear")), integer(params, "max_gap_s", 0)
-    end = int(slots(np.array(ends(data)), data.grid_s)[1]) + step
+    end = int(slots(np.array(find_ends(data)), data.grid_s)[1]) + step
     if until is not None:
         end = min(end, until)  # every row ends before it
     first = _first(params, data, since)
@@ -53,7 +53,7 @@ def _of_the_data(data: Trajectories, step: int, end: int, gap_s: int | None) -> 
 
     `end` is the slot before which the last instant must end.
     """
-    begin = int(slots(np.array(ends(data)), data.grid_s)[0])
+    begin = int(slots(np.array(find_ends(data)), data.grid_s)[0])
     if gap_s is not None:
         # Rounded up: subjects with a fix every `gap_s` have one by then, and are not absent from the first instants.
         late = -(-(begin * data.grid_s + gap_s) // (step * data.grid_s)) * step

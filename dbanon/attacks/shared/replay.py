@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from dbanon.attacks.shared.apart import Apart
+from dbanon.attacks.shared.apart import WithoutFixes
 from dbanon.base import cores
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
@@ -89,7 +89,7 @@ class Sighting:
 def within(data: Trajectories, first: int | None, end: int | None) -> Trajectories:
     """Keep the fixes in the slots from `first` to before `end` (None: no bound), and trajectories that have any."""
     apart: object = data
-    if isinstance(apart, Apart):
+    if isinstance(apart, WithoutFixes):
         return cast("Trajectories", apart.within((first, end)))
     slot = slots(data.t, data.grid_s)
     kept = (slot >= (slot.min(initial=0) if first is None else first)) & (
@@ -141,7 +141,7 @@ def replayed(
     def part(chosen: Int) -> list[T]:
         return [task(sighting) for sighting in _sightings(data, chosen, timetable, align, max_gap_s)]
 
-    for found in cores.each(part, _batches(data)):
+    for found in cores.map_each(part, _batches(data)):
         yield from found
 
 

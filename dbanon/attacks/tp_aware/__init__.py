@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from dbanon.attacks import Evidence
-from dbanon.attacks.shared.apart import looked
+from dbanon.attacks.shared.apart import call_where_fixes_are
 from dbanon.attacks.shared.claims import considered, hours_misstated
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct, find
@@ -85,7 +85,7 @@ def _count(evidence: RequestEvidence) -> Counts:
     stated = read_stated(evidence.suppressed, rules.timetable)
     records = _stored.records(evidence, rules)
     members = _stored.members(evidence, records, rules.timetable)
-    watch = _added(looked(evidence, _watch, rules, prepare=_stored.records, here=(records, members)))
+    watch = _added(call_where_fixes_are(evidence, _watch, rules, prepare=_stored.records, here=(records, members)))
     published = _stored.published(members, records, rules.timetable)
     shown = _stored.shown(evidence, records)
     requests = _requests.requests(evidence, rules, records, members, shown)
@@ -106,12 +106,12 @@ def _count(evidence: RequestEvidence) -> Counts:
         "once": int((np.diff(members.key) == 0).sum()),
         "presence": len(members.key) - watch.presences,
         "requests-sent": requests.unsent,
-        "requests-set": _requests.untidy(shown),
-        "requests-few": _requests.too_few(shown, rules.min_contents),
+        "requests-set": _requests.count_unordered_requests(shown),
+        "requests-few": _requests.count_poor_rows(shown, rules.min_contents),
         "requests-complete": requests.missing,
     }
     figures = _figures(evidence, members, watch, published)
-    return broken, figures | _requests.of_few(evidence, records, members, shown, rules.k)
+    return broken, figures | _requests.count_rare_contents(evidence, records, members, shown, rules.k)
 
 
 attack = Attack(name="tp-aware", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN)

@@ -9,19 +9,19 @@ from dbanon.base.trajectory import Int
 _ELEMENTS = 1 << 22
 
 
-def numbers(of: Int, what: Int, count: int = 0) -> Int:
+def count_distinct(of: Int, what: Int, count: int = 0) -> Int:
     """Count the distinct values of `what`, -1 or more, that go with each of ``0, 1, ...``: `count` or more of these."""
     base = int(what.max(initial=-1)) + 2
     return np.bincount(distinct(of * base + what + 1) // base, minlength=count)
 
 
-def senders(content: Int, subject: Int, published: Int) -> Int:
+def count_senders(content: Int, subject: Int, published: Int) -> Int:
     """Count the distinct subjects that sent each distinct published content, where any did."""
-    number = numbers(content, subject, int(published.max(initial=-1)) + 1)[distinct(published)]
+    number = count_distinct(content, subject, int(published.max(initial=-1)) + 1)[distinct(published)]
     return np.asarray(number[number > 0])
 
 
-def common(content: Int, record: Int, window: Int, member_record: Int, member_subject: Int) -> Int:
+def count_common_senders(content: Int, record: Int, window: Int, member_record: Int, member_subject: Int) -> Int:
     """Count the subjects that may have sent a content in every window it is published in, if one subject did.
 
     Parameters
@@ -47,7 +47,7 @@ def common(content: Int, record: Int, window: Int, member_record: Int, member_su
     content, record = np.divmod(distinct(content * len(window) + record), len(window))
     windows, codes = int(window.max()) + 1, int(member_subject.max(initial=0)) + 1
     seen, number = np.unique(distinct(content * windows + window[record]) // windows, return_counts=True)
-    # A content of one window is not intersected with anything: its senders are counted by `senders`.
+    # A content of one window is not intersected with anything: its senders are counted by `count_senders`.
     repeated = np.isin(content, seen[number > 1])
     due = number[number > 1]
     content, record = np.unique(content[repeated], return_inverse=True)[1], record[repeated]

@@ -47,7 +47,7 @@ def requests(evidence: RequestEvidence, rules: Rules, records: Records, members:
     # Contents are counted by record: where they are too few, the record loses the requests of all its members.
     few = np.zeros(len(request), dtype=bool)
     if rules.min_contents > 1:
-        few = _contents.numbers(record, content)[record] < rules.min_contents
+        few = _contents.count_distinct(record, content)[record] < rules.min_contents
     left_out = {
         "outside_windows": int((instant < 0).sum()),
         "sender_not_published": int((instant >= 0).sum()) - len(distinct(request)),
@@ -82,7 +82,7 @@ def _addressed(subject: Int, instant: Int, timetable: Timetable, records: Record
         found[0] += low
         return found
 
-    parts = [np.empty((3, 0), np.int64), *cores.each(part, range(0, len(subject), _PART))]
+    parts = [np.empty((3, 0), np.int64), *cores.map_each(part, range(0, len(subject), _PART))]
     return [np.concatenate([found[i] for found in parts]) for i in range(3)]
 
 
@@ -97,7 +97,7 @@ def _keys(sent: tuple[Int, Int, Int], shown: tuple[Int, Int, Int]) -> tuple[Int,
     records = 2 + max(int(table[0].max(initial=0)) for table in (sent, shown))
     least = min(int(column.min(initial=-1)) for table in (sent, shown) for column in table)
     if least == -1 and records * seqs * contents < 1 << 62:
-        first, second = (_mixed(*table, seqs, contents) for table in (sent, shown))
+        first, second = (_pack_keys(*table, seqs, contents) for table in (sent, shown))
         return first, second
     # Numbers that a change of the stored rows has made very large, or small.
     columns = [np.concatenate(column) for column in zip(sent, shown, strict=True)]
@@ -105,7 +105,7 @@ def _keys(sent: tuple[Int, Int, Int], shown: tuple[Int, Int, Int]) -> tuple[Int,
     return code[: len(sent[0])], code[len(sent[0]) :]
 
 
-def _mixed(record: Int, seq: Int, content: Int, seqs: int, contents: int) -> Int:
+def _pack_keys(record: Int, seq: Int, content: Int, seqs: int, contents: int) -> Int:
     key = (record + 1) * seqs
     key += seq
     key += 1
@@ -115,24 +115,24 @@ def _mixed(record: Int, seq: Int, content: Int, seqs: int, contents: int) -> Int
     return key
 
 
-def too_few(shown: Shown, least: int) -> int:
+def count_poor_rows(shown: Shown, least: int) -> int:
     """Count rows with requests of fewer distinct contents than `least`."""
-    return int((_contents.numbers(shown.row, shown.content) < least).sum()) if least > 1 else 0
+    return int((_contents.count_distinct(shown.row, shown.content) < least).sum()) if least > 1 else 0
 
 
-def untidy(shown: Shown) -> int:
+def count_unordered_requests(shown: Shown) -> int:
     """Count requests that do not come strictly after the one before them in their row."""
     return int(((np.diff(shown.row) == 0) & (np.diff(shown.content) <= 0)).sum())
 
 
-def of_few(
+def count_rare_contents(
     evidence: RequestEvidence, records: Records, members: Members, shown: Shown, k: int
 ) -> dict[str, int | float]:
     """Count published contents that point to few people by themselves."""
-    senders = _contents.senders(evidence.request_content, evidence.request_subject, shown.content)
+    senders = _contents.count_senders(evidence.request_content, evidence.request_subject, shown.content)
     known = (shown.record >= 0) & (records.window[shown.record] >= 0)
     seen = shown.content[known], shown.record[known]
-    common = _contents.common(*seen, records.window, members.record, members.subject)
+    common = _contents.count_common_senders(*seen, records.window, members.record, members.subject)
     return {
         "requests_of_one_subject": int((senders == 1).sum()),
         "requests_of_few_subjects": int((senders < k).sum()),

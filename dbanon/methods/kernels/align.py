@@ -138,7 +138,7 @@ def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDAr
         _survey(*line.fixes, begin, end, *instants.key, cell_m, scratch, found[low:high], extent)
         extents.append(extent)
 
-    cores.share(np.full(len(found), instants.count), task, _MIN_POSITIONS_PER_THREAD)
+    cores.share_work(np.full(len(found), instants.count), task, _MIN_POSITIONS_PER_THREAD)
     each = np.array(extents)
     extent = np.concatenate([each[:, :2].min(axis=0), each[:, 2:].max(axis=0)])
     return found, np.flatnonzero(found == instants.count).astype(np.int32), extent
@@ -163,7 +163,7 @@ def cells(
         scratch, some = np.empty((2, instants.count), np.int64), slice(low, high)
         _cells(*line.fixes, begin[some], end[some], *instants.key, cell_m, *root, scratch, x[some], y[some])
 
-    cores.share(np.full(len(who), instants.count), task, _MIN_POSITIONS_PER_THREAD)
+    cores.share_work(np.full(len(who), instants.count), task, _MIN_POSITIONS_PER_THREAD)
     return x, y
 
 

@@ -175,7 +175,7 @@ def anonymise(
     """
     from dbanon.methods.kte import _rows  # with Numba, which is slow to import
 
-    return _rows.publish(data, params, rng, algorithm, tasks)
+    return _rows.compute_cloaks(data, params, rng, algorithm, tasks)
 
 
 def prepare(params: Parameters, *, algorithm: str = "kte-hide") -> None:

@@ -24,7 +24,7 @@ from dbanon.methods.kte._pairs import total as _total
 from dbanon.methods.kte._samples import Merged, Part, Samples, part, received
 
 _NEAR = 32  # candidates, and as many again as the group has
-_FEW = 256  # subjects left among whom all are candidates
+_MAX_EXHAUSTIVE_SUBJECTS = 256  # subjects left among whom all are candidates
 _OTHERS = 8  # groups of candidates that an exchange is tried with
 
 
@@ -59,8 +59,8 @@ def group(
     groups = np.full(n, -1, np.int64)
     if n < max(k, 1):
         return groups
-    if n <= _blocks.MOST:
-        numbered = _form(_of(samples, order), k, improve, rng)
+    if n <= _blocks.MAX_BLOCK_SUBJECTS:
+        numbered = _form(_select_samples(samples, order), k, improve, rng)
     else:
         numbered = _in_blocks(samples, order, k, improve, rng, tasks)
     groups[order] = np.unique(_first_of(numbered), return_inverse=True)[1]
@@ -71,9 +71,11 @@ def _in_blocks(samples: Samples, order: Int, k: int, improve: bool, rng: np.rand
     """Number of the group of each, in any order."""
     place, n = _blocks.places(samples, order), len(order)
     group, home = np.empty(n, np.int64), np.empty(n, np.int64)
-    blocks = _blocks.cut(place, _blocks.MOST, k)
+    blocks = _blocks.cut(place, _blocks.MAX_BLOCK_SUBJECTS, k)
     seeds = rng.integers(1 << 62, size=len(blocks))
-    work = ((_of(samples, order[some]), k, improve, int(seed)) for some, seed in zip(blocks, seeds, strict=True))
+    work = (
+        (_select_samples(samples, order[some]), k, improve, int(seed)) for some, seed in zip(blocks, seeds, strict=True)
+    )
     count = 0
     for number, (some, found) in enumerate(zip(blocks, _do(tasks, _formed, work), strict=True)):
         group[some], home[some] = found + count, number
@@ -87,10 +89,12 @@ def _in_blocks(samples: Samples, order: Int, k: int, improve: bool, rng: np.rand
     ends = np.concatenate([[0], np.cumsum(size)])
     blocks = [
         np.sort(np.concatenate([by_group[ends[g] : ends[g + 1]] for g in some]))
-        for some in _blocks.cut(middle, max(1, _blocks.MOST // k), 1)
+        for some in _blocks.cut(middle, max(1, _blocks.MAX_BLOCK_SUBJECTS // k), 1)
     ]
     numbered = [np.unique(group[some], return_inverse=True)[1] for some in blocks]
-    again = ((_of(samples, order[some]), k, own, home[some]) for some, own in zip(blocks, numbered, strict=True))
+    again = (
+        (_select_samples(samples, order[some]), k, own, home[some]) for some, own in zip(blocks, numbered, strict=True)
+    )
     count = 0
     for some, found in zip(blocks, _do(tasks, _rejoined, again), strict=True):
         group[some] = found + count
@@ -106,7 +110,7 @@ def merged(samples: Samples, group: Int, tasks: Tasks = HERE) -> Merged:
     return _k_merge.merge(samples, offset, samples.offset[:-1][order], samples.offset[1:][order], tasks)
 
 
-def _of(samples: Samples, who: Int) -> Part:
+def _select_samples(samples: Samples, who: Int) -> Part:
     return part(samples, samples.offset[:-1][who], samples.offset[1:][who])
 
 
@@ -116,15 +120,15 @@ def _do(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple[Any, ..
         return tasks.map(function, work)
 
     def alone(arguments: tuple[Any, ...]) -> Any:
-        with cores.at_most(1):
+        with cores.limit_threads(1):
             return function(*arguments)
 
-    return cores.each(alone, work)
+    return cores.map_each(alone, work)
 
 
 def prepare(samples: Samples, k: int) -> None:
     """Compile what only very many subjects need: costs that are remembered, and the index."""
-    some = received(_of(samples, np.arange(len(samples.subject))))
+    some = received(_select_samples(samples, np.arange(len(samples.subject))))
     _near.nearest(_near.signatures(some), k)
     for improve in (False, True):
         _partition(_Work(some, k, 0), np.random.default_rng(0), improve=improve)
@@ -136,12 +140,12 @@ def _formed(samples: Part, k: int, improve: bool, seed: int) -> Int:
 
 
 def _form(samples: Part, k: int, improve: bool, rng: np.random.Generator) -> Int:
-    return _partition(_Work(samples, k, _pairs.ALL), rng, improve=improve)
+    return _partition(_Work(samples, k, _pairs.MAX_TABULATED_SUBJECTS), rng, improve=improve)
 
 
 def _rejoined(samples: Part, k: int, group: Int, home: Int) -> Int:
     """Exchange subjects of groups that were formed in different blocks, their homes: a task."""
-    work = _Work(samples, k, _pairs.ALL)
+    work = _Work(samples, k, _pairs.MAX_TABULATED_SUBJECTS)
     if k == 2:
         foreign = (home[work.near] != home[:, None]).any(axis=1)
         _pair_up(work, group, foreign, None)
@@ -155,7 +159,7 @@ class _Work:
 
     def __init__(self, samples: Part, k: int, most: int) -> None:
         self.samples, self.k, self.n = received(samples), k, len(samples.offset) - 1
-        self.table: Pairs = _pairs.pairs(samples, most)
+        self.table: Pairs = _pairs.build_pairs(samples, most)
         self.wanted = min(_NEAR + k, self.n - 1)
         self.signature = None if len(self.table.all) else _near.signatures(samples)
         self.all_near = self.candidates(np.arange(self.n))
@@ -164,7 +168,7 @@ class _Work:
     def candidates(self, left: Int) -> Int:
         """Whom to merge each of some subjects with, among them, cheapest first: int64[len(left), c]."""
         number = len(left)
-        if number <= _FEW or self.signature is None:
+        if number <= _MAX_EXHAUSTIVE_SUBJECTS or self.signature is None:
             near = np.broadcast_to(np.arange(number), (number, number))
             near = near[~np.eye(number, dtype=bool)].reshape(number, number - 1)
         else:

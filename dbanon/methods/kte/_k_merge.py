@@ -119,7 +119,7 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
         parts[low] = rows[:written]
 
     work = _work(offset, lengths)
-    cores.share(work, task, _MIN_SAMPLES_PER_THREAD)
+    cores.share_work(work, task, _MIN_SAMPLES_PER_THREAD)
     whole = np.concatenate([[0], np.cumsum(number)])
     first, last, box = (np.empty((whole[-1], *shape), np.int64) for shape in ((), (), (4,)))
 
@@ -127,7 +127,7 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
         here, part = slice(whole[low], whole[high]), parts.pop(low)
         first[here], last[here], box[here] = part[:, 0], part[:, 1], part[:, 2:]
 
-    cores.share(work, put, _MIN_SAMPLES_PER_THREAD)  # in the same ranges again
+    cores.share_work(work, put, _MIN_SAMPLES_PER_THREAD)  # in the same ranges again
     return Merged(offset=whole, first=first, last=last, box=box)
 
 
@@ -141,7 +141,7 @@ def costs(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Int:
         room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
         _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room, cost)
 
-    cores.share(_work(offset, lengths), task, _MIN_SAMPLES_PER_THREAD)
+    cores.share_work(_work(offset, lengths), task, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 
@@ -173,7 +173,7 @@ def pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_b: Int, 
             blocks, cost[part],
         )  # fmt: skip
 
-    cores.share(work, task, _MIN_SAMPLES_PER_THREAD)
+    cores.share_work(work, task, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 

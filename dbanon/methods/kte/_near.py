@@ -41,7 +41,7 @@ def signatures(samples: Samples | Part, bins: int = BINS) -> NDArray[np.int32]:
             sums, signature, number,
         )  # fmt: skip
 
-    cores.share(np.diff(samples.offset), task, _MIN_COMPARISONS_PER_THREAD)
+    cores.share_work(np.diff(samples.offset), task, _MIN_COMPARISONS_PER_THREAD)
     activity = np.log1p(number)
     spread = np.abs(signature[:, :2] - np.median(signature[:, :2], axis=0)).mean()
     signature[:, 2] = np.minimum(np.rint(activity * (spread / (activity.std() or 1.0))), _LARGEST)
@@ -74,7 +74,7 @@ def nearest(signature: NDArray[np.int32], number: int) -> NDArray[np.int32]:
     def task(low: int, high: int) -> None:
         _nearest(flat, coarse, low, high, np.empty(n, np.int32), np.empty(number + 1, np.int32), found)
 
-    cores.share(np.full(n, n), task, _MIN_COMPARISONS_PER_THREAD)
+    cores.share_work(np.full(n, n), task, _MIN_COMPARISONS_PER_THREAD)
     return found
 
 

@@ -10,8 +10,8 @@ from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import Part
 
-ALL = 1_500  # subjects up to which all pairs are tabulated,
-ALL_SAMPLES = 10**9  # where merging them all reads no more samples than this
+MAX_TABULATED_SUBJECTS = 1_500  # subjects up to which all pairs are tabulated,
+MAX_TABULATED_SAMPLES = 10**9  # where merging them all reads no more samples than this
 _SLOTS = 256  # of the table of remembered costs, for each subject
 
 
@@ -34,12 +34,12 @@ class Pairs(NamedTuple):
     blocks: Int
 
 
-def pairs(samples: Part, most: int) -> Pairs:
+def build_pairs(samples: Part, most: int) -> Pairs:
     """Make them for subjects in the order that decides between equals; all pairs of up to `most`."""
     n = len(samples.offset) - 1
     begin, end = samples.offset[:-1].copy(), samples.offset[1:].copy()
     lengths = np.sort(end - begin)
-    tabulated = n <= most and (n - 1) * int(lengths.sum()) <= ALL_SAMPLES
+    tabulated = n <= most and (n - 1) * int(lengths.sum()) <= MAX_TABULATED_SAMPLES
     size = 1 if tabulated else 1 << int(n * _SLOTS - 1).bit_length()
     rows, reach, blocks, _ = _k_merge.scratch(int(lengths[-2:].sum()), 0)
     made = Pairs(

@@ -30,7 +30,7 @@ class Published:
     hiding: Hiding | None = None
 
 
-def publish(
+def compute_cloaks(
     data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, tasks: Tasks = HERE
 ) -> Cloaks:
     """Generalise trajectories; see `dbanon.methods.kte.anonymise`."""
@@ -78,7 +78,7 @@ def prepare(params: Parameters, algorithm: str) -> None:
         since=None,
         until=None,
     )
-    publish(data, few, np.random.default_rng(0), algorithm)
+    compute_cloaks(data, few, np.random.default_rng(0), algorithm)
     if algorithm == "k-merge":
         _groups.prepare(samples(data, few.grid_s, few.grid_m), few.k)
 
@@ -132,7 +132,7 @@ def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random
     record = np.full(len(known.subject), -1, np.int64)
     record[published] = np.arange(len(published))
     order = np.lexsort((found.start_s, record[found.owner]))
-    sets, others = _taken_sets(found.other_offset, record[found.other] + 1, order)
+    sets, others = _select_sets(found.other_offset, record[found.other] + 1, order)
     hiding = Hiding(
         record=record[found.owner][order] + 1,
         offset=sets,
@@ -142,7 +142,7 @@ def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random
     )
     return Published(
         group=record,
-        merged=taken(found.merged, published),
+        merged=select_records(found.merged, published),
         crowd=np.full(len(published), params.k),
         records=np.ones(len(published), np.int64),
         suppressed=_suppressed(found, record, params.leak_s),
@@ -181,13 +181,13 @@ ALGORITHMS: dict[str, Callable[[Samples, Parameters, Int, np.random.Generator, T
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def taken(merged: Merged, records: Int) -> Merged:
+def select_records(merged: Merged, records: Int) -> Merged:
     """Put records in another order, or leave some out."""
-    offset, rows = _taken_sets(merged.offset, np.arange(len(merged.first)), records)
+    offset, rows = _select_sets(merged.offset, np.arange(len(merged.first)), records)
     return Merged(offset=offset, first=merged.first[rows], last=merged.last[rows], box=merged.box[rows])
 
 
-def _taken_sets(offset: Int, values: Int, order: Int) -> tuple[Int, Int]:
+def _select_sets(offset: Int, values: Int, order: Int) -> tuple[Int, Int]:
     """Put the parts of a ragged array in another order, or leave some out."""
     length = np.diff(offset)[order]
     ends = np.concatenate([[0], np.cumsum(length)])
@@ -198,7 +198,7 @@ def _taken_sets(offset: Int, values: Int, order: Int) -> tuple[Int, Int]:
 def _cloaks(data: Trajectories, known: Samples, found: Published) -> Cloaks:
     """Make rows of what is published."""
     group = np.repeat(np.arange(len(found.records)), found.records)
-    merged = taken(found.merged, group)
+    merged = select_records(found.merged, group)
     row = np.repeat(np.arange(len(group)), np.diff(merged.offset))
     own = np.full(int(data.subject.max()) + 1, -1, np.int64)
     own[known.subject] = found.group
@@ -206,7 +206,7 @@ def _cloaks(data: Trajectories, known: Samples, found: Published) -> Cloaks:
     order = order[own[data.subject][order] >= 0]
     # Each record of a group has all trajectories of the group.
     paths = np.searchsorted(own[data.subject][order], np.arange(len(found.records) + 1))
-    members, trajectory = _taken_sets(paths, data.trajectory_id[order], group)
+    members, trajectory = _select_sets(paths, data.trajectory_id[order], group)
     box = merged.box + np.array([0, 0, 1, 1])
     return Cloaks.of_rows(
         record_id=row + 1,

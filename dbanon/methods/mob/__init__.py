@@ -184,7 +184,7 @@ def anonymise(
     """
     from dbanon.methods.mob import _rows  # with Numba, which is slow to import
 
-    return _rows.publish(data, params, rng, algorithm, quasi_identifiers, tasks=tasks)
+    return _rows.compute_cloaks(data, params, rng, algorithm, quasi_identifiers, tasks=tasks)
 
 
 def prepare(params: Parameters, *, algorithm: str = "symmetric") -> None:

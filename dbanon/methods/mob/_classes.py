@@ -55,7 +55,7 @@ def classes(positions: Positions, sets: Sets) -> Classes:
     def join(low: int, high: int) -> None:
         parts[low] = _join(sets.offset, sets.other, sets.when, positions.x, positions.y, of, low, high)
 
-    cores.share(np.full(count, n), join, _MIN_POSITIONS_PER_THREAD)
+    cores.share_work(np.full(count, n), join, _MIN_POSITIONS_PER_THREAD)
     table = np.concatenate([parts[low] for low in sorted(parts)])
     box, instant, size = np.ascontiguousarray(table[:, :4]), table[:, 4].copy(), table[:, 5].copy()
     before = np.searchsorted(instant, np.arange(count)).astype(np.int32)
@@ -63,7 +63,7 @@ def classes(positions: Positions, sets: Sets) -> Classes:
     def renumber(low: int, high: int) -> None:
         _renumber(of, before, low, high)
 
-    cores.share(np.full(n, count), renumber, _MIN_POSITIONS_PER_THREAD)
+    cores.share_work(np.full(n, count), renumber, _MIN_POSITIONS_PER_THREAD)
     return Classes(of=of, box=box, instant=instant, size=size)
 
 

@@ -43,7 +43,7 @@ class _Subjects(NamedTuple):
     line: NDArray[np.int32]
     here: NDArray[np.integer]  # what is read again for each block lies together, and not in rows of T
 
-    def some(self, low: int, high: int) -> "_Subjects":
+    def select(self, low: int, high: int) -> "_Subjects":
         """Keep those from one number to before another."""
         begin, end = self.since[low], self.since[high]
         return _Subjects(
@@ -144,7 +144,7 @@ def nearest(
     shift, levels = _quantisation(positions, place, who)
     field = _Field(positions.there, positions.own, place, order=order, instants=instants, shift=shift, levels=levels)
     subjects = gather_subjects(positions, place, who, column)
-    parts = ((field, subjects.some(low, high), number) for low, high in _cut(np.diff(subjects.since) * len(order)))
+    parts = ((field, subjects.select(low, high), number) for low, high in _cut(np.diff(subjects.since) * len(order)))
     return np.concatenate([np.empty((0, number), np.int32), *tasks.map(_nearest_of, parts, threads=_THREADS)])
 
 
@@ -164,7 +164,7 @@ def _nearest_of(field: _Field, subjects: _Subjects, number: int) -> NDArray[np.i
     def task(low: int, high: int) -> None:
         _sweep(field.there, field.own, field.place, *subjects, *field.candidates, *found, low, high)
 
-    cores.share(np.diff(subjects.since) * len(field.candidates.row), task, MIN_ADDITIONS_PER_THREAD)
+    cores.share_work(np.diff(subjects.since) * len(field.candidates.row), task, MIN_ADDITIONS_PER_THREAD)
     return found.rows(field.candidates.row)
 
 
@@ -208,7 +208,7 @@ def _candidates(
     def task(low: int, high: int) -> None:
         _quantise(there, place, order, instants, shift, quantised, low, high)
 
-    cores.share(np.full(blocks, lanes * len(instants)), task, MIN_ADDITIONS_PER_THREAD)
+    cores.share_work(np.full(blocks, lanes * len(instants)), task, MIN_ADDITIONS_PER_THREAD)
     known = np.zeros((blocks * lanes, words), np.uint64)
     known[: len(order)] = own[order]
     known = np.ascontiguousarray(known.reshape(blocks, lanes, words).swapaxes(1, 2))

@@ -24,7 +24,7 @@ from dbanon.base.trajectory import Float, Int
 from dbanon.methods.mob._classes import classes, information_loss
 from dbanon.methods.mob._links import _bits, linked, pruned
 from dbanon.methods.mob._positions import Positions, Words
-from dbanon.methods.mob._sets import Left, Sets, _fits
+from dbanon.methods.mob._sets import Remaining, Sets, _fits
 
 PRICE = 0.5
 """What a rectangle of half the city's perimeter costs, beside a loss of at most 1: regions must stay useful."""
@@ -33,12 +33,12 @@ _BLOCK = 4096  # objects that are grouped among themselves
 _SEGMENTS = 8  # of the run, in which the place of an object is its mean
 _ACROSS = 1 << 12  # the longer side of the city, in units of coarse places
 _ROUNDS = 3  # of grouping those left over
-_FEW, _TRIED = 4, 3  # groups looked at for an exchange, and exchanges computed exactly
+_CANDIDATE_GROUPS, _EXACT_EXCHANGES = 4, 3  # groups looked at for an exchange, and exchanges computed exactly
 _WEIGHTS = ((1.0, 0.25), (0.5, 0.5))
 """How much own instants and places count where passes of exchanges cut groups into blocks."""
 _CREDIT = 0.5  # of an own instant that is covered: it would cost about as much in another group
 _RESTRICTION = 0.1  # own instants' worth of an instant at which an object lets nobody else of a group be known
-_LEAST_GAIN = 1e-6  # of an exchange: less may be nothing but rounding
+_MIN_GAIN = 1e-6  # of an exchange: less may be nothing but rounding
 _MIN_COMPARISONS_PER_THREAD = 1 << 16
 
 
@@ -96,7 +96,7 @@ def improved(positions: Positions, place: Int, k: int, plain: Sets, tasks: Tasks
     Takes O(n (B W + T k)) steps for blocks of B objects and W words of instants, and holds 1 KB an object at most.
     """
     group = groups(positions, k, plain.kept)
-    links = _grouped(positions, place, k, plain.kept, group, tasks=tasks), _of(plain)
+    links = _grouped(positions, place, k, plain.kept, group, tasks=tasks), _pair_owners_and_others(plain)
     found = [_as_sets(positions, place, k, plain.kept, *pruned(positions, k, plain.kept, *pairs)) for pairs in links]
     return min(found, key=lambda sets: _loss(positions, sets))
 
@@ -129,7 +129,7 @@ def _hidden(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
     return replace(positions, there=positions.there & np.bitwise_or.reduce(positions.own[kept], axis=0))
 
 
-def _of(sets: Sets) -> tuple[Int, Int]:
+def _pair_owners_and_others(sets: Sets) -> tuple[Int, Int]:
     return np.repeat(np.arange(len(sets.kept)), np.diff(sets.offset)), sets.other.astype(np.int64)
 
 
@@ -146,7 +146,7 @@ def _grouped(
 
 
 def _as_sets(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> Sets:
-    left = Left(positions)
+    left = Remaining(positions)
     left.kept[:] = kept
     return left.sets(place, k, owner.astype(np.int32), other.astype(np.int32), positions.own)
 
@@ -182,7 +182,7 @@ def _coarse(positions: Positions) -> _Coarse:
     def task(low: int, high: int) -> None:
         _average(positions.x, positions.y, positions.there, cuts, scale, there, at, low, high)
 
-    cores.share(np.full(n, count), task, _MIN_COMPARISONS_PER_THREAD)
+    cores.share_work(np.full(n, count), task, _MIN_COMPARISONS_PER_THREAD)
     owner = np.repeat(np.arange(n), np.diff(positions.offset))
     np.add.at(own, (owner, np.searchsorted(cuts, positions.instant, side="right") - 1), 1)
     most = np.float32(max(int(np.diff(positions.offset).max(initial=1)), 1))
@@ -266,7 +266,7 @@ def _share(blocks: list[Int], task: Callable[[Int], None]) -> None:
         for block in blocks[low:high]:
             task(block)
 
-    cores.share(np.array([len(block) ** 2 for block in blocks]), some, _MIN_COMPARISONS_PER_THREAD)
+    cores.share_work(np.array([len(block) ** 2 for block in blocks]), some, _MIN_COMPARISONS_PER_THREAD)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -388,8 +388,8 @@ def _swap(facts: Any, member: Any) -> None:
     """Try to exchange each member of each group with one of a few groups that seem to suit it."""
     groups, k = member.shape
     state = _described(facts, member)
-    few, fit = np.empty(_FEW, np.int64), np.empty(_FEW)
-    pair, promise = np.empty((_TRIED, 2), np.int64), np.empty(_TRIED)
+    few, fit = np.empty(_CANDIDATE_GROUPS, np.int64), np.empty(_CANDIDATE_GROUPS)
+    pair, promise = np.empty((_EXACT_EXCHANGES, 2), np.int64), np.empty(_EXACT_EXCHANGES)
     for g in range(groups):
         for m in range(k):
             _suitable(facts, state, member[g, m], g, few, fit)
@@ -444,7 +444,7 @@ def _promising(facts: Any, state: Any, member: Any, g: Any, m: Any, few: Any, pa
 @kernel
 def _best_exchange(facts: Any, state: Any, member: Any, g: Any, m: Any, pair: Any) -> Any:
     """Compute the cost of exchanges; the group and the member of the best, or -1 where none costs less than before."""
-    best, other, lowest = np.int64(-1), np.int64(-1), -_LEAST_GAIN
+    best, other, lowest = np.int64(-1), np.int64(-1), -_MIN_GAIN
     for c in range(len(pair)):
         h, o = pair[c]
         if h < 0:
@@ -548,7 +548,7 @@ def _join_all(facts: Any, member: Any, rest: Any) -> Any:
     joined = np.full(len(rest), -1)
     # Kept true: `common` and the state are those of the groups as they are now, except `once`, which only exchanges
     # read. No group gets 2k members: it could be parted into two of k, which lose no more.
-    fit, few = np.empty(_TRIED), np.empty(_TRIED, np.int64)
+    fit, few = np.empty(_EXACT_EXCHANGES), np.empty(_EXACT_EXCHANGES, np.int64)
     for r in range(len(rest)):
         i = rest[r]
         _room(facts, state, common, size, 2 * k - 1, i, few, fit)

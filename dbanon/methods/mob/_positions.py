@@ -13,7 +13,7 @@ from dbanon.methods.mob import Parameters
 
 Words = NDArray[np.uint64]
 
-MOST_POSITIONS = 400_000_000
+MAX_POSITIONS = 400_000_000
 FURTHEST = 2**30
 LARGEST_ORDER = 21
 """Of a curve: deviations at a million instants still add up in int64."""
@@ -104,7 +104,7 @@ def places(positions: Positions) -> Int:
     return hilbert.index(x, y, order - coarser)
 
 
-def taken(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
+def select_subjects(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
     """Keep some subjects."""
     which = np.flatnonzero(kept)
     length = np.diff(positions.offset)
@@ -136,9 +136,9 @@ def _demand_instants(subjects: int, when: align.Instants) -> None:
         raise DataError(
             "The data must hold a fix at or after the first instant. There is none. Set start within the data."
         )
-    if subjects * when.count > MOST_POSITIONS:
+    if subjects * when.count > MAX_POSITIONS:
         raise DataError(
-            f"A run of mob must have at most {MOST_POSITIONS:,} positions: people times instants. Got "
+            f"A run of mob must have at most {MAX_POSITIONS:,} positions: people times instants. Got "
             f"{counted(subjects, 'person', 'people')} and {counted(when.count, 'instant')}. Remove fixes at wild "
             f"times, raise step_s or choose since and until."
         )

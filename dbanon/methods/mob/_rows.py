@@ -40,7 +40,7 @@ class _Found:
     classes: Classes
 
 
-def publish(
+def compute_cloaks(
     data: Trajectories,
     params: Parameters,
     rng: np.random.Generator,
@@ -101,7 +101,7 @@ def prepare(params: Parameters, algorithm: str) -> None:
     )
     known = QuasiIdentifiers(subject=np.arange(people - 2), t=np.arange(people - 2) % 3 * np.float64(params.step_s))
     few = dataclasses.replace(params, k=3, start=0, since=None, until=None)
-    publish(data, few, np.random.default_rng(0), algorithm, known)
+    compute_cloaks(data, few, np.random.default_rng(0), algorithm, known)
     positions, _ = _positions.find(data, few, np.arange(people), known)
     place, kept = _positions.places(positions), np.ones(people, bool)
     _sets.prepare(positions, place)

@@ -61,7 +61,7 @@ def symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> 
 
     The k - 1 nearest of each object are enough, whatever symmetry has brought: of those, as many are new as are wanted.
     """
-    left = Left(positions)
+    left = Remaining(positions)
     partners = left.draw(k, lambda who, kept: nearest(positions, place, who, k - 1, kept, tasks=tasks))
     visited = left.order[left.kept[left.order] & left.asks[left.order]]
     owner, other = _visit(visited, partners)
@@ -79,8 +79,10 @@ def extreme_union(positions: Positions, place: Int, k: int, tasks: Tasks = HERE)
 
     `place` (int64[n, T]): along the Hilbert curve.
     """
-    left = Left(positions)
-    partners = left.draw(k, lambda who, kept: _together(positions, place, who, k, kept, order=left.order, tasks=tasks))
+    left = Remaining(positions)
+    partners = left.draw(
+        k, lambda who, kept: _pick_compatible(positions, place, who, k, kept, order=left.order, tasks=tasks)
+    )
     owner = np.flatnonzero(left.kept & left.asks)
     when = positions.own.copy()
     for column in partners[owner].T:
@@ -97,7 +99,7 @@ def prepare(positions: Positions, place: Int) -> None:
     _nearest_owner(*known, own, place, none, np.int64(0))
 
 
-class Left:
+class Remaining:
     """Who is left to be published, while sets are drawn."""
 
     def __init__(self, positions: Positions) -> None:
@@ -153,7 +155,7 @@ class Left:
         )
 
 
-def _together(
+def _pick_compatible(
     positions: Positions,
     place: Int,
     who: Int,
@@ -180,7 +182,7 @@ def _together(
             found, low, high,
         )  # fmt: skip
 
-    cores.share(np.full(len(short), len(among)), task, _MIN_DEVIATIONS_PER_THREAD)
+    cores.share_work(np.full(len(short), len(among)), task, _MIN_DEVIATIONS_PER_THREAD)
     taken[short] = found
     return taken
 

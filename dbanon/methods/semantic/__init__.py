@@ -206,7 +206,7 @@ def anonymise(
     """
     from dbanon.methods.semantic import _rows  # with Numba, which is slow to import
 
-    return _rows.publish(data, params, rng, algorithm, cells, tasks)
+    return _rows.compute_cloaks(data, params, rng, algorithm, cells, tasks)
 
 
 def prepare(params: Parameters, *, algorithm: str = "atoms") -> None:

@@ -37,7 +37,7 @@ class Atoms(NamedTuple):
     usuals: Float  # [c]: sum of `usual` over the atom
 
 
-class Work(NamedTuple):
+class Scratch(NamedTuple):
     """Memory of one thread."""
 
     mark: Int  # [c]: of the cells that are reached, the current stamp
@@ -52,10 +52,10 @@ class Work(NamedTuple):
     outer: Int  # [e]
 
 
-def memory(graph: Graph) -> Work:
+def memory(graph: Graph) -> Scratch:
     c, q, e = len(graph.area), len(graph.log_share), len(graph.near)
     longs = np.zeros((5, c), np.int64)
-    return Work(
+    return Scratch(
         longs[0], np.zeros(1, np.int64), longs[1], longs[2], longs[3], longs[4], np.zeros(c),
         np.zeros((c, q), np.int32), np.zeros(e, np.int64), np.zeros(e, np.int64),
     )  # fmt: skip
@@ -172,7 +172,7 @@ def begin(graph: Graph, of: Int) -> Any:
 
 @kernel
 def flip(  # noqa: PLR0917 - one step of the search
-    graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], steps: int, heat: float, weight: float
+    graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], steps: int, heat: float, weight: float
 ) -> None:
     """Move random cells to a neighbour's atom, as annealing allows at this temperature; 0: only where it gains."""
     of, count, logs, share = atoms.of, atoms.kinds, graph.logs, graph.log_share
@@ -207,7 +207,7 @@ def flip(  # noqa: PLR0917 - one step of the search
 
 
 @kernel
-def _stays_connected(graph: Graph, atoms: Atoms, work: Work, i: int) -> Any:
+def _stays_connected(graph: Graph, atoms: Atoms, work: Scratch, i: int) -> Any:
     """Whether an atom still hangs together without a cell, as far as a short search around the cell can see."""
     a, work.stamp[0] = atoms.of[i], work.stamp[0] + 2
     wanted = work.stamp[0] - 1
@@ -252,7 +252,7 @@ def _move(graph: Graph, atoms: Atoms, i: int, a: int, b: int) -> None:
 
 @kernel
 def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
-    graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], i: int, a: int, b: int
+    graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], i: int, a: int, b: int
 ) -> Any:
     """Span two atoms (or one) by a random tree, and sum up what is below each of its cells; give its size."""
     work.stamp[0] += 1
@@ -293,7 +293,7 @@ def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
 
 @kernel
 def _recut(  # noqa: PLR0917 - one step of the search
-    graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], i: int, b: int, heat: float, weight: float
+    graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], i: int, b: int, heat: float, weight: float
 ) -> Any:
     """Cut the atom of cell `i`, or it and atom `b`, where it costs least along a random tree; say whether it did."""
     a = atoms.of[i]
@@ -331,7 +331,7 @@ def _recut(  # noqa: PLR0917 - one step of the search
 
 @kernel
 def recut(  # noqa: PLR0917 - one step of the search
-    graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64], steps: int, heat: float, weight: float
+    graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], steps: int, heat: float, weight: float
 ) -> None:
     """Recut the atoms of random cells, or of random neighbours, as long as there is work left."""
     room = _ROOM * len(atoms.of)
@@ -350,7 +350,7 @@ def recut(  # noqa: PLR0917 - one step of the search
 
 
 @kernel
-def split(graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64]) -> None:
+def split(graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64]) -> None:
     """Cut atoms along random trees, into two that hold, until none can be cut as far as is seen."""
     failed, again = np.zeros(len(atoms.of), np.int64), True
     while again:
@@ -366,7 +366,7 @@ def split(graph: Graph, atoms: Atoms, work: Work, state: NDArray[np.uint64]) -> 
 
 
 @kernel
-def join(graph: Graph, atoms: Atoms, work: Work) -> None:  # noqa: C901, PLR0912 - one loop over chains of cells
+def join(graph: Graph, atoms: Atoms, work: Scratch) -> None:  # noqa: C901, PLR0912 - one loop over chains of cells
     """Merge atoms that do not hold with neighbours, the cheapest merge first, until each holds or has no neighbour."""
     c = len(atoms.of)
     first, last, after = np.full(c, -1), np.full(c, -1), np.full(c, -1)  # the cells of each atom, as chains

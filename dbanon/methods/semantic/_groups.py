@@ -18,7 +18,7 @@ from dbanon.methods.semantic import _losses, _optimum
 from dbanon.methods.semantic._losses import Scale, Track
 from dbanon.methods.semantic._points import Units
 
-ALL_PAIRS = 50
+MAX_ALL_PAIRS_GROUPS = 50
 """Up to so many units the loss of every pair is computed, of more that of candidates."""
 
 CANDIDATES = 16
@@ -90,8 +90,8 @@ class _Grouping:
             self._take(edges)
             # Candidates may all be taken: the others look for new ones among themselves.
             edges = self._edges(np.array([i for i, one in self._open.items() if len(one.units) == 1], np.int64))
-            edges += self._mixed()
-        for group, track in zip(self._done, cores.each(self._rows, [one.units for one in self._done]), strict=True):
+            edges += self._compute_mixed_losses()
+        for group, track in zip(self._done, cores.map_each(self._rows, [one.units for one in self._done]), strict=True):
             group.track = track
         self._join()
         return sorted(self._done, key=lambda one: one.units[0])
@@ -132,7 +132,7 @@ class _Grouping:
         slot, atom = (np.concatenate([values[part] for part in fixes]) for values in (own.fix_slot, own.fix_place))
         return _optimum.rows(self._area, self._scale, offset, slot, atom)
 
-    def _mixed(self) -> list[Edge]:
+    def _compute_mixed_losses(self) -> list[Edge]:
         """Compute what every pair of open groups loses of which one at least is of several units."""
         return self._losses(
             [
@@ -144,7 +144,7 @@ class _Grouping:
 
     def _losses(self, pairs: list[tuple[int, int]]) -> list[Edge]:
         groups = [(self._open[i], self._open[j]) for i, j in pairs]
-        lost = cores.each(lambda both: self._loss(*both), groups)
+        lost = cores.map_each(lambda both: self._loss(*both), groups)
         # Of equal losses the pair first in the run's order; the number keeps the heap from comparing groups.
         return [(loss, *pair, next(self._numbers), *both) for loss, pair, both in zip(lost, pairs, groups, strict=True)]
 
@@ -160,7 +160,7 @@ class _Grouping:
         if n < 2:
             return []
         units = self._units
-        one, other = np.triu_indices(n, 1) if n <= ALL_PAIRS else self.candidates(places)
+        one, other = np.triu_indices(n, 1) if n <= MAX_ALL_PAIRS_GROUPS else self.candidates(places)
         one, other = places[one], places[other]
         differ = units.subject[one] != units.subject[other]
         one, other = one[differ], other[differ]
@@ -226,7 +226,7 @@ def _searched(
     def search(first: int, end: int) -> None:
         _candidates(area, scale, points, offset, subject, places, low + first, found[first:end])
 
-    cores.share(np.ones(high - low, np.int64), search, 1)
+    cores.share_work(np.ones(high - low, np.int64), search, 1)
     return found
 
 
@@ -237,7 +237,7 @@ def _measured(area: Int, scale: Scale, points: Track, offset: Int, one: Int, oth
     def measure(low: int, high: int) -> None:
         _pair_losses(area, scale, points, offset, one[low:high], other[low:high], lost[low:high])
 
-    cores.share(np.ones(len(one), np.int64), measure, _MIN_PAIRS_PER_THREAD)
+    cores.share_work(np.ones(len(one), np.int64), measure, _MIN_PAIRS_PER_THREAD)
     return lost
 
 

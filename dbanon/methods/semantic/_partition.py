@@ -47,8 +47,8 @@ def cut(graph: Graph) -> Int:
     c = len(graph.area)
     if graph.least == 0 and graph.most == np.inf:
         return np.arange(c)
-    whole = _whole(graph)
-    with ThreadPoolExecutor(cores.count()) as pool:
+    whole = _begin_with_components(graph)
+    with ThreadPoolExecutor(cores.count_threads()) as pool:
         found = list(pool.map(lambda seed: _search(graph, whole.copy(), seed), range(SEED, SEED + _SEARCHES)))
     return _numbered(min(found, key=lambda atom: cost(graph, atom)))
 
@@ -74,7 +74,7 @@ def joined(graph: Graph, atom: Int) -> Int:
     InfeasibleError
         As of `cut`.
     """
-    _whole(graph)
+    _begin_with_components(graph)
     new = np.flatnonzero(atom < 0)
     of = atom.copy()
     of[new] = atom.max(initial=-1) + 1 + _cut_apart(part(graph, new))
@@ -120,7 +120,7 @@ def _adjacency(graph: Graph) -> csr_array:
     return csr_array((np.ones(len(graph.near), np.int8), graph.near, graph.first), (c, c))
 
 
-def _whole(graph: Graph) -> Int:
+def _begin_with_components(graph: Graph) -> Int:
     """Put all cells that hang together into one atom, and check that each holds."""
     parts, of = connected_components(_adjacency(graph))
     of = np.asarray(of, np.int64)

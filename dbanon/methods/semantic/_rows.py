@@ -47,7 +47,7 @@ class Made:
     figures: Mapping[str, float]  # of atoms
 
 
-def publish(
+def compute_cloaks(
     data: Trajectories,
     params: Parameters,
     rng: np.random.Generator,
@@ -145,7 +145,7 @@ def prepare(params: Parameters, algorithm: str) -> None:
         params, k=min(params.k, 3), l=min(params.l, 2), since=None, until=None, min_cells=1, suppress_span_s=None,
         suppress_area_km2=None,
     )  # fmt: skip
-    publish(data, few, np.random.default_rng(0), algorithm, cells)
+    compute_cloaks(data, few, np.random.default_rng(0), algorithm, cells)
     units = _points.units(data, cells.fix_cell, np.arange(people), few.gap_s, 1)
     _groups.prepare(units, np.rint(cells.area_m2 * _graph.MM2).astype(np.int64), _losses.scale(few, 1))
 

@@ -149,7 +149,7 @@ def anonymise(
     """
     from dbanon.methods.sensitive_sites import _rows  # with Numba, which is slow to import
 
-    return _rows.publish(data, params, rng, algorithm, sites)
+    return _rows.compute_cloaks(data, params, rng, algorithm, sites)
 
 
 def prepare(params: Parameters, *, algorithm: str = "bk") -> None:

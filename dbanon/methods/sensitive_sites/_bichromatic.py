@@ -74,7 +74,7 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
     The columns are cut into as many ranges as there are threads. In a round each range does one block, the
     first range being ahead of the second by one, and so on.
     """
-    threads = min(cores.count(), high - low)
+    threads = min(cores.count_threads(), high - low)
     parts = list(pairwise(low + (high - low) * i // threads for i in range(threads + 1)))
     edge = np.full(high - low, _WORST, np.int64)
     better = np.zeros((high - low, -(-len(cost) // 8)), np.uint8)

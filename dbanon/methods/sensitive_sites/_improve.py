@@ -18,8 +18,8 @@ from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
 ASPECT = 4.0  # of the longer to the shorter side; a rectangle that was thinner may stay so
-MOST_PASSES = 10
-LEAST_GAIN = 0.005  # of the total area in a pass; below it is left at that
+MAX_PASSES = 10
+MIN_GAIN_SHARE = 0.005  # of the total area in a pass; below it is left at that
 CANDIDATES = 1000  # users a site looks at, those first that take the least area with it
 CUTS = 24  # left and right sides that are tried, of the many there may be
 _NONE = np.int64(2**62)
@@ -56,10 +56,10 @@ def improve(users: Boxes, sites: Boxes, members: Int) -> Int:
     shaped = bool((users.x1 > users.x0).any() or (users.y1 > users.y0).any())
     # Kept true: `mine` are k users of each site, disjoint, and `owner` their inverse; areas only shrink. The largest
     # rectangles go first: they have most to gain.
-    for _ in range(MOST_PASSES):
+    for _ in range(MAX_PASSES):
         before, order = int(area.sum()), np.argsort(-area, kind="stable")
         _search(*ordered.columns, shaped, *sites.columns, order, length, aspect, mine, owner, area)
-        if before - int(area.sum()) <= LEAST_GAIN * before:
+        if before - int(area.sum()) <= MIN_GAIN_SHARE * before:
             break
     return np.asarray(by_x[mine])
 

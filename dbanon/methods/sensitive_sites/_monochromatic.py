@@ -102,12 +102,12 @@ class _Preferences:
 
     def renew(self, groups: Boxes, sites: Boxes, left: Int, taken: NDArray[np.bool_]) -> None:
         """Go on to the best group that is not taken, for each of the sites left."""
-        parts = [part for part in np.array_split(left, cores.count()) if len(part)]
+        parts = [part for part in np.array_split(left, cores.count_threads()) if len(part)]
 
         def work(part: Int) -> None:
             _renew(*groups.columns, *sites.columns, part, taken, self.group, self.area, self.place)
 
-        list(cores.each(work, parts))
+        list(cores.map_each(work, parts))
 
     def first(self, left: Int) -> tuple[Int, Int]:
         """Give the group each site wants, and the area it takes with it."""

@@ -27,7 +27,9 @@ _CLOAKED = '{"cloaked": true}'
 _LARGEST_COST = 2**62
 
 
-def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, sites: Sites) -> Cloaks:
+def compute_cloaks(
+    data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, sites: Sites
+) -> Cloaks:
     """Hide k users with each site; see `dbanon.methods.sensitive_sites.anonymise`."""
     rank = run_order(data, rng)
     data = considered("sensitive-sites", data, params.since, params.until)
@@ -76,7 +78,7 @@ def prepare(params: Parameters, algorithm: str) -> None:
         shape_bounds=np.empty((0, 4)),
     )
     few = dataclasses.replace(params, k=2, at=None if params.at is None else 0, since=None, until=None)
-    publish(data, few, np.random.default_rng(0), algorithm, sites)
+    compute_cloaks(data, few, np.random.default_rng(0), algorithm, sites)
 
 
 # ---- algorithms: who is hidden with which site -----------------------------------------------------------------------

@@ -170,7 +170,7 @@ def anonymise(
     """
     from dbanon.methods.tp_aware import _bundles  # with Numba, which is slow to import
 
-    return _bundles.publish(data, params, algorithm, tasks)
+    return _bundles.compute_cloaks(data, params, algorithm, tasks)
 
 
 def prepare(params: Parameters, *, algorithm: str = "traj-anon") -> None:

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from dbanon.base import cores
 from dbanon.base.trajectory import Int
 
-FEW = 8
+SAMPLED_INSTANTS = 8
 """Instants, evenly spread, by which subjects are compared first: areas are sums, and those of some instants a bound."""
 
 _MIN_SUBJECTS_FOR_THREADS = 1 << 16
 _COPIED = 1 << 14  # subjects at once
-_SOME = 2000  # of a block, about: by them is found what it differs most in
+_SAMPLED_SUBJECTS = 2000  # of a block, about: by them is found what it differs most in
 
 
-def least(k: int) -> int:
+def compute_min_block(k: int) -> int:
     """Give the least size of a block: groups near its edge are larger, so there must be many in each."""
     return 2000 + 64 * k
 
@@ -32,9 +32,9 @@ def spread(instants: int) -> Int:
     return np.array(sorted(range(instants), key=lambda j: f"{j:0{bits}b}"[::-1]))
 
 
-def near(x: Any, y: Any, who: NDArray[np.integer]) -> NDArray[np.int32]:
+def copy_sampled_positions(x: Any, y: Any, who: NDArray[np.integer]) -> NDArray[np.int32]:
     """Copy where subjects are at the few instants: int32[2f, m], x before y, both by instant."""
-    few = spread(x.shape[1])[:FEW]
+    few = spread(x.shape[1])[:SAMPLED_INSTANTS]
     columns = np.empty((2 * len(few), len(who)), np.int32)
     for low in range(0, len(who), _COPIED):
         part = slice(low, low + _COPIED)
@@ -64,10 +64,10 @@ def cut(x: Any, y: Any, least: int) -> tuple[NDArray[np.int32], Int]:
     Takes O(n) for each halving, at the evenly spread instants alone.
     """
     blocks = [np.arange(len(x), dtype=np.int32)]
-    columns = near(x, y, blocks[0])
+    columns = copy_sampled_positions(x, y, blocks[0])
     # Kept true: the blocks are disjoint, in order, and hold everybody; each round halves those that are too large.
     while max(map(len, blocks)) >= 2 * least:
-        halves = cores.together(
+        halves = cores.run_together(
             [partial(_halves, columns, block, least) for block in blocks], len(x), _MIN_SUBJECTS_FOR_THREADS
         )
         blocks = [half for pair in halves for half in pair]
@@ -77,7 +77,7 @@ def cut(x: Any, y: Any, least: int) -> tuple[NDArray[np.int32], Int]:
 def _halves(columns: NDArray[np.int32], block: NDArray[np.int32], least: int) -> list[NDArray[np.int32]]:
     if len(block) < 2 * least:
         return [block]
-    some = columns[:, block[:: len(block) // _SOME + 1]]
+    some = columns[:, block[:: len(block) // _SAMPLED_SUBJECTS + 1]]
     # Sums of halves of whole numbers, which float64 holds exactly: no rounding decides.
     spread_out = np.abs(some - np.median(some, axis=1, keepdims=True)).sum(axis=1)
     column = columns[int(spread_out.argmax())]

@@ -62,8 +62,8 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
     """
     turn = _blocks.spread(x.shape[1])
     blocks = [order[lo:hi] for lo, hi in pairwise(offset.tolist())]
-    mine = _blocks.near(x, y, who)
-    bound = np.stack([_bounds(_blocks.near(x, y, block), mine) for block in blocks], axis=1)
+    mine = _blocks.copy_sampled_positions(x, y, who)
+    bound = np.stack([_bounds(_blocks.copy_sampled_positions(x, y, block), mine) for block in blocks], axis=1)
     lowest, area = np.full((len(who), k - 1), np.inf), np.empty(int(np.diff(offset).max()))
     first = bound.argmin(axis=1)
     # Kept true: `lowest` are the smallest areas of each subject with those of the blocks visited so far.
@@ -72,7 +72,17 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
             # A block whose bound is not below the (k - 1)-th smallest area of a subject cannot change it.
             asked = first == b if nearest else (first != b) & (bound[:, b] < lowest[:, -1])
             if asked.any():
-                _least(x, y, block, _blocks.near(x, y, block), turn, np.flatnonzero(asked), who, area, lowest)
+                _least(
+                    x,
+                    y,
+                    block,
+                    _blocks.copy_sampled_positions(x, y, block),
+                    turn,
+                    np.flatnonzero(asked),
+                    who,
+                    area,
+                    lowest,
+                )
     return np.asarray(lowest[:, -1])
 
 
@@ -103,11 +113,11 @@ def _least(
                 area[p] += (abs(along[p] - x0) + 1) * (abs(across[p] - y0) + 1)
         for p in range(len(block)):
             if area[p] < lowest[m, last] and block[p] != i:
-                _insert(lowest, m, _whole(x, y, block[p], i, turn, few, area[p], lowest[m, last]))
+                _insert(lowest, m, _complete_area(x, y, block[p], i, turn, few, area[p], lowest[m, last]))
 
 
 @kernel
-def _whole(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: Any, most: Any) -> Any:
+def _complete_area(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: Any, most: Any) -> Any:
     """Give the area at all instants, of which `area` has the few and a cell at each other; if above `most`, less."""
     for f in range(few, len(turn)):
         j = turn[f]

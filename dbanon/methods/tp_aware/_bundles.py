@@ -19,14 +19,14 @@ from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import instants
 from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _improve
 
-MOST_WINDOWS = 100_000
-MOST_LEVELS = 30
+MAX_WINDOWS = 100_000
+MAX_LEVELS = 30
 
 _MIN_POSITIONS_FOR_THREADS = 1 << 14
 _THREADS = 4  # that a window with so many positions keeps busy: a seventh of its work is done by one
 
 
-def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
+def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
     """Bundle the subjects of every window; see `dbanon.methods.tp_aware.anonymise`."""
     cell_m = _cell_m(params, data.grid_m)
     data = considered("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
@@ -69,7 +69,7 @@ def prepare(params: Parameters, algorithm: str) -> None:
         grid_s=1,
     )
     params = dataclasses.replace(params, k=2, step_s=2 * step, instants=2, start=0, min_cloak_m=None)
-    publish(data, dataclasses.replace(params, since=None, until=None), algorithm)
+    compute_cloaks(data, dataclasses.replace(params, since=None, until=None), algorithm)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -189,9 +189,9 @@ def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
         return []
     whole = instants("tp-aware", data, params)
     windows = -(-whole.count // params.instants)
-    if windows > MOST_WINDOWS:
+    if windows > MAX_WINDOWS:
         raise DataError(
-            f"The data must span at most {MOST_WINDOWS} windows of {counted(params.instants, 'instant')}. Got "
+            f"The data must span at most {MAX_WINDOWS} windows of {counted(params.instants, 'instant')}. Got "
             f"{windows}. Remove fixes at wild times, or raise step_s or instants."
         )
     return [
@@ -224,9 +224,9 @@ def _root(published: list[_Survey]) -> tuple[float, float, int]:
     extent = np.array([s.extent for s in published])
     x, y = extent[:, :2].min(axis=0)
     side = float((extent[:, 2:].max(axis=0) - (x, y)).max()) + 1
-    if side > 2**MOST_LEVELS:
+    if side > 2**MAX_LEVELS:
         raise DataError(
-            f"Positions must lie within 2^{MOST_LEVELS} cells of one another. They span {side:.3g}. "
+            f"Positions must lie within 2^{MAX_LEVELS} cells of one another. They span {side:.3g}. "
             "Keep wild fixes out when loading, or raise min_cloak_m."
         )
     return float(x), float(y), (int(side) - 1).bit_length()
@@ -279,7 +279,7 @@ def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tupl
     All of it at once, on all threads: the algorithm and the bound are a call each, the improvement is one a block.
     """
     x, y, levels, sampled = cells
-    order, ends = _blocks.cut(x, y, _blocks.least(k))
+    order, ends = _blocks.cut(x, y, _blocks.compute_min_block(k))
     better = np.empty_like(order)
     calls: list[Callable[[], Any]] = [
         lambda: algorithm(x, y, levels, k),
@@ -288,7 +288,7 @@ def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tupl
     if improve:
         # Each block writes to its own part of `better`, so the calls may run at once.
         calls += _improve.grouping(x, y, order, ends, k, better)
-    found, least, *_ = cores.together(calls, x.size, _MIN_POSITIONS_FOR_THREADS)
+    found, least, *_ = cores.run_together(calls, x.size, _MIN_POSITIONS_FOR_THREADS)
     ways = [_grouped(x, y, found.members, found.offset)]
     if improve:
         ways.append(_grouped(x, y, better, _improve.begins(ends, k)))

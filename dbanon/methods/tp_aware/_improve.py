@@ -26,7 +26,7 @@ from dbanon.methods.tp_aware import _blocks
 _LANES = 16  # instants that the processor does at once: positions are stored by so many
 _BITS = 13  # of positions in a block, so that the areas of so many instants add up in 32 bits, two sides multiply in 16
 _MARGIN = 8  # whoever has a bound up to the best area and this part of it is listed
-_MOST = np.int64(2**63 - 1)
+_INFINITE_AREA = np.int64(2**63 - 1)
 
 
 def grouping(
@@ -53,7 +53,7 @@ def grouping(
     def group(lo: int, hi: int) -> None:
         who, out = order[lo:hi], members[lo:hi]
         place = np.zeros((hi - lo, -(-len(turn) // _LANES), 2, _LANES), np.int16)
-        near = np.empty((2 * min(_blocks.FEW, len(turn)), hi - lo), np.int16)
+        near = np.empty((2 * min(_blocks.SAMPLED_INSTANTS, len(turn)), hi - lo), np.int16)
         areas, numbers = np.empty((2, hi - lo + 1), np.int64), np.empty((4, hi - lo + 1), np.int32)
         outermost = np.argsort(-_copy(x, y, who, turn, place, near, areas[0, :-1]), kind="stable")
         _group(place, k, outermost, near, areas, numbers, np.empty((place.shape[1], 4, _LANES), np.int16), out)
@@ -113,10 +113,10 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, areas: Any, numbers: A
             first += 1
         begun, seed = done, outermost[first]
         _begin(place, seed, near, left, bound, box)
-        bound[slot[seed]] = _MOST
+        bound[slot[seed]] = _INFINITE_AREA
         out[done] = seed
         done += 1
-        some, ahead, reach = np.int64(0), np.int64(-1), _MOST
+        some, ahead, reach = np.int64(0), np.int64(-1), _INFINITE_AREA
         for s in range(left):
             reach = min(reach, bound[s])  # `_LANES` or more: it grows by a part of itself
         for _ in range(k - 1):
@@ -127,7 +127,7 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, areas: Any, numbers: A
                 reach += reach // _MARGIN
                 some, ahead = _list(bound, left, reach, whom, slot, known, listed, some, best)
                 best, least, ahead = _cheapest(place, box, known, listed, some, ahead, asked)
-            bound[slot[listed[best]]] = _MOST
+            bound[slot[listed[best]]] = _INFINITE_AREA
             out[done] = listed[best]
             done += 1
             _grow(place, listed[best], box)
@@ -145,7 +145,7 @@ def _cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahead: A
 
     `ahead` came next when the group was smaller: most others have a bound above its area.
     """
-    best, least, second, after = -1, _MOST, -1, _MOST
+    best, least, second, after = -1, _INFINITE_AREA, -1, _INFINITE_AREA
     if ahead >= 0:
         known[ahead] = _joined(place, listed[ahead], box)
         best, least = ahead, known[ahead]

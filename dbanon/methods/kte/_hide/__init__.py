@@ -21,7 +21,7 @@ from dbanon.base.trajectory import Bool, Int, freeze
 from dbanon.methods.kte import Parameters, _k_merge
 from dbanon.methods.kte._hide import _clusters, _epochs
 from dbanon.methods.kte._hide._draw import Drawing, Rules
-from dbanon.methods.kte._hide._epochs import Runs
+from dbanon.methods.kte._hide._epochs import EpochSamples
 from dbanon.methods.kte._hide._improve import improve, inputs, ragged
 from dbanon.methods.kte._hide._windows import REASONS, Presence, close
 from dbanon.methods.kte._samples import Merged, Samples
@@ -101,7 +101,7 @@ def hide(
     return _hidden(runs, found, params, tasks)
 
 
-def find(runs: Runs, history: Int, rules: Rules, *, better: bool, progress: Progress = silent) -> _Found:
+def find(runs: EpochSamples, history: Int, rules: Rules, *, better: bool, progress: Progress = silent) -> _Found:
     """Find hiding sets of all windows.
 
     With `better`, no more samples are left out than without, and a published sample costs no more.
@@ -120,7 +120,7 @@ def find(runs: Runs, history: Int, rules: Rules, *, better: bool, progress: Prog
     return plain
 
 
-def _close(runs: Runs, history: Int, rules: Rules, progress: Progress) -> _Found:
+def _close(runs: EpochSamples, history: Int, rules: Rules, progress: Progress) -> _Found:
     """Draw until each subject has a hiding set; those left without are suppressed, and all windows are drawn again."""
     presence, costs = Presence(runs), dict[bytes, NDArray[np.float32]]()
     # Lines 6-16, until no subject fails. The paper forms windows once; but a subject left out (line 16) may be the one
@@ -135,7 +135,7 @@ def _close(runs: Runs, history: Int, rules: Rules, progress: Progress) -> _Found
             presence.suppress(some, window, 0)
 
 
-def _inputs(runs: Runs, found: _Found) -> tuple[Int, Int, Int]:
+def _inputs(runs: EpochSamples, found: _Found) -> tuple[Int, Int, Int]:
     """Give the runs that are published, and offsets and runs of what is merged in them."""
     kept = np.flatnonzero(found.presence.kept[runs.subject, runs.epoch])
     order = kept[np.argsort(runs.epoch[kept], kind="stable")]
@@ -151,14 +151,14 @@ def _inputs(runs: Runs, found: _Found) -> tuple[Int, Int, Int]:
     return kept, *ragged(table[kept])
 
 
-def _mean_cost(runs: Runs, found: _Found) -> float:
+def _mean_cost(runs: EpochSamples, found: _Found) -> float:
     """Cost of what is published, for each sample that is."""
     kept, offset, run = _inputs(runs, found)
     cost = _k_merge.costs(runs.samples, offset, runs.begin[run], runs.end[run])
     return float(cost.sum()) / max(1, int((runs.end - runs.begin)[kept].sum()))
 
 
-def _hidden(runs: Runs, found: _Found, params: Parameters, tasks: Tasks) -> Hidden:
+def _hidden(runs: EpochSamples, found: _Found, params: Parameters, tasks: Tasks) -> Hidden:
     kept, offset, run = _inputs(runs, found)
     # Lines 17-20: a record for each person, merged epoch by epoch, so no row crosses the border of an epoch.
     merged = _k_merge.merge(runs.samples, offset, runs.begin[run], runs.end[run], tasks)

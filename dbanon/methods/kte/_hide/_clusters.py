@@ -16,7 +16,7 @@ from dbanon.base.progress import Progress
 from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
-from dbanon.methods.kte._hide._epochs import Runs
+from dbanon.methods.kte._hide._epochs import EpochSamples
 from dbanon.methods.kte._samples import Part, part, received
 
 PEOPLE = 50  # of a cluster, on average
@@ -28,7 +28,7 @@ _FLOOR = 1e-6  # of affinities: costs of 14 times the median tell no more than t
 
 
 def cluster(
-    runs: Runs,
+    runs: EpochSamples,
     rank: Int,
     rng: np.random.Generator,
     tasks: Tasks,

@@ -47,10 +47,12 @@ def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple
     # A largest matching of the first cover's pairs leaves a subject out, and any choice needs such a cover.
     if number == 0 and (k == 2 or first is not later):
         return None, _left(match, n)
-    return _together(first, later, chosen, k)
+    return _choose_covers(first, later, chosen, k)
 
 
-def _together(first: Bool, later: Bool, chosen: NDArray[np.int32], k: int) -> tuple[NDArray[np.int32] | None, Bool]:
+def _choose_covers(
+    first: Bool, later: Bool, chosen: NDArray[np.int32], k: int
+) -> tuple[NDArray[np.int32] | None, Bool]:
     """Choose covers at once, after the first where it has pairs of its own."""
     # With pairs of its own, the first cover stays as drawn: covers that need another first one are not found.
     n, alone = len(first), int(first is not later)

@@ -14,8 +14,8 @@ from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Bool, Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide import _cycles
-from dbanon.methods.kte._hide._epochs import Runs
-from dbanon.methods.kte._hide._windows import Presence, parts
+from dbanon.methods.kte._hide._epochs import EpochSamples
+from dbanon.methods.kte._hide._windows import Presence, cut_at_medians
 
 PART = 300  # people of a part at most: the costs of all its pairs are computed
 
@@ -40,7 +40,7 @@ class Drawing:
     `others` (int32[s, w, d]): of each subject in each window, or -1.
     """
 
-    def __init__(self, runs: Runs, rules: Rules, costs: dict[bytes, NDArray[np.float32]]) -> None:
+    def __init__(self, runs: EpochSamples, rules: Rules, costs: dict[bytes, NDArray[np.float32]]) -> None:
         self.runs, self.rules = runs, rules
         self.others = np.full((runs.subjects, runs.windows, rules.k - 1), -1, np.int32)
         self._place = np.full(runs.subjects, -1, np.int32)
@@ -109,7 +109,7 @@ class Drawing:
     def _parts(self, members: Int, epochs: Int) -> list[Int]:
         if len(members) <= PART:
             return [members]
-        return [members[some] for some in parts(self._signature(members, epochs), PART)]
+        return [members[some] for some in cut_at_medians(self._signature(members, epochs), PART)]
 
     def _set(self, members: Int, epochs: Int, window: int) -> Int:
         """Draw hiding sets among members; give those who stay without."""

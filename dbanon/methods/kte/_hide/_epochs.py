@@ -17,7 +17,7 @@ from dbanon.methods.kte._samples import Samples
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Runs:
+class EpochSamples:
     """The samples of one subject in one epoch, for each that has any; by subject and epoch."""
 
     samples: Samples
@@ -75,7 +75,7 @@ class Runs:
         return place
 
 
-def cut(samples: Samples, leak_s: int, tau_s: int) -> Runs:
+def cut(samples: Samples, leak_s: int, tau_s: int) -> EpochSamples:
     """Cut the samples of every subject at epochs."""
     per = leak_s // samples.grid_s
     subject = np.repeat(np.arange(len(samples.subject)), np.diff(samples.offset))
@@ -98,7 +98,7 @@ def cut(samples: Samples, leak_s: int, tau_s: int) -> Runs:
     # Epochs of a gap come right before its end: a window that reaches beyond one begins where it truly does.
     for at in np.flatnonzero(empty)[::-1]:
         started[at] = started[at + 1] - 1 if at + beyond < epochs else distinct[-1] + at - place[-1]
-    return Runs(
+    return EpochSamples(
         samples=samples, subject=subject[begin], epoch=place[number], begin=begin,
         end=np.append(begin, len(epoch))[1:], per=per, window=min(window, epochs), started=started,
     )  # fmt: skip

@@ -16,8 +16,8 @@ from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._draw import Rules
-from dbanon.methods.kte._hide._epochs import Runs
-from dbanon.methods.kte._hide._windows import Presence, parts
+from dbanon.methods.kte._hide._epochs import EpochSamples
+from dbanon.methods.kte._hide._windows import Presence, cut_at_medians
 
 SWEEPS = 2
 NEAREST = 12  # others that an owner may take over, beside its own
@@ -35,7 +35,9 @@ class _Choice:
     epochs: Int
 
 
-def improve(runs: Runs, presence: Presence, others: NDArray[np.int32], rules: Rules, progress: Progress) -> None:
+def improve(
+    runs: EpochSamples, presence: Presence, others: NDArray[np.int32], rules: Rules, progress: Progress
+) -> None:
     """Exchange others between owners of a window, window by window, in place.
 
     `others` (int32[s, w, k - 1]) are changed.
@@ -49,14 +51,14 @@ def improve(runs: Runs, presence: Presence, others: NDArray[np.int32], rules: Ru
 
 
 def _window(
-    runs: Runs, presence: Presence, others: NDArray[np.int32], window: int, cover: int, *, rules: Rules
+    runs: EpochSamples, presence: Presence, others: NDArray[np.int32], window: int, cover: int, *, rules: Rules
 ) -> None:
     choices: list[_Choice] = []
     for some in presence.alike(window):
         alike = some[np.argsort(rules.rank[some])]
         epochs = window + np.flatnonzero(presence.kept[alike[0], window : window + runs.window])
         place = runs.place[runs.at[alike][:, epochs]].reshape(len(alike), -1)
-        for part in parts(place, TOGETHER):
+        for part in cut_at_medians(place, TOGETHER):
             choices.append(_choice(runs, others, alike[part], epochs, at=(window, cover), rules=rules))
     cost = _costs(runs, others, window, cover, choices)
     for choice, costs in zip(choices, cost, strict=True):
@@ -70,7 +72,7 @@ def _window(
 
 
 def _choice(
-    runs: Runs, others: NDArray[np.int32], owner: Int, epochs: Int, *, at: tuple[int, int], rules: Rules
+    runs: EpochSamples, others: NDArray[np.int32], owner: Int, epochs: Int, *, at: tuple[int, int], rules: Rules
 ) -> _Choice:
     """Give each owner the nearest of all their others, but those it may not have."""
     window, cover = at
@@ -95,7 +97,7 @@ def _choice(
     )  # fmt: skip
 
 
-def _costs(runs: Runs, others: NDArray[np.int32], window: int, cover: int, choices: list[_Choice]) -> list[Int]:
+def _costs(runs: EpochSamples, others: NDArray[np.int32], window: int, cover: int, choices: list[_Choice]) -> list[Int]:
     """Cost of the final merge of every owner with every other it may have, over the epochs of the window."""
     tables, pairs = [], []
     for number, choice in enumerate(choices):
@@ -119,7 +121,7 @@ def _costs(runs: Runs, others: NDArray[np.int32], window: int, cover: int, choic
 
 
 def inputs(
-    runs: Runs, others: NDArray[np.int32], owner: Int, epoch: int, without: tuple[int, int] | None = None
+    runs: EpochSamples, others: NDArray[np.int32], owner: Int, epoch: int, without: tuple[int, int] | None = None
 ) -> Int:
     """Give the runs merged in the records of owners in an epoch, -1 for none: int64[n, 1 + windows * others]."""
     # Algorithm 2, line 19: the hiding sets of all windows that hold the epoch.

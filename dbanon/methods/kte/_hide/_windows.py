@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.trajectory import Int
-from dbanon.methods.kte._hide._epochs import Runs
+from dbanon.methods.kte._hide._epochs import EpochSamples
 
 REASONS = "few_alike", "silence"
 KEPT = -1
@@ -20,7 +20,7 @@ KEPT = -1
 class Presence:
     """Who still publishes samples in which epoch, and why others no longer do."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: EpochSamples) -> None:
         self.kept = runs.at >= 0  # [s, e]
         self.reason = np.full(self.kept.shape, KEPT, np.int8)  # [s, e]: index into `REASONS`, or `KEPT`
         self._window = runs.window
@@ -90,7 +90,7 @@ def _silence(presence: Presence, window: int, k: int, rank: Int) -> bool:
     return True
 
 
-def parts(place: NDArray[np.float64], most: int) -> list[Int]:
+def cut_at_medians(place: NDArray[np.float64], most: int) -> list[Int]:
     """Cut points into parts of at most `most` at medians of their widest coordinate; equal ones by their order."""
     waiting, done = [np.arange(len(place))], []
     while waiting:
