@@ -1,7 +1,7 @@
-"""A contributor clones the repository and follows CONTRIBUTING.md: each of its commands, and a change of SQL between them.
+"""A contributor clones the repository and follows CONTRIBUTING.md: each command, and a change of SQL between them.
 
 The packages are those of the environment that runs the tests, laid under a new one of the clone, so that nothing is
-fetched; `./dev` makes the environment on a machine that has none (tests/acceptance/test_dev.py).
+fetched. On a machine without one, `./dev` makes it.
 """
 
 import hashlib
