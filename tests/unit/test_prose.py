@@ -92,7 +92,7 @@ def test_no_ceiling_is_higher_than_needed() -> None:
 
 
 def test_only_pages_for_developers_have_ceilings() -> None:
-    """All other texts keep to the numbers of comparable projects; messages list names of columns, such as `subjects`."""
+    """All other texts keep to the numbers of comparable projects. Messages list names of columns, as `subjects`."""
     others = [key for key in ceilings() if not key[0].startswith("docs/developers/")]
     assert others == [("messages", "subjects")]
 
