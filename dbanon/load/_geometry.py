@@ -32,9 +32,7 @@ class Geometry:
     described: str | Mapping[str, Any] | None = None
 
     def system(self, called: str, given: str | None) -> str:
-        """Choose the reference system as `_crs.choose_system`; one without a number is refused where it is "
-        "needed.
-        """
+        """Choose the reference system as `_crs.choose_system`; refuse one without a number where it is needed."""
         own = None if self.described is None else _crs.find_epsg(called, self.described)
         return _crs.choose_system(called, own, given)
 
