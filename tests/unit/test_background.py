@@ -30,7 +30,7 @@ def test_an_exception_is_raised_where_the_result_is_waited_for() -> None:
 
 
 def test_a_program_ends_without_its_calls() -> None:
-    program = "import time; from dbanon.base.background import in_background; in_background(time.sleep, 600)"
+    program = "import time; from dbanon.base.background import run_in_background; run_in_background(time.sleep, 600)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
