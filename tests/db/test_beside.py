@@ -161,7 +161,7 @@ EARLY = pipeline._Run._reading_early
 AWAY: dict[str, tuple[Any, str, Any]] = {
     "further connection": (reading, "open_reader", _fail),
     "first query": (reading.Reader, "read_early", _fail),
-    "later query": (reading, "trajectories", _fail),
+    "later query": (reading, "read_trajectories", _fail),
     "session": (pipeline._Run, "_reading_early", _ended),
 }
 
