@@ -140,7 +140,7 @@ def through_a_database(made: Cloaks) -> Evidence:
                 writing.write_cloaks(connection, run, dataset, made)
 
         def read() -> Evidence:
-            with arrow.snapshot(connection) as snapshot:
+            with arrow.open_snapshot(connection) as snapshot:
                 return _attacked(_rows.evidence(snapshot, run))
 
         try:

@@ -44,7 +44,7 @@ def plain(url: str, file: str) -> None:
     engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     query = "SELECT cloak_id, record_id, seq, region, crowd, subjects, valid_from, valid_to FROM published.large"
     geopandas.read_postgis(sqlalchemy.text(query), engine, geom_col="region").to_file(file)
-    print(time.perf_counter() - began, memory.peak_mb())
+    print(time.perf_counter() - began, memory.measure_peak_mb())
 
 
 def main(sizes: list[int]) -> None:

@@ -87,7 +87,8 @@ def measure(of: _positions.Positions, share: float) -> None:
     pairs_ns = cpu_s / len(who) / len(among) * 1e9
     print(
         f"{len(who):>8,}{share:>7.0%}{np.diff(of.offset).mean():>7.1f}{lists_s:>9.1f}{searched_s:>11.0f}{cpu_s:>9.1f}"
-        f"{seconds:>9.1f}{pairs_ns:>9.2f}{(searched_s + lists_s) / cpu_s:>8.0f}{memory.peak_mb():>9.0f}   {same}",
+        f"{seconds:>9.1f}{pairs_ns:>9.2f}{(searched_s + lists_s) / cpu_s:>8.0f}{memory.measure_peak_mb():>9.0f}   "
+        f"{same}",
         flush=True,
     )
 

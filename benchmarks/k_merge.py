@@ -139,7 +139,7 @@ def grouping(title: str, data: Samples, sizes: tuple[int, ...]) -> None:
             print(
                 f"{k:>3} {'on' if improve else 'off':>7} {middle - began:>8.1f} {cpu:>7.1f} {ended - middle:>8.2f} "
                 f"{(slots * spans.sum(axis=1)).sum():>13,} {len(slots):>9,} {diagonal:>11,.0f} "
-                f"{np.median(slots) * data.grid_s / 60:>8.1f} {memory.peak_mb():>8,.0f}",
+                f"{np.median(slots) * data.grid_s / 60:>8.1f} {memory.measure_peak_mb():>8,.0f}",
                 flush=True,
             )
 
@@ -203,7 +203,8 @@ def many(people: int) -> None:
             spans = merged.box[:, 2:] - merged.box[:, :2] + 1
             costs[most] = int(((merged.last - merged.first + 1) * spans.sum(axis=1)).sum())
             print(
-                f"k = {k}, blocks of {most:>9,}: {took:>8.1f} s, {cpu:>8.1f} s of CPU, {memory.peak_mb():>7,.0f} MB, "
+                f"k = {k}, blocks of {most:>9,}: {took:>8.1f} s, {cpu:>8.1f} s of CPU, "
+                f"{memory.measure_peak_mb():>7,.0f} MB, "
                 f"cost {costs[most] / len(known.slot):>7.1f} a sample",
                 flush=True,
             )

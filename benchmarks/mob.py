@@ -97,7 +97,7 @@ def case(objects: int, k: int, size: int, instants: int, way: str) -> dict[str, 
     sets = _rows.ALGORITHMS[algorithm](positions, _positions.places(positions), params)
     found = _classes.classes(positions, sets)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
-    peak_mb = memory.peak_mb()
+    peak_mb = memory.measure_peak_mb()
     possibly, definitely = distortions(positions, found)
     figures = _classes.figures(found, data_rows, k, 1.0)
     return {"s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "possibly": possibly, "definitely": definitely, **figures}

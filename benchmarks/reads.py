@@ -51,7 +51,7 @@ def measured(how: str, dataset: int) -> dict[str, float]:
     began = time.perf_counter()
     columns = {"fast": fast, "plain": plain}[how](url, dataset)
     seconds = time.perf_counter() - began
-    peak = memory.peak_mb()
+    peak = memory.measure_peak_mb()
     return {"seconds": seconds, "peak_mb": peak, "sum": float(sum(c.sum() for c in columns))}
 
 
@@ -63,7 +63,7 @@ def elsewhere(how: str, dataset: int) -> dict[str, float]:
 def main(sizes: list[int], *, keep: bool) -> None:
     with open_database() as database:
         names = {n: fill(database, n) for n in (20_000, *sizes)}
-        datasets = {n: stored.dataset_row(database.connection, name).dataset_id for n, name in names.items()}
+        datasets = {n: stored.find_dataset(database.connection, name).dataset_id for n, name in names.items()}
     print(f"trajectories of {INSTANTS} fixes as NumPy arrays")
     print(f"{'n':>9}  {'how':<6} {'seconds':>8} {'million fixes/s':>16} {'peak MB':>8} {'of arrays, MB':>14}")
     results = {}

@@ -97,7 +97,7 @@ def large(positions: np.ndarray, drops: np.ndarray) -> None:
     for n in (100_000, 200_000, 300_000, 400_000, len(positions)):
         some = _pickups.users(positions[rng.choice(len(positions), n, replace=False)])
         print(f"{n:>8}{compare(some, places, 20)}", flush=True)
-    print(f"peak memory so far: {memory.peak_mb():,.0f} MB")
+    print(f"peak memory so far: {memory.measure_peak_mb():,.0f} MB")
 
 
 def small(positions: np.ndarray, drops: np.ndarray) -> None:

@@ -316,7 +316,7 @@ def verify(name: str, run_id: int) -> None:
         began, before, server = time.perf_counter(), cpu_s(), server_cpu_s()
         digest = judged(url, run_id, shared)
         seconds = time.perf_counter() - began
-    print(seconds, cpu_s() - before, server_cpu_s() - server, memory.peak_mb(), digest)
+    print(seconds, cpu_s() - before, server_cpu_s() - server, memory.measure_peak_mb(), digest)
 
 
 def attack_in_parts(people: int, rounds: int) -> None:

@@ -170,7 +170,7 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     cloaks = FAMILY.anonymise(data, algorithm, params, np.random.default_rng(0))
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
     signal.setitimer(signal.ITIMER_PROF, 0)
-    peak_mb = memory.peak_mb()
+    peak_mb = memory.measure_peak_mb()
     none = Requests(subject=np.empty(0, np.int64), t=np.empty(0), content=np.empty(0, np.int64), contents=())
     joined = FAMILY.attach(cloaks, data, params, requests=none)
     verdict = attacked(FAMILY, algorithm, params, data, joined, given={"requests": none})

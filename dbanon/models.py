@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from dbanon.base import parts
 from dbanon.base.errors import ParameterError, StoreError
-from dbanon.postgres.connection import PIN_PATH, errors_translated, postgis, translate
+from dbanon.postgres.connection import PIN_PATH, find_postgis_schema, translate, translate_errors
 from dbanon.releases import published
 
 parts.demand("files", what="dbanon.models")
@@ -107,7 +107,7 @@ def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg
             with session.transaction(force_rollback=True):
                 session.execute(PIN_PATH)
                 path = sql.SQL("SET LOCAL search_path = pg_catalog, {}, pg_temp")
-                session.execute(path.format(sql.Identifier(postgis(session))))
+                session.execute(path.format(sql.Identifier(find_postgis_schema(session))))
                 yield connection, session
         finally:
             if not began:
@@ -118,7 +118,7 @@ def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg
 def _translated() -> Iterator[None]:
     """Let errors of the driver leave the block as errors of dbanon, also SQLAlchemy's own and those it has wrapped."""
     try:
-        with errors_translated():
+        with translate_errors():
             yield
     except DBAPIError as error:
         raise translate(cast("psycopg.Error", error.orig)) from error

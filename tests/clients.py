@@ -8,14 +8,14 @@ import psycopg
 import pytest
 
 from dbanon import testing
-from dbanon.postgres.programs import installations
+from dbanon.postgres.programs import find_installations
 
 
 def client(name: str, url: str) -> list[str]:
     """Command of a client program as new as the server: of this machine, else of the image the server comes from."""
     with psycopg.connect(url) as connection:
         wanted = connection.info.server_version // 10000
-    found = [item.bindir / name for item in installations() if item.major >= wanted]
+    found = [item.bindir / name for item in find_installations() if item.major >= wanted]
     if found:
         return [str(found[0])]
     if shutil.which("docker") is None or os.environ.get("DBANON_TEST_SERVER") == "embedded":

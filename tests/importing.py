@@ -77,7 +77,7 @@ def refused(connection, statement, more=""):
         connection.execute(f"{statement}{more})")
     assert caught.value.diag.message_detail
     assert caught.value.diag.message_hint
-    return sqlstate.translated(caught.value)
+    return sqlstate.translate(caught.value)
 
 
 def everything(connection, query):

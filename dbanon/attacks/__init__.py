@@ -264,7 +264,7 @@ class Attacker(Protocol):
 
     It may have a function `prepare` without arguments, which is called while the evidence is read: to compile. And
     `READS` may name inputs with many rows, which are read beside the trajectories. Where `APART` is true, it asks for
-    what needs fixes by `dbanon.attacks.shared.apart.looked`, so that other processes may have them.
+    what needs fixes by `dbanon.attacks.shared.apart.call_where_fixes_are`, so that other processes may have them.
     """
 
     attack: "Attack[Any]"

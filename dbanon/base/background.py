@@ -12,7 +12,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def in_background(call: Callable[P, T], *arguments: P.args, **words: P.kwargs) -> Future[T]:
+def run_in_background(call: Callable[P, T], *arguments: P.args, **words: P.kwargs) -> Future[T]:
     """Make a call in another thread; its result is waited for, and its exception raised, by ``.result()``."""
     future: Future[T] = Future()
 

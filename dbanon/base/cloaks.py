@@ -222,7 +222,7 @@ class Cloaks:
         own = np.full(len(record_id), -1, np.int32) if extra is None else extra.astype(np.int32)
         # 0.0 added: a -0.0 would be another region, and mark it.
         sides = np.ascontiguousarray((bounds + 0.0).T)
-        first, region = _distinct([*sides.view(np.int64), crowd, subjects, own])
+        first, region = _find_distinct([*sides.view(np.int64), crowd, subjects, own])
         regions = Regions(
             crowd=crowd[first].astype(np.int32),
             subjects=subjects[first].astype(np.int32),
@@ -230,7 +230,7 @@ class Cloaks:
             extra=None if extra is None else own[first],
             extras=extras,
         )
-        when, period = _distinct([start, end])
+        when, period = _find_distinct([start, end])
         return cls(
             offset=offset,
             region=region.astype(np.int32),
@@ -242,7 +242,7 @@ class Cloaks:
 
     def with_extra(self, extra: NDArray[np.integer[Any]], extras: tuple[str, ...]) -> "Cloaks":
         """Give rows their own columns, in place of those they have: index into `extras` of each row, -1 for none."""
-        first, region = _distinct([self.region, extra])
+        first, region = _find_distinct([self.region, extra])
         before = self.region[first]
         regions = Regions(
             crowd=self.regions.crowd[before],
@@ -307,7 +307,7 @@ class Cloaks:
         return self.regions.extras
 
 
-def sides(side_m: NDArray[Any]) -> dict[str, float]:
+def summarise_sides(side_m: NDArray[Any]) -> dict[str, float]:
     """Give the figures of how large regions are: their median, and the tenths between the least and the greatest tenth.
 
     Neither the least nor the greatest is told: one group somewhere off makes it.
@@ -324,7 +324,7 @@ def sides(side_m: NDArray[Any]) -> dict[str, float]:
     return {"median_cloak_side_m": float(np.median(side_m)), **others}
 
 
-def by_hour(
+def count_by_hour(
     start_s: Int, seen: NDArray[Any], published: NDArray[Any], left_out: Mapping[str, NDArray[Any]]
 ) -> list[dict[str, Any]]:
     """Count subjects by the hour (UTC), for ``suppressed["by_hour"]``.
@@ -386,7 +386,7 @@ def _demand_stretches(start: Int | None, end: Int | None, count: int) -> None:
         _demand(len(start) == count == len(end) and not (start > end).any(), "no stretch may end before it begins")
 
 
-def _distinct(columns: Sequence[NDArray[Any]]) -> tuple[Int, Int]:
+def _find_distinct(columns: Sequence[NDArray[Any]]) -> tuple[Int, Int]:
     """Find distinct rows of columns of integers: the first of each, and which of these every row is.
 
     Rows are numbered as they first come. They are sorted by a hash of 64 bits, which makes one sort of several; should
@@ -397,15 +397,15 @@ def _distinct(columns: Sequence[NDArray[Any]]) -> tuple[Int, Int]:
         mixed ^= column.astype(np.int64).view(np.uint64)
         mixed *= np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    first, number = _numbered(mixed)
+    first, number = _number_values(mixed)
     if all(np.array_equal(column[first][number], column) for column in columns):
         return first, number
     for column in columns:
-        _, number = _numbered(number * len(number) + np.unique(column, return_inverse=True)[1])
-    return _numbered(number)
+        _, number = _number_values(number * len(number) + np.unique(column, return_inverse=True)[1])
+    return _number_values(number)
 
 
-def _numbered(values: NDArray[Any]) -> tuple[Int, Int]:
+def _number_values(values: NDArray[Any]) -> tuple[Int, Int]:
     """Number distinct values as they first come: where each first is, and the number of every value."""
     order = np.argsort(values)
     new = np.ones(len(values), bool)

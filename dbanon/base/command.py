@@ -21,12 +21,12 @@ def run_command(
     words = ["dbanon", "run", method, "--dataset", dataset]
     words += ["--algorithm", algorithm] if algorithm else []
     for name, value in params.items():
-        words += ["-p", f"{name}={typed(value)}"] if value is not None else []
+        words += ["-p", f"{name}={quote_option(value)}"] if value is not None else []
     words += ["--publish", publish] if publish else []
     words += ["--replace"] if publish and replace else []
     return shlex.join(words)
 
 
-def typed(value: Any) -> str:
+def quote_option(value: Any) -> str:
     """Write a parameter's value as one types it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

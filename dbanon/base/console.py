@@ -3,7 +3,7 @@
 import sys
 
 
-def visible(text: str, *, lines: bool = False) -> str:
+def make_visible(text: str, *, lines: bool = False) -> str:
     """Replace characters without a glyph by their numbers, so that no terminal interprets them.
 
     Control characters, separators, direction marks and bytes that are not text; line ends too, unless `lines`.
@@ -13,16 +13,16 @@ def visible(text: str, *, lines: bool = False) -> str:
     return "".join(c if c.isprintable() or (lines and c == "\n") else ascii(c)[1:-1] for c in text)
 
 
-def draws() -> bool:
+def can_draw() -> bool:
     """Say whether stdout is a terminal that shows all characters."""
     return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
-def out(text: str) -> None:
+def print_out(text: str) -> None:
     """Print text to stdout; all output except JSON goes through here."""
-    print(visible(text, lines=True))
+    print(make_visible(text, lines=True))
 
 
-def stderr_line(say: str) -> None:
+def replace_stderr_line(say: str) -> None:
     """Write one line to stderr."""
-    print(visible(say), file=sys.stderr, flush=True)
+    print(make_visible(say), file=sys.stderr, flush=True)

@@ -149,20 +149,22 @@ class Described:
             name=f"published.{card['release']}" if card["release"] else f"run {card['run_id']}",
             k=_read_whole(card["k"]),
             holds=card["holds"] or "instant",
-            since=moment(card["period"]["since"]),
-            until=moment(card["period"]["until"]),
+            since=parse_moment(card["period"]["since"]),
+            until=parse_moment(card["period"]["until"]),
             clauses=tuple(_read_clause(one) for one in attack["clauses"]),
             left_out=LeftOut(
                 meaning=left_out["meaning"],
                 reasons=left_out["reasons"],
                 shares=left_out["shares"],
-                hours=tuple((moment(h["since"]), moment(h["until"]), h["percent"]) for h in left_out["joined"] or ()),
+                hours=tuple(
+                    (parse_moment(h["since"]), parse_moment(h["until"]), h["percent"]) for h in left_out["joined"] or ()
+                ),
             ),
             parts=tuple(_read_part(one) for one in card["parts"]),
-            checked_at=moment(attack["checked_at"]),
+            checked_at=parse_moment(attack["checked_at"]),
             changed=bool(attack["changed"]),
             outdated=bool(attack["outdated"]),
-            published_at=moment(card["published_at"]),
+            published_at=parse_moment(card["published_at"]),
             versions={name: version for name, version in versions.items() if version},
         )
 
@@ -190,8 +192,8 @@ def _read_clause(found: Mapping[str, Any]) -> ClauseFound:
 
 def _read_part(found: Mapping[str, Any]) -> Part:
     return Part(
-        since=moment(found["since"]),
-        until=moment(found["until"]),
+        since=parse_moment(found["since"]),
+        until=parse_moment(found["until"]),
         k=_read_whole(found["k"]),
         rows=found["rows"],
         percent_left_out=found["percent_left_out"],
@@ -204,6 +206,6 @@ def _read_whole(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def moment(text: str | None) -> Any:
+def parse_moment(text: str | None) -> Any:
     """Read a time of JSON; None stays None."""
     return None if text is None else datetime.fromisoformat(text)

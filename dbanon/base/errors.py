@@ -68,7 +68,7 @@ def choose_one(names: Iterable[str]) -> str:
     return f"Choose one of: {listed}{more}." if known else ""
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
+def format_count(count: int, one: str, many: str | None = None) -> str:
     """Write a count and what is counted: ``1 row``, ``1,200 rows``; `many` is for what takes no s.
 
     Examples

@@ -35,11 +35,11 @@ def kernel(function: F) -> F:
     return cast(F, compiled)
 
 
-def stamp(of: Iterable[Path]) -> Path:
+def locate_stamp(of: Iterable[Path]) -> Path:
     """Name a file among what is kept: another one for other sources, another Numba or another processor."""
     made_from = repr((numba.__version__, registry.cpu_target.target_context.codegen().magic_tuple()))
     digest = hashlib.sha256(b"\0".join([made_from.encode(), *(source.read_bytes() for source in sorted(of))]))
-    return Path(_Cache(stamp).cache_path) / f"dbanon-{digest.hexdigest()[:16]}.compiled"
+    return Path(_Cache(locate_stamp).cache_path) / f"dbanon-{digest.hexdigest()[:16]}.compiled"
 
 
 class _Cache(caching.FunctionCache):
@@ -74,34 +74,36 @@ class _Files(caching.IndexDataCacheFile):
 
     def _digest(self, key: Any, code: bytes) -> bytes:
         return hashlib.sha256(
-            b"\0".join([_sources(self._source_stamp), repr((self._version, key)).encode(), code])
+            b"\0".join([_digest_sources(self._source_stamp), repr((self._version, key)).encode(), code])
         ).digest()
 
 
 @cache
-def _sources(module: str) -> bytes:
+def _digest_sources(module: str) -> bytes:
     """Digest the sources of a module and of all that it imports, directly or not, from its project and dbanon."""
     projects = {"dbanon", module.partition(".")[0]}
     todo, met = [module], {module}
     while todo:
-        new = {name for name in _imported(todo.pop()) if name.partition(".")[0] in projects and _file(name)}
+        new = {
+            name for name in _list_imports(todo.pop()) if name.partition(".")[0] in projects and _locate_module(name)
+        }
         todo += new - met
         met |= new
-    return hashlib.sha256(b"\0".join(_source(name) for name in sorted(met))).digest()
+    return hashlib.sha256(b"\0".join(_read_source(name) for name in sorted(met))).digest()
 
 
 @cache
-def _source(module: str) -> bytes:
-    return Path(str(_file(module))).read_bytes()
+def _read_source(module: str) -> bytes:
+    return Path(str(_locate_module(module))).read_bytes()
 
 
-def _file(module: str) -> str | None:
+def _locate_module(module: str) -> str | None:
     return getattr(sys.modules.get(module), "__file__", None)
 
 
-def _imported(module: str) -> Iterator[str]:
+def _list_imports(module: str) -> Iterator[str]:
     """Name what a module imports when it is imported itself: modules, and what may be a module."""
-    for node in ast.parse(_source(module)).body:
+    for node in ast.parse(_read_source(module)).body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

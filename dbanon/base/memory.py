@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def peak_mb() -> float:
+def measure_peak_mb() -> float:
     """Peak resident set size in MB.
 
     Linux counts in ``getrusage`` what the parent had when it started this process; ``/proc`` does not.

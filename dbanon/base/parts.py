@@ -23,16 +23,16 @@ PACKAGES: dict[Part, tuple[str, ...]] = {
 """The packages, as they are imported, that each part brings; extras of these names in pyproject.toml."""
 
 
-def lacks(part: Part) -> list[str]:
+def list_missing(part: Part) -> list[str]:
     """Name the packages of a part that are not installed."""
     return [name for name in PACKAGES[part] if not _is_there(name)]
 
 
 def demand(*parts: Part, what: str = "This") -> None:
     """Raise `DbanonError` unless all of these parts are installed; `what` is the subject of the sentence."""
-    wanted = [part for part in parts if lacks(part)]
+    wanted = [part for part in parts if list_missing(part)]
     if wanted:
-        extras, missing = ",".join(wanted), sorted({name for part in wanted for name in lacks(part)})
+        extras, missing = ",".join(wanted), sorted({name for part in wanted for name in list_missing(part)})
         raise DbanonError(
             f"{what} must have dbanon[{extras}] installed. Got an installation without {', '.join(missing)}. Run "
             f"`pip install 'dbanon[{extras}]'`."

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TextIO, TypeVar
 
-from dbanon.base.console import visible
+from dbanon.base.console import make_visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -57,7 +57,7 @@ class Display:
     def __call__(self, stage: str, done: int, total: int | None) -> None:
         """Show that `done` of `total` of a stage is done."""
         stream = self._stream or sys.stderr
-        notebook = _in_notebook()
+        notebook = _is_in_notebook()
         drawn = _is_terminal(stream) or (notebook and importlib.util.find_spec("ipywidgets"))
         lines = stream is not None and (self._lines or notebook)
         if self._bar is not None or drawn:
@@ -65,7 +65,7 @@ class Display:
         elif lines and (stage != self._stage or time.monotonic() - self._said > 5):
             self._said = time.monotonic()
             amount = f" {done:,} of {total:,}" if total and done else f" {done:,}" if done else ""
-            print(f"{visible(stage)}{amount} ...", file=stream, flush=True)
+            print(f"{make_visible(stage)}{amount} ...", file=stream, flush=True)
         self._stage = stage
 
     def finish(self) -> None:
@@ -86,7 +86,7 @@ class Display:
         if stage != self._stage or self._task is None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(escape(visible(stage)), total=total)
+            self._task = self._bar.add_task(escape(make_visible(stage)), total=total)
         self._bar.update(self._task, completed=done, total=total)
 
 
@@ -95,7 +95,7 @@ def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and hasattr(stream, "isatty") and stream.isatty()
 
 
-def _in_notebook() -> bool:
+def _is_in_notebook() -> bool:
     """Whether this is a notebook, as Rich decides it; a program without IPython need not import Rich for that."""
     if "IPython" not in sys.modules:
         return False

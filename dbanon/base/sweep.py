@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dbanon.base import parts
-from dbanon.base.command import run_command, typed
+from dbanon.base.command import quote_option, run_command
 from dbanon.base.figures import WHEN, Asked, Evaluation, Figure
 
 SIDE_M = 2000.0
@@ -154,7 +154,7 @@ class Setting:
     @property
     def figures(self) -> dict[str, Figure]:
         """All figures by the names of their columns: ``count_error_2000_moment``."""
-        return {column(one): one for one in self._all()}
+        return {name_column(one): one for one in self._all()}
 
     def _all(self) -> tuple[Figure, ...]:
         return self.evaluation.figures if self.evaluation is not None else ()
@@ -186,7 +186,7 @@ def _make_sort_key(value: Any) -> tuple[bool, Any]:
     return (False, value) if isinstance(value, int | float) else (True, str(value))
 
 
-def column(figure: Figure) -> str:
+def name_column(figure: Figure) -> str:
     """Name the column of a figure: its name, the side of its squares, and whether it is about moments."""
     side = f"{figure.side_m:g}" if figure.side_m is not None else None
     return "_".join(part for part in (figure.name, side, figure.asked) if part)
@@ -255,8 +255,8 @@ class Sweep:
         values: dict[str, list[str]] = {}
         for setting in self.settings:
             for key, value in setting.params.items():
-                if typed(value) not in values.setdefault(key, []):
-                    values[key].append(typed(value))
+                if quote_option(value) not in values.setdefault(key, []):
+                    values[key].append(quote_option(value))
         words = [f"dbanon sweep {self.method} --dataset {shlex.quote(self.dataset)} --algorithm {self.algorithm}"]
         words += ["-p " + shlex.quote(f"{key}={','.join(several)}") for key, several in values.items()]
         words += [f"--sample {self.sample}"] * (self.sample is not None)

@@ -24,7 +24,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from dbanon.base import cores
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 
 T = TypeVar("T")
 _Task = tuple[Any, ...]  # its arguments
@@ -155,7 +155,7 @@ class _Work(Generic[T]):
 
     def results(self) -> list[T]:
         """Do all tasks; returns their results in order."""
-        here = in_background(copy_context().run, self._work_here)
+        here = run_in_background(copy_context().run, self._work_here)
         try:
             wait([here], _WORTH_S)
             size = 1 + int(len(self._futures) * _BATCH)
@@ -177,7 +177,7 @@ class _Work(Generic[T]):
         """Do tasks one after the other, in a thread; with all cores while there are no helpers."""
         while batch := self._draw(1):
             with cores.limit_threads(self._threads if self._helpers else self._cores):
-                self._settle(batch, *_done(self._function, batch.tasks))
+                self._settle(batch, *_do_tasks(self._function, batch.tasks))
 
     def _draw(self, most: int) -> "_Batch[T] | None":
         """Draw the next tasks: none once one has failed."""
@@ -200,14 +200,14 @@ class _Work(Generic[T]):
         while not (self._idle or self._start_helper()) and self._busy:
             self._collect()
         if not self._idle:
-            self._settle(batch, *_done(self._function, batch.tasks))
+            self._settle(batch, *_do_tasks(self._function, batch.tasks))
             return
         helper = self._idle.pop()
         self._busy[helper] = batch
         try:
             # In a thread: the pipe takes little at a time, and a helper reads only when it has started. If it is
             # killed meanwhile, nothing comes back, which `_collect` sees.
-            in_background(helper.send_bytes, pickle.dumps((self._function, batch.tasks), pickle.HIGHEST_PROTOCOL))
+            run_in_background(helper.send_bytes, pickle.dumps((self._function, batch.tasks), pickle.HIGHEST_PROTOCOL))
         except Exception:  # what cannot be pickled
             self._lose(helper)
 
@@ -217,7 +217,7 @@ class _Work(Generic[T]):
             return False
         context = multiprocessing.get_context("forkserver")  # a fork would copy locks of threads in whatever state
         here, there = context.Pipe()
-        helper = context.Process(target=_help, args=(there, self._threads), daemon=True)
+        helper = context.Process(target=_help_with_tasks, args=(there, self._threads), daemon=True)
         try:
             helper.start()
         except (OSError, EOFError):  # the system gives no more processes
@@ -245,7 +245,7 @@ class _Work(Generic[T]):
         batch = self._busy.pop(helper)
         _end(self._helpers.pop(helper))
         self._most -= 1
-        self._settle(batch, *_done(self._function, batch.tasks))
+        self._settle(batch, *_do_tasks(self._function, batch.tasks))
 
     def _settle(self, batch: "_Batch[T]", results: list[T], error: Exception | None) -> None:
         if error is None:
@@ -261,7 +261,7 @@ def _end(helper: BaseProcess) -> None:
     helper.join()
 
 
-def _done(function: Callable[..., T], tasks: list[_Task]) -> tuple[list[T], Exception | None]:
+def _do_tasks(function: Callable[..., T], tasks: list[_Task]) -> tuple[list[T], Exception | None]:
     """Do tasks; returns their results, or what the first one that failed has raised."""
     try:
         return list(starmap(function, tasks)), None
@@ -272,13 +272,13 @@ def _done(function: Callable[..., T], tasks: list[_Task]) -> tuple[list[T], Exce
 # ---- in a helper -----------------------------------------------------------------------------------------------------
 
 
-def _help(connection: "Connection[Any, Any]", threads: int) -> None:
+def _help_with_tasks(connection: "Connection[Any, Any]", threads: int) -> None:
     """Do the tasks that come, until the process that sends them is gone or kills this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that has the run
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with cores.limit_threads(threads), suppress(Exception):  # which a log would show with a value of the task
         while True:
-            results, error = _done(*connection.recv())
+            results, error = _do_tasks(*connection.recv())
             if error is not None:  # its traceback is not sent with it
                 lines = traceback.format_tb(error.__traceback__)
                 error.add_note(f"Process {os.getpid()}, traceback:\n{''.join(lines)}")

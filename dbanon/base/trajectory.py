@@ -23,7 +23,7 @@ Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
 
-def _finite(values: Float) -> bool:
+def _is_finite(values: Float) -> bool:
     """Whether all are: the extremes of an array decide it, and take no memory."""
     return not values.size or bool(np.isfinite(values.min()) and np.isfinite(values.max()))
 
@@ -84,7 +84,7 @@ class Trajectories:
             raise DataError("The arrays of a set of trajectories must have matching lengths. Got different ones.")
         if n and (self.offset[0] != 0 or self.offset[-1] != m or (np.diff(self.offset) < 1).any()):
             raise DataError("Every trajectory must have at least one fix. Got an empty one.")
-        if not (_finite(self.t) and _finite(self.x) and _finite(self.y)):
+        if not (_is_finite(self.t) and _is_finite(self.x) and _is_finite(self.y)):
             raise DataError("Every fix must have a finite time and position. Got NaN or infinity.")
         if (np.diff(self.trajectory_id) <= 0).any():
             raise DataError("Trajectories must be sorted by distinct ids. Got them unsorted or twice.")
@@ -156,7 +156,7 @@ class Sites:
         for ids, bounds in ((self.site_id, self.site_bounds), (self.shape_trajectory, self.shape_bounds)):
             if bounds.shape != (len(ids), 4):
                 raise DataError("Every site and shape must come with four bounds. This is a defect of the read.")
-            if not _finite(bounds):
+            if not _is_finite(bounds):
                 raise DataError("Every site and shape must have finite coordinates. Got NaN or infinity.")
             if (np.diff(ids) <= 0).any():
                 raise DataError("Sites and shapes must be sorted by distinct ids. Got them unsorted or twice.")
@@ -179,7 +179,7 @@ class QuasiIdentifiers:
     t: Float
 
     def __post_init__(self) -> None:
-        if len(self.subject) != len(self.t) or not _finite(self.t):
+        if len(self.subject) != len(self.t) or not _is_finite(self.t):
             raise DataError("Quasi-identifiers must have people and finite times. This is a defect of the read.")
         later = (np.diff(self.subject) > 0) | ((np.diff(self.subject) == 0) & (np.diff(self.t) > 0))
         if not later.all():

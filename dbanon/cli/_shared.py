@@ -94,10 +94,10 @@ def _everywhere(
 
 def open_database() -> "Database":
     from dbanon import database
-    from dbanon.base.console import stderr_line
+    from dbanon.base.console import replace_stderr_line
     from dbanon.base.progress import Display
 
-    opened = database.open_database(everywhere.dsn, announce=stderr_line)
+    opened = database.open_database(everywhere.dsn, announce=replace_stderr_line)
     opened.progress = Display(lines=True)
     return opened
 
@@ -109,14 +109,14 @@ def show(text: Callable[[], str], value: Callable[[], Any]) -> None:
     if everywhere.json:
         print(report.as_json(value()))
     else:
-        console.out(text())
+        console.print_out(text())
 
 
 def say(notices: tuple[str, ...]) -> None:
-    from dbanon.base.console import stderr_line
+    from dbanon.base.console import replace_stderr_line
 
     for notice in notices:
-        stderr_line(notice)
+        replace_stderr_line(notice)
 
 
 Dataset = Annotated[str, typer.Option("--dataset", help="Name of the dataset.")]

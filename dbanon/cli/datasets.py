@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbanon.base.errors import ParameterError, counted
+from dbanon.base.errors import ParameterError, format_count
 from dbanon.cli._shared import GLOBAL, app, open_database, say, show
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def drop_dataset(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do
 
 
 def _confirmed(database: "Database", name: str) -> bool:
-    from dbanon.base.console import stderr_line
+    from dbanon.base.console import replace_stderr_line
 
     rows = database.datasets(name)
     if not rows:  # which is refused
         return True
-    held = counted(rows[0]["trajectories"], "trajectory", "trajectories")
-    people = counted(rows[0]["subjects"], "person", "people")
-    stderr_line(f"This deletes dataset {name} with {held} of {people}, its loads and its runs.")
+    held = format_count(rows[0]["trajectories"], "trajectory", "trajectories")
+    people = format_count(rows[0]["subjects"], "person", "people")
+    replace_stderr_line(f"This deletes dataset {name} with {held} of {people}, its loads and its runs.")
     if not sys.stdin.isatty():
         raise ParameterError("Dropping a dataset must be confirmed. There is no terminal to ask on. Add --yes.")
     return typer.confirm("Delete all of it?", err=True)

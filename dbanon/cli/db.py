@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def _warn_of_dumps(url: str) -> None:
-    from dbanon.base.console import stderr_line
+    from dbanon.base.console import replace_stderr_line
     from dbanon.postgres import server
-    from dbanon.postgres.connection import errors_translated
+    from dbanon.postgres.connection import translate_errors
 
-    with errors_translated():
+    with translate_errors():
         if server.dumps_lack_postgis(url):
-            stderr_line(
+            replace_stderr_line(
                 "A dump of this database lacks the extension postgis, since its OID is below 16384, and does not "
                 "restore by itself. Move the database once as docs/administrators/dump-upgrade-remove.md says (Dump "
                 "and restore), or run `CREATE EXTENSION postgis` in the new database before pg_restore."
@@ -30,11 +30,11 @@ def _resolved() -> "Target":
     """Pick the database; an embedded server that was never upgraded is, so that its schema and roles are there."""
     from dbanon import schema
     from dbanon.postgres import server
-    from dbanon.postgres.connection import errors_translated
+    from dbanon.postgres.connection import translate_errors
 
     target = server.resolve(everywhere.dsn)
     if target.embedded:
-        with errors_translated():
+        with translate_errors():
             schema.upgrade_new(target.url)
     return target
 
@@ -137,19 +137,19 @@ def db_upgrade(
 ) -> None:
     """Create or upgrade dbanon's schema on the chosen server."""
     from dbanon import schema
-    from dbanon.base.console import stderr_line
+    from dbanon.base.console import replace_stderr_line
     from dbanon.postgres import server
-    from dbanon.postgres.connection import errors_translated
+    from dbanon.postgres.connection import translate_errors
 
     target = server.resolve(everywhere.dsn)
-    stderr_line(target.label)
-    with errors_translated():
+    replace_stderr_line(target.label)
+    with translate_errors():
         revision = schema.upgrade(
             target.url,
             role_prefix=role_prefix,
             share_roles=share_roles,
             restrict_public=True if target.embedded else restrict_public,
-            say=stderr_line,
+            say=replace_stderr_line,
             verbose=verbose,
         )
     _warn_of_dumps(target.url)
@@ -198,30 +198,31 @@ def db_uninstall(
     import sys
 
     from dbanon import schema
-    from dbanon.base.console import stderr_line
-    from dbanon.base.errors import ParameterError, counted
+    from dbanon.base.console import replace_stderr_line
+    from dbanon.base.errors import ParameterError, format_count
     from dbanon.postgres import server
 
     target = server.resolve(everywhere.dsn)
-    stderr_line(target.label)
+    replace_stderr_line(target.label)
 
     def confirm(found: schema.Inventory) -> bool:
-        stderr_line(
-            f"This deletes {counted(found.datasets, 'dataset')} with "
-            f"{counted(found.trajectories, 'trajectory', 'trajectories')}, {counted(found.runs, 'run')} and the "
+        replace_stderr_line(
+            f"This deletes {format_count(found.datasets, 'dataset')} with "
+            f"{format_count(found.trajectories, 'trajectory', 'trajectories')}, {format_count(found.runs, 'run')} "
+            "and the "
             f"releases that are live: {', '.join(found.releases) or 'none'}."
         )
         for line in found.built_on_it:
-            stderr_line(f"Built on it, and deleted too: {line}")
+            replace_stderr_line(f"Built on it, and deleted too: {line}")
         if not yes and not sys.stdin.isatty():
             raise ParameterError("An uninstall must be confirmed. There is no terminal to ask on. Add --yes.")
         return yes or typer.confirm("Delete all of it?", err=True)
 
     stay = schema.uninstall(target.url, confirm)
     for role, reason in (stay or {}).items():
-        stderr_line(f"Role {role} stays: {reason}.")
+        replace_stderr_line(f"Role {role} stays: {reason}.")
     if schema.has_installer(target.url):
-        stderr_line(
+        replace_stderr_line(
             "Extension dbanon stays, which holds the installer alone. Run `DROP EXTENSION dbanon` as its owner."
         )
     show(
@@ -237,9 +238,9 @@ def db_uninstall(
 )
 def db_psql(context: typer.Context) -> None:
     """Open psql on the chosen server. Arguments are passed on."""
-    from dbanon.base.console import stderr_line
+    from dbanon.base.console import replace_stderr_line
     from dbanon.postgres import server
 
     target = _resolved()
-    stderr_line(target.label)
+    replace_stderr_line(target.label)
     raise typer.Exit(server.psql(target.url, context.args))

@@ -18,7 +18,7 @@ from dbanon import methods, synth
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.cli import report
 from dbanon.options.reporting import Reporting
-from dbanon.postgres.connection import errors_translated, postgis
+from dbanon.postgres.connection import find_postgis_schema, translate_errors
 from dbanon.releases import reporting
 from dbanon.runs import evaluating, stored
 
@@ -80,10 +80,10 @@ def play(database: "Database", page: Path | None = None) -> Demo:
 def _write(database: "Database", page: Path) -> Path:
     """Write the page as ``dbanon report --with-truth`` does, but without its questions, which take seconds."""
     connection, asked = database.connection, Reporting(with_truth=True)
-    with errors_translated():
+    with translate_errors():
         private = reporting.Private(
-            part=partial(evaluating.chosen_part, connection),
-            positions=partial(evaluating.positions, connection),
+            part=partial(evaluating.choose_part, connection),
+            positions=partial(evaluating.sample_positions, connection),
             evaluate=lambda run_id: None,
         )
         html = reporting.report(connection, RELEASE, asked, private)
@@ -111,13 +111,13 @@ def _try_the_gate(database: "Database", run_id: int) -> Gate | None:
 
 
 def _move(database: "Database", run_id: int, by_m: int) -> None:
-    schema = sql.Identifier(postgis(database.connection))
+    schema = sql.Identifier(find_postgis_schema(database.connection))
     database.connection.execute(sql.SQL(_MOVE).format(schema), [by_m, run_id])
 
 
 def _is_loaded(database: "Database") -> bool:
     try:
-        stored.dataset_row(database.connection, DATASET)
+        stored.find_dataset(database.connection, DATASET)
     except ParameterError:
         return False
     return True

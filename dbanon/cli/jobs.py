@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, job_app, open_database, say, show
 from dbanon.options import scheduling
@@ -66,7 +66,8 @@ def run_jobs(
     with open_database() as database:
         advanced, held, notices = database.run_jobs(name, wait=wait, strict=strict)
     value = {"advanced": advanced, "held": held, "notices": list(notices)}
-    text = f"{counted(advanced, 'step was', 'steps were')} taken; {counted(held, 'period is', 'periods are')} held."
+    steps, periods = format_count(advanced, "step was", "steps were"), format_count(held, "period is", "periods are")
+    text = f"{steps} taken; {periods} held."
     show(lambda: text, lambda: value)
     say(notices)
 
@@ -79,7 +80,7 @@ def _steer(name: str, action: str, since: str | None = None, reason: str | None 
     said = (
         f"Job {name} {done[action]}."
         if action in done
-        else f"{counted(changed, 'period was', 'periods were')} changed."
+        else f"{format_count(changed, 'period was', 'periods were')} changed."
     )
     show(lambda: said, lambda: value)
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import typer
 
-from dbanon.base.console import stderr_line
+from dbanon.base.console import replace_stderr_line
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.cli import datasets, db, jobs, loading, reading, runs, sweeping  # noqa: F401 - each adds its commands to the program
 from dbanon.cli._shared import app, everywhere
@@ -66,10 +66,10 @@ def _fail(sentence: str, code: int) -> NoReturn:
     with suppress(OSError):  # the terminal may be closed
         if everywhere.debug:
             for line in traceback.format_exc().splitlines():
-                stderr_line(line)
+                replace_stderr_line(line)
         if everywhere.json:
             print(json.dumps({"error": sentence, "exit_code": code}))
-        stderr_line(f"dbanon: {sentence}")
+        replace_stderr_line(f"dbanon: {sentence}")
     sys.exit(code)
 
 

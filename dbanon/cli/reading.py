@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, app, open_database, show
 from dbanon.options import reporting
@@ -23,7 +23,7 @@ def export(
     with open_database() as database:
         rows = database.export(name, file, where=where)
     value = {"release": name, "file": str(file), "rows": rows}
-    show(lambda: f"Wrote {counted(rows, 'row')} of published.{name} to {file}.", lambda: value)
+    show(lambda: f"Wrote {format_count(rows, 'row')} of published.{name} to {file}.", lambda: value)
 
 
 @app.command(epilog=GLOBAL)

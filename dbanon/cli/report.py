@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbanon.base import console
-from dbanon.base.console import visible
+from dbanon.base.console import make_visible
 from dbanon.base.described import Described
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.base.figures import WHEN
 from dbanon.pages import notebook, words
 from dbanon.pages.charts import metres
@@ -36,7 +36,7 @@ WIDTH = 100
 def table(header: Sequence[str], rows: Rows) -> str:
     """Lay out rows as aligned text columns; numbers to the right."""
     cells = [[_write_cell(value) for value in row] for row in rows]
-    named = [visible(name) for name in header]
+    named = [make_visible(name) for name in header]
     widths = [max(len(r[i]) for r in [named, *cells]) for i in range(len(named))]
     right = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(named))]
     lines = [_write_line(named, widths, right), _write_line(["-" * w for w in widths], widths, right)]
@@ -65,7 +65,7 @@ def _write_cell(value: Any) -> str:
         return f"{value:.2g}" if 0 < abs(value) < 0.1 else f"{value:,.{2 if abs(value) < 1000 else 0}f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return visible(str(value))
+    return make_visible(str(value))
 
 
 def _is_number(text: str) -> bool:
@@ -122,7 +122,7 @@ def load_text(report: "LoadReport") -> str:
 
 def synth_text(report: "SynthReport") -> str:
     """Lay out what was generated as a table, and the time that it took."""
-    where = f"dataset {report.dataset}" if report.dataset is not None else counted(len(report.files), "file")
+    where = f"dataset {report.dataset}" if report.dataset is not None else format_count(len(report.files), "file")
     rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
     rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
     rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
@@ -131,7 +131,7 @@ def synth_text(report: "SynthReport") -> str:
     rows += [("points of interest", report.pois)] * (report.pois > 0)
     rows += [("base stations", report.stations)] * (report.stations > 0)
     listing = table([f"generated on {report.network} into {where}", "count"], rows)
-    files = "".join(f"Wrote {visible(str(file))}\n" for file in report.files)
+    files = "".join(f"Wrote {make_visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
     known = f"SRID {report.srid}, seed {report.seed}"
     return f"{listing}\n\n{files}{known}\nTime: {seconds}. Peak memory {report.peak_rss_mb:,.0f} MB"
@@ -168,7 +168,7 @@ def run_json(result: "RunResult") -> dict[str, Any]:
 def run_text(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
     """Lay out a run: figures, people left out, and the result of the attack; `counts` as for `picture`."""
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
-    parts += [picture(result, counts)] if console.draws() else []
+    parts += [picture(result, counts)] if console.can_draw() else []
     if result.metrics:
         shown = [(name, value) for name, value in result.metrics.items() if not name.startswith("cloak_side_")]
         parts.append(table(["figure", "value"], shown))
@@ -257,7 +257,7 @@ def card_text(card: Mapping[str, Any]) -> str:
 
 def published_text(name: str, rows: int) -> str:
     """Report that a release was published, and how to read it."""
-    return f"Published {counted(rows, 'row')} as published.{name}; read them with: SELECT * FROM published.{name}"
+    return f"Published {format_count(rows, 'row')} as published.{name}; read them with: SELECT * FROM published.{name}"
 
 
 def plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:
@@ -318,7 +318,7 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
         )
         parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
     if file is not None:
-        parts.append(f"Wrote {visible(str(file))}. It is private: errors are computed from the true data.")
+        parts.append(f"Wrote {make_visible(str(file))}. It is private: errors are computed from the true data.")
     return "\n\n".join(parts)
 
 
@@ -388,7 +388,7 @@ def evaluation_text(measured: "Evaluation") -> str:
     for figure in measured.figures:
         grouped[METRICS[figure.name].group].append(figure)
     whom = "all people of" if measured.against == "all" else "those published, in"
-    asked = f"{counted(measured.queries, 'question')} of each size (seed {measured.seed})"
+    asked = f"{format_count(measured.queries, 'question')} of each size (seed {measured.seed})"
     parts = [f"{measured.source}: {asked}, against {whom} {measured.dataset}"]
     for group, title in GROUPS.items():
         figures = [figure for figure in grouped[group] if figure.side_m is None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dbanon.base import parts
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, Dataset, app, everywhere, open_database, say, show
 from dbanon.options import checked, evaluating, publishing
@@ -72,7 +72,7 @@ def _counts(database: "Database", run_id: int) -> "Sequence[Figure]":
     from dbanon.base import console
     from dbanon.runs import stored
 
-    return stored.count_figures(database.connection, run_id) if console.draws() and not everywhere.json else ()
+    return stored.count_figures(database.connection, run_id) if console.can_draw() and not everywhere.json else ()
 
 
 Method = Annotated[str, typer.Argument(help="The method family. See 'dbanon methods'.")]
@@ -307,7 +307,7 @@ def drop(run_id: RunId) -> None:
     with open_database() as database:
         rows = database.drop(run_id)
     value = {"run_id": run_id, "rows_dropped": rows}
-    show(lambda: f"Dropped run {run_id} and its {counted(rows, 'row')}.", lambda: value)
+    show(lambda: f"Dropped run {run_id} and its {format_count(rows, 'row')}.", lambda: value)
 
 
 Subject = Annotated[str, typer.Option("--subject", help="The person or vehicle, as the data name it.")]

@@ -29,7 +29,7 @@ from dbanon.database.datasets import Datasets
 from dbanon.options import evaluating, fields, keywords, publishing, reporting, scheduling, sweeping
 from dbanon.options.reading import Reading
 from dbanon.postgres import server
-from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
+from dbanon.postgres.connection import Connection, connect, connect_to_hold, translate_errors
 from dbanon.releases import export, published, style
 from dbanon.releases.published import Params
 from dbanon.runs import jobs, queue, stored
@@ -117,7 +117,7 @@ class Database(Datasets):
                 "A run must be published to replace or extend a release, allow an overlap or name readers. Got no "
                 "name for it. Add --publish."
             )
-        with errors_translated():
+        with translate_errors():
             if asked.publish is not None:
                 releases.check_release(self.connection, asked.publish, asked)
             if self._computes():
@@ -129,20 +129,20 @@ class Database(Datasets):
                 return result
             self.progress("publishing", 0, None)
             # A run that could not be published is verified all the same.
-            with _remaining(result.run_id), errors_translated():
+            with _note_what_remains(result.run_id), translate_errors():
                 rows, notices = releases.publish(self.connection, result.run_id, asked.publish, asked)
             return replace(result, release=asked.publish, rows_published=rows, notices=notices)
 
     @keywords(publishing.Submitting)
     def submit(self, method: str, asked: publishing.Submitting) -> int:
         """Queue a run for the next worker that is free, with the options of `run`. Returns its id at once."""
-        with errors_translated():
+        with translate_errors():
             return queue.submit_run(self.connection, method, asked)
 
     @keywords(publishing.Planning)
     def plan(self, method: str, asked: publishing.Planning) -> tuple[stored.PlanItem, ...]:
         """Predict what `run` would meet with the same options. It writes nothing."""
-        with errors_translated():
+        with translate_errors():
             return stored.plan_run(self.connection, method, asked)
 
     @needs("compute")
@@ -172,14 +172,14 @@ class Database(Datasets):
         """
         from dbanon.database.sweeping import sweep  # with Numba
 
-        with errors_translated():
+        with translate_errors():
             return sweep(self, method, asked)
 
     @reports
     @keywords(Reading)
     def verify(self, run_id: int, asked: Reading) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
-        with errors_translated():
+        with translate_errors():
             if self._computes():
 
                 def ask(holder: Connection) -> int:
@@ -188,7 +188,7 @@ class Database(Datasets):
 
                 return self._at_once(ask, asked)
             self._demand_worker()
-            before = stored.last_verification(self.connection, run_id)
+            before = stored.find_last_verification(self.connection, run_id)
             queue.ask_verification(self.connection, run_id)
             return self.wait(run_id, after=before)
 
@@ -201,13 +201,13 @@ class Database(Datasets):
         after : int
             Id of the last verification that does not count.
         """
-        with errors_translated():
+        with translate_errors():
             try:
-                while (state := queue.state(self.connection, run_id)).todo is not None:
+                while (state := queue.read_state(self.connection, run_id)).todo is not None:
                     self.progress(state.progress or "waiting", state.done, state.total)
                     queue.reap_runs(self.connection)
                     time.sleep(_POLL_S)
-                return stored.stored_result(self.connection, run_id, after=after)
+                return stored.read_result(self.connection, run_id, after=after)
             except KeyboardInterrupt:
                 # On a separate connection: the interrupted one may still be in the middle of a statement.
                 with suppress(DbanonError, psycopg.Error), connect(self.target.url) as fresh:
@@ -223,7 +223,7 @@ class Database(Datasets):
 
     def cancel(self, run_id: int) -> str:
         """Cancel a run, or its verification. Returns the status of the run, or ``being cancelled``."""
-        with errors_translated():
+        with translate_errors():
             return queue.cancel_run(self.connection, run_id)
 
     @needs("compute")
@@ -258,7 +258,7 @@ class Database(Datasets):
         RunResult or None
             None if nothing waits.
         """
-        with errors_translated():
+        with translate_errors():
             claim = queue.claim_run(holder, worker)
             if claim is None:
                 return None
@@ -268,7 +268,7 @@ class Database(Datasets):
 
     def _computes(self) -> bool:
         """Whether runs are computed in this process: the part for it is installed, and the login may."""
-        return not parts.lacks("compute") and queue.may_compute(self.connection)
+        return not parts.list_missing("compute") and queue.may_compute(self.connection)
 
     def _demand_worker(self) -> None:
         """Raise an error where this process does not compute and no worker is up."""
@@ -276,7 +276,7 @@ class Database(Datasets):
             return
         if queue.may_compute(self.connection):
             parts.demand("compute", what="This, while no worker is up,")
-        raise queue.no_worker()
+        raise queue.make_no_worker_error()
 
     def _at_once(self, ask: Callable[[Connection], int], asked: Reading) -> RunResult:
         """Submit what `ask` submits, take it, and do it in this process.
@@ -288,9 +288,9 @@ class Database(Datasets):
             queue.reap_runs(holder)
             with holder.transaction():
                 run_id = ask(holder)
-                claim = queue.claim_run(holder, queue.process_name(), run_id)
+                claim = queue.claim_run(holder, queue.name_process(), run_id)
             if claim is None:
-                raise queue.lost(run_id)
+                raise queue.make_lost_error(run_id)
             return self._work(holder, claim, Watch(holder, claim, self.progress), asked)
 
     def _work(self, holder: Connection, claim: queue.Claim, watch: Watch, asked: Reading) -> RunResult:
@@ -310,7 +310,7 @@ class Database(Datasets):
         DbanonError
             If it is refused, which `runs` and ``dbanon.audit`` say too.
         """
-        with errors_translated():
+        with translate_errors():
             return releases.publish(self.connection, run_id, name, asked)
 
     def unpublish(self, name: str, *, end_readers: bool = False, at: str | datetime | None = None) -> tuple[str, ...]:
@@ -320,18 +320,18 @@ class Database(Datasets):
         superusers keep a part of it for a while. `at` withdraws only the part of that time from a release that grows,
         while readers go on reading the others. Returns the server's notices.
         """
-        with errors_translated():
+        with translate_errors():
             return releases.unpublish(self.connection, name, end_readers=end_readers, at=at)
 
     def runs(self) -> list[dict[str, Any]]:
         """List all runs, newest last."""
-        with errors_translated():
+        with translate_errors():
             queue.reap_runs(self.connection)
             return stored.list_runs(self.connection)
 
     def check(self) -> list[dict[str, Any]]:
         """List what is wrong: level (1 late or odd, 2 held up, 3 not known), about, what, since, remedy."""
-        with errors_translated():
+        with translate_errors():
             return stored.list_health(self.connection)
 
     @keywords(scheduling.AddingJob)
@@ -346,17 +346,17 @@ class Database(Datasets):
         name : str
             Of the job and of its release.
         """
-        with errors_translated():
+        with translate_errors():
             return jobs.add_job(self.connection, name, asked)
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
         """List the jobs and how they fare, or the past periods of one, as ``dbanon.job_runs`` has them."""
-        with errors_translated():
+        with translate_errors():
             return jobs.list_jobs(self.connection, name)
 
     def plan_job(self, name: str, periods: int = 7) -> list[dict[str, Any]]:
         """Say what a job would do with its next periods, without writing anything."""
-        with errors_translated():
+        with translate_errors():
             return jobs.plan_job(self.connection, name, periods)
 
     def run_jobs(
@@ -367,7 +367,7 @@ class Database(Datasets):
         Returns their number, how many periods are held, and the server's notices; with `strict`, periods that are held
         are an error. Workers compute the runs; `wait` waits for them.
         """
-        with errors_translated():
+        with translate_errors():
             return jobs.run_jobs(self.connection, name, wait=wait, strict=strict)
 
     def steer_job(
@@ -383,7 +383,7 @@ class Database(Datasets):
         reason : str, optional
             Why one is skipped, in three words or more; recorded.
         """
-        with errors_translated():
+        with translate_errors():
             return jobs.steer_job(self.connection, name, action, since, reason)
 
     @needs("compute")
@@ -426,8 +426,8 @@ class Database(Datasets):
         parts.demand("files")
         from dbanon.load import foreign
 
-        with errors_translated():
-            row = stored.dataset_row(self.connection, asked.dataset)
+        with translate_errors():
+            row = stored.find_dataset(self.connection, asked.dataset)
 
         def read(extent: "Box") -> Movements | Rectangles:
             return foreign.read(run, srid=row.srid, extent=extent, columns=asked.columns, tz=asked.tz)
@@ -448,7 +448,7 @@ class Database(Datasets):
 
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Read rows of a published view with the analyst's rights."""
-        with errors_translated():
+        with translate_errors():
             return releases.release_rows(self.connection, name, limit)
 
     @needs("files")
@@ -478,7 +478,7 @@ class Database(Datasets):
         """
         from dbanon.releases import frames  # with GeoPandas
 
-        return frames.frame(self.connection, release, where=where, params=params)
+        return frames.build_frame(self.connection, release, where=where, params=params)
 
     @reports
     def export(
@@ -511,7 +511,7 @@ class Database(Datasets):
 
     def style(self, release: str, file: str | os.PathLike[str]) -> None:
         """Write a QGIS style (``.qml``) for a release: regions by crowd in colours, exact rows apart."""
-        export.write_text(Path(file), style.qml(published.crowds(self.connection, release)))
+        export.write_text(Path(file), style.write_qml(published.count_crowds(self.connection, release)))
 
     @reports
     @keywords(reporting.Reporting)
@@ -556,8 +556,8 @@ class Database(Datasets):
         from dbanon.runs import evaluating as evaluation  # with Numba
 
         return pages.Private(
-            part=partial(evaluation.chosen_part, self.connection),
-            positions=partial(evaluation.positions, self.connection),
+            part=partial(evaluation.choose_part, self.connection),
+            positions=partial(evaluation.sample_positions, self.connection),
             evaluate=self._measured,
         )
 
@@ -582,7 +582,7 @@ class Database(Datasets):
 
 
 @contextmanager
-def _remaining(run_id: int) -> Iterator[None]:
+def _note_what_remains(run_id: int) -> Iterator[None]:
     """Add to the error of a publication what remains: the verified run."""
     try:
         yield
@@ -611,7 +611,7 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
     target = server.resolve(dsn)
     if announce is not None:
         announce(target.label)
-    with errors_translated():
+    with translate_errors():
         database = Database(target)
         try:
             _check_or_migrate(database)

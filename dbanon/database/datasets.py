@@ -12,7 +12,7 @@ from dbanon.base.parts import needs
 from dbanon.base.progress import Progress, reports
 from dbanon.load import retention
 from dbanon.options import generating, keywords, loading
-from dbanon.postgres.connection import Connection, errors_translated
+from dbanon.postgres.connection import Connection, translate_errors
 
 if TYPE_CHECKING:
     from dbanon.synth import SynthReport
@@ -120,7 +120,7 @@ class Datasets:
         """
         from dbanon import synth  # slow to import, and seldom needed
 
-        with errors_translated():
+        with translate_errors():
             return synth.into_database(self.connection, dataset, asked, self.progress)
 
     def forget(self, dataset: str, subject: str, *, again: bool = False) -> tuple[dict[str, int], tuple[str, ...]]:

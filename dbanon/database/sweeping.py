@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon import methods
 from dbanon.base.dataset import DatasetRow
-from dbanon.base.errors import DataError, DbanonError, InfeasibleError, ParameterError, StoreError, choose_one, counted
+from dbanon.base.errors import (
+    DataError,
+    DbanonError,
+    InfeasibleError,
+    ParameterError,
+    StoreError,
+    choose_one,
+    format_count,
+)
 from dbanon.base.figures import Evaluation, Figure
 from dbanon.base.progress import Progress
 from dbanon.base.sweep import Family, Minute, Setting, Sweep, Want
@@ -81,7 +89,7 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
     family = methods.method(method)
     algorithm = family.algorithm(asked.algorithm).name
     connection = database.connection
-    dataset = stored.dataset_row(connection, asked.dataset)
+    dataset = stored.find_dataset(connection, asked.dataset)
     _demand_allowed(connection, asked)
     combinations = _check_combinations(connection, family, algorithm, dataset, asked)
     found = _find_measured(connection, combinations, asked)
@@ -89,7 +97,7 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
     missing = {place: one for place, one in enumerate(combinations) if place not in found}
     if missing:
         with (
-            tied.session(database.lock_url, database.target.url) as lock_key,
+            tied.open_session(database.lock_url, database.target.url) as lock_key,
             _show_progress(database, len(combinations)) as clock,
         ):
             work = _Work(database, family, algorithm, asked, lock_key)
@@ -161,7 +169,7 @@ def _check_combinations(
     described = methods.describe(family)
     made = []
     for given in asked.combinations():
-        checked = stored.checked_params(connection, family.name, algorithm, given)
+        checked = stored.check_params(connection, family.name, algorithm, given)
         parsed = family.parse(checked, algorithm)
         params = {name: getattr(parsed, name) for name in given}
         key = kept.Key(
@@ -206,7 +214,7 @@ class _Work:
         self.minute: Minute | None = None  # of the setting that was measured last
         self.first: Minute | None = None
         if asked.sample is not None:
-            database.progress(f"drawing {counted(asked.sample, 'person', 'people')}", 0, None)
+            database.progress(f"drawing {format_count(asked.sample, 'person', 'people')}", 0, None)
             self.dataset = tied.sample_people(database.connection, asked.dataset, asked.sample, lock_key)
 
     def measure(self, one: _Combination) -> Evaluation:
@@ -235,7 +243,7 @@ class _Work:
 
     def _demand_unchanged(self, revision: int) -> None:
         """Raise `DataError` if the data changed, since settings of other data cannot be compared with those before."""
-        rows = [stored.dataset_row(self.database.connection, name) for name in (self.asked.dataset, self.dataset)]
+        rows = [stored.find_dataset(self.database.connection, name) for name in (self.asked.dataset, self.dataset)]
         if rows[0].revision != revision:
             raise DataError(
                 "The data of a dataset must stay as they are while it is swept. Some were loaded or deleted "
@@ -330,7 +338,8 @@ def _make_notes(asked: Sweeping, marked: tuple[Setting, ...]) -> tuple[str, ...]
     notes = []
     if asked.sample is not None:
         notes.append(
-            f"Computed on {counted(asked.sample, 'person', 'people')} drawn at random. With fewer people in a km2, "
+            f"Computed on {format_count(asked.sample, 'person', 'people')} drawn at random. With fewer people in a "
+            "km2, "
             "regions are larger, counts are further off and fewer settings are possible than with all people. Compare "
             "settings with one another, and measure the chosen one on all people. Settings of a sample are not "
             "compared with earlier releases."

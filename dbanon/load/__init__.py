@@ -19,10 +19,10 @@ from dbanon.base import parts
 from dbanon.base.errors import DataError, choose_one
 from dbanon.base.progress import Progress, silent
 from dbanon.load._given import ArrowStream, Table
-from dbanon.load._reported import MADE, LoadReport, notices_of, report
+from dbanon.load._reported import MADE, LoadReport, collect_notices, report
 from dbanon.load.datasets import ASKED
 from dbanon.options.loading import ImportingTrajectories
-from dbanon.postgres.connection import PIN_PATH, Connection, errors_translated, jsonb
+from dbanon.postgres.connection import PIN_PATH, Connection, make_jsonb, translate_errors
 
 if TYPE_CHECKING:
     from dbanon.load._tables import load_places, load_quasi_identifiers, load_requests, store_places
@@ -65,8 +65,8 @@ def import_trajectories(
 
     Table and errors are those of `dbanon.database.datasets.Datasets.import_trajectories`.
     """
-    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
-        arguments = {"table": _found(connection, table), "asked": jsonb(vars(asked))}
+    with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
+        arguments = {"table": _find_table(connection, table), "asked": make_jsonb(vars(asked))}
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_IMPORT, arguments).fetchall()
         query = "SELECT source FROM dbanon.load WHERE load_id = %s"
@@ -75,7 +75,7 @@ def import_trajectories(
     return report(asked.dataset, sources, loads, notices)
 
 
-def _found(connection: Connection, table: str) -> int:
+def _find_table(connection: Connection, table: str) -> int:
     """Look a table or view up by its name, along the login's own path; the SQL functions take it by its OID.
 
     Raises `DataError` if there is none, naming those with positions.
@@ -90,11 +90,11 @@ def _found(connection: Connection, table: str) -> int:
     except (psycopg.ProgrammingError, psycopg.NotSupportedError):  # it is no name
         pass
     if row is None or row[0] is None:
-        raise DataError(f"The table to import must exist. There is no '{table}'. {_hint(connection)}")
+        raise DataError(f"The table to import must exist. There is no '{table}'. {_make_hint(connection)}")
     return int(row[0])
 
 
-def _hint(connection: Connection) -> str:
+def _make_hint(connection: Connection) -> str:
     known = [
         row[0]
         for row in connection.execute(

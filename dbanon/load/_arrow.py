@@ -19,7 +19,7 @@ ROWS = 65_536
 SLICE_BYTES = 32 * 1024**2
 
 
-def columns(
+def select_columns(
     called: str,
     batches: Iterator[pa.RecordBatch],
     names: Sequence[str],
@@ -32,10 +32,10 @@ def columns(
     That of `geometry` becomes WKB; `check` hears the bytes of the texts of each slice. Raises `DataError`, with
     what the source is `called`, for a column of anything but one number, text or time a row.
     """
-    for batch in _gathered(_plain_batches(called, batches, names, geometry)):
-        size = _sizes(batch.columns)
+    for batch in _gather(_simplify_batches(called, batches, names, geometry)):
+        size = _measure_rows(batch.columns)
         check(int(size.sum()))
-        for cut in _slices(size):
+        for cut in _cut_slices(size):
             yield [column[cut.start : cut.stop] for column in batch.columns]
 
 
@@ -47,7 +47,7 @@ def demand_flat(called: str, name: str, kind: pa.DataType) -> None:
         raise DataError(f"Column '{name}' of {called} must hold one value a row. It holds {what}. Take them apart.")
 
 
-def _plain_batches(
+def _simplify_batches(
     called: str, batches: Iterator[pa.RecordBatch], names: Sequence[str], geometry: str | None
 ) -> Iterator[pa.RecordBatch]:
     for whole in batches:
@@ -56,13 +56,13 @@ def _plain_batches(
             places = [batch.schema.get_field_index(name) for name in names]
             found = [batch.column(at) for at in places]
             read = [
-                _geometry.as_wkb(called, name, column) if name == geometry else _plain(called, name, column)
+                _geometry.convert_to_wkb(called, name, column) if name == geometry else _simplify(called, name, column)
                 for name, column in zip(names, found, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(read, names=list(names))
 
 
-def _plain(called: str, name: str, column: pa.Array) -> pa.Array:
+def _simplify(called: str, name: str, column: pa.Array) -> pa.Array:
     """Make text of all that is neither a number nor a time."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
@@ -89,30 +89,30 @@ def _plain(called: str, name: str, column: pa.Array) -> pa.Array:
     return column
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Put small batches together: had they been read as one, they might not have been small."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         if held and batch.schema != held[0].schema:  # a column may be a dictionary in one and plain in the next
-            yield from _joined(held)
+            yield from _join_batches(held)
             held, rows, size = [], 0, 0
         held.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
         if rows >= ROWS or size >= SLICE_BYTES / 2:
-            yield from _joined(held)
+            yield from _join_batches(held)
             held, rows, size = [], 0, 0
     if held:
-        yield from _joined(held)
+        yield from _join_batches(held)
 
 
-def _joined(held: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _join_batches(held: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return held if len(held) == 1 else list(pa.Table.from_batches(held).combine_chunks().to_batches())
 
 
-def _sizes(read: Sequence[pa.Array]) -> NDArray[np.int64]:
+def _measure_rows(read: Sequence[pa.Array]) -> NDArray[np.int64]:
     """Bytes of the texts of each row; none where there are few in all."""
-    lengths = [(pc.binary_length(_values(column)), column) for column in read if _is_text(column)]
+    lengths = [(pc.binary_length(_get_values(column)), column) for column in read if _is_text(column)]
     most = sum(pc.max(length).as_py() or 0 for length, _ in lengths)
     size = np.zeros(len(read[0]), np.int64)
     if most * len(size) > SLICE_BYTES:
@@ -127,11 +127,11 @@ def _is_text(column: pa.Array) -> bool:
     return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _values(column: pa.Array) -> pa.Array:
+def _get_values(column: pa.Array) -> pa.Array:
     return column.dictionary if pa.types.is_dictionary(column.type) else column
 
 
-def _slices(size: NDArray[np.int64]) -> Iterator[slice]:
+def _cut_slices(size: NDArray[np.int64]) -> Iterator[slice]:
     """Cut rows of these sizes so that each part has few bytes, or one row."""
     # Cut wherever the running total passes a multiple: a part is its first row and less than `SLICE_BYTES` more.
     part = np.cumsum(size) // SLICE_BYTES

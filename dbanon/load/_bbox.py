@@ -8,7 +8,7 @@ from dbanon.options.loading import Box
 Float = NDArray[np.float64]
 
 
-def inside(x: Float, y: Float, bbox: Box) -> NDArray[np.bool_]:
+def is_inside(x: Float, y: Float, bbox: Box) -> NDArray[np.bool_]:
     """Where positions lie in a box; one whose least x is the greater crosses the antimeridian."""
     west, south, east, north = bbox
     across = (x >= west) & (x <= east) if west <= east else (x >= west) | (x <= east)

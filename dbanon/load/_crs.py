@@ -16,7 +16,7 @@ _NAMED = re.compile(
 )
 
 
-def system(called: str, found: str | None, given: str | None) -> str:
+def choose_system(called: str, found: str | None, given: str | None) -> str:
     """Choose the reference system of a source: the one given, which is its own if it names one, else its own.
 
     Raises `ParameterError` if it names none and none is given, or another than the one given.
@@ -36,23 +36,23 @@ def number(crs: str) -> str:
 
 def check_named(called: str, named: list[str | None], crs: str | None) -> None:
     """Refuse JSON whose `crs` members name another system than `crs`, which for GDAL is WGS 84 where it knows none."""
-    if any(of_name(name) != crs for name in named):
+    if any(find_in_name(name) != crs for name in named):
         raise DataError(
             f"{called} must name in its member 'crs' a reference system that is known. Got another. Write it as "
             f"urn:ogc:def:crs:EPSG::n, or leave the member out for WGS 84."
         )
 
 
-def of_name(name: str | None) -> str | None:
+def find_in_name(name: str | None) -> str | None:
     """Find the system that a name such as ``urn:ogc:def:crs:EPSG::25832`` means; None for none that is known."""
     found = _NAMED.fullmatch(name or "")
-    code = _code(f"{found['who']}:{found['code']}".upper()) if found else None
+    code = _find_code(f"{found['who']}:{found['code']}".upper()) if found else None
     return None if code is None else f"EPSG:{code}"
 
 
-def epsg(called: str, crs: str | Mapping[str, Any]) -> str:
+def find_epsg(called: str, crs: str | Mapping[str, Any]) -> str:
     """Find the number of a reference system that is named or described, as text or PROJJSON."""
-    code = _code(crs)
+    code = _find_code(crs)
     if code is None:
         raise DataError(
             f"{called} must be in a reference system with an EPSG number. Got another. Reproject it, for example to "
@@ -61,7 +61,7 @@ def epsg(called: str, crs: str | Mapping[str, Any]) -> str:
     return f"EPSG:{code}"
 
 
-def _code(crs: str | Mapping[str, Any]) -> int | None:
+def _find_code(crs: str | Mapping[str, Any]) -> int | None:
     if isinstance(crs, str) and re.fullmatch(r"EPSG:\d{1,6}", crs):
         return int(crs.removeprefix("EPSG:"))
     described = crs.get("id") if isinstance(crs, Mapping) else None

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dbanon.base.errors import DataError, counted
+from dbanon.base.errors import DataError, format_count
 from dbanon.load import _names, _parquet
 
 BLOCK_BYTES = 4 * 1024**2
@@ -49,7 +49,7 @@ class Batch:
         return len(self.line)
 
 
-def batches(
+def read_batches(
     path: Path,
     names: Sequence[str],
     *,
@@ -64,12 +64,12 @@ def batches(
     that was opened and not closed swallows whole rows.
     """
     names = list(dict.fromkeys(names))
-    read = _parts(path, names, options, may_break, geometry)
+    read = _read_parts(path, names, options, may_break, geometry)
     parts = ((dict(zip(names, columns, strict=True)), done) for columns, done in read)
-    yield from numbered(path.name, parts, "rows below its header", first=2)
+    yield from number_rows(path.name, parts, "rows below its header", first=2)
 
 
-def numbered(
+def number_rows(
     called: str,
     parts: Iterator[tuple[dict[str, pa.Array], int]],
     held: str,
@@ -100,27 +100,27 @@ def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) ->
         )
 
 
-def _parts(
+def _read_parts(
     path: Path, names: list[str], options: str, may_break: Collection[str], geometry: str | None
 ) -> Iterator[tuple[list[pa.Array], int]]:
-    with readable(path):
+    with translate_read_errors(path):
         demand_file(path)
         with path.open("rb") as raw:
             magic = raw.read(4)
         if magic == b"PAR1":
-            yield from _parquet_parts(path, names, options, geometry)
+            yield from _read_parquet(path, names, options, geometry)
         else:
-            yield from _csv(path, names, options, may_break=may_break, zipped=magic[:2] == b"\x1f\x8b")
+            yield from _read_csv(path, names, options, may_break=may_break, zipped=magic[:2] == b"\x1f\x8b")
 
 
 def demand_readable(path: Path) -> None:
     """Refuse a path that names no file, or one that may not be read, as `DataError`."""
-    with readable(path):
-        if _size(path):
+    with translate_read_errors(path):
+        if _measure_size(path):
             path.open("rb").close()
 
 
-def _size(path: Path) -> int:
+def _measure_size(path: Path) -> int:
     """Refuse what is no file, without opening it: reading from it might never end; returns its bytes."""
     there = path.stat()
     if not stat.S_ISREG(there.st_mode):
@@ -131,12 +131,14 @@ def _size(path: Path) -> int:
 
 def demand_file(path: Path, kind: str = "CSV or Parquet file") -> None:
     """Refuse what is no file with bytes in it, without opening it."""
-    if not _size(path):  # those of the system that wait for what comes, such as /proc/kmsg, call themselves empty
+    if not _measure_size(
+        path
+    ):  # those of the system that wait for what comes, such as /proc/kmsg, call themselves empty
         raise DataError(f"{path.name} must be a {kind}. Got an empty file.")
 
 
 @contextmanager
-def readable(path: Path, kind: str = "CSV or Parquet file") -> Iterator[None]:
+def translate_read_errors(path: Path, kind: str = "CSV or Parquet file") -> Iterator[None]:
     """Turn what the readers say of a broken file into one sentence that quotes nothing of it."""
     try:
         yield
@@ -145,13 +147,14 @@ def readable(path: Path, kind: str = "CSV or Parquet file") -> Iterator[None]:
     except PermissionError:
         raise DataError(f"The file to load must be readable. {path} is not. Check its permissions.") from None
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path.name} must be a whole {kind}. {_complaint(str(error))}") from None
+        raise DataError(f"{path.name} must be a whole {kind}. {_shorten_complaint(str(error))}") from None
 
 
-def _complaint(words: str) -> str:
+def _shorten_complaint(words: str) -> str:
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
     if row:
-        return f"Line {row[1]} has {counted(int(row[3]), 'cell')} where the header has {row[2]}. Correct or remove it."
+        cells = format_count(int(row[3]), "cell")
+        return f"Line {row[1]} has {cells} where the header has {row[2]}. Correct or remove it."
     if "UTF8" in words or "utf-8" in words:
         return "Got text that is not UTF-8. Convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):
@@ -159,7 +162,7 @@ def _complaint(words: str) -> str:
     return "Got a file that breaks off or is of another kind. Check it."
 
 
-def parquet_schema(path: Path) -> pa.Schema | None:
+def read_parquet_schema(path: Path) -> pa.Schema | None:
     """Look at the columns of a Parquet file; None of another, or of one that cannot be read: that is said later."""
     try:
         # Files of the system that wait for what comes call themselves empty; reading from them might never end.
@@ -172,40 +175,40 @@ def parquet_schema(path: Path) -> pa.Schema | None:
         return None
 
 
-def header(path: Path) -> list[str]:
-    """Read the names of the columns of a CSV or Parquet file; raises `DataError` as `batches` does."""
-    with readable(path):
+def read_header(path: Path) -> list[str]:
+    """Read the names of the columns of a CSV or Parquet file; raises `DataError` as `read_batches` does."""
+    with translate_read_errors(path):
         demand_file(path)
         with path.open("rb") as raw:
             magic = raw.read(4)
         if magic == b"PAR1":
             return list(pq.read_schema(path).names)
-        with _stream(path, zipped=magic[:2] == b"\x1f\x8b")[0] as stream:
-            first = _first_line(path, stream.read(HEAD_BYTES))
-        return next(csv.reader([first], delimiter=_separator(first, [])))
+        with _open_stream(path, zipped=magic[:2] == b"\x1f\x8b")[0] as stream:
+            first = _read_first_line(path, stream.read(HEAD_BYTES))
+        return next(csv.reader([first], delimiter=_guess_separator(first, [])))
 
 
-def _parquet_parts(
+def _read_parquet(
     path: Path, names: list[str], options: str, geometry: str | None
 ) -> Iterator[tuple[list[pa.Array], int]]:
     with pq.ParquetFile(path) as file:
         _names.check(path.name, file.schema_arrow.names, names, options)
         size, rows = path.stat().st_size, max(file.metadata.num_rows, 1)
-        for columns, done in _parquet.columns(path, file, names, geometry):
+        for columns, done in _parquet.survey_columns(path, file, names, geometry):
             yield columns, size * done // rows
 
 
-def _csv(
+def _read_csv(
     path: Path, names: list[str], options: str, *, may_break: Collection[str], zipped: bool
 ) -> Iterator[tuple[list[pa.Array], int]]:
-    with _stream(path, zipped=zipped)[0] as stream:
+    with _open_stream(path, zipped=zipped)[0] as stream:
         head = stream.read(HEAD_BYTES)
-    first = _first_line(path, head)
+    first = _read_first_line(path, head)
     if len(head) < HEAD_BYTES and not head.partition(first.encode())[2].strip():
         return  # a header alone, which Arrow would call broken
-    separator = _separator(first, names)
+    separator = _guess_separator(first, names)
     _names.check(path.name, next(csv.reader([first], delimiter=separator)), names, options)
-    stream, file = _stream(path, zipped=zipped)
+    stream, file = _open_stream(path, zipped=zipped)
     with stream:
         reader = pacsv.open_csv(  # on one thread, because only then an error names its line
             stream,
@@ -223,16 +226,16 @@ def _csv(
                 line += batch.num_rows
 
 
-def _stream(path: Path, *, zipped: bool) -> tuple[Any, Any]:
+def _open_stream(path: Path, *, zipped: bool) -> tuple[Any, Any]:
     """Open a file; returns the stream of its text, and the file whose position is how far it was read."""
     file = pa.OSFile(str(path))
     return (pa.CompressedInputStream(file, "gzip") if zipped else file), file
 
 
-def _first_line(path: Path, head: bytes) -> str:
+def _read_first_line(path: Path, head: bytes) -> str:
     """Find the first line that is not blank, in a file that is text."""
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in head and _is_wide(head)):
-        raise _not_utf_8(path)
+        raise _make_not_utf_8_error(path)
     lines = (line for line in re.split(rb"\r\n|\r|\n", head.removeprefix(b"\xef\xbb\xbf")) if line.strip())
     header = next(lines, b"")
     if b"\0" in head or _CONTROL.search(header):
@@ -240,7 +243,7 @@ def _first_line(path: Path, head: bytes) -> str:
     try:
         first = header.decode()
     except UnicodeDecodeError:
-        raise _not_utf_8(path) from None
+        raise _make_not_utf_8_error(path) from None
     if not first:
         raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
     return first
@@ -252,11 +255,11 @@ def _is_wide(head: bytes) -> bool:
     return half > 0 and max(head[0::2].count(0), head[1::2].count(0)) > 0.8 * half
 
 
-def _not_utf_8(path: Path) -> DataError:
-    return DataError(f"{path.name} must be a whole CSV or Parquet file. {_complaint('utf-8')}")
+def _make_not_utf_8_error(path: Path) -> DataError:
+    return DataError(f"{path.name} must be a whole CSV or Parquet file. {_shorten_complaint('utf-8')}")
 
 
-def _separator(first: str, names: Sequence[str]) -> str:
+def _guess_separator(first: str, names: Sequence[str]) -> str:
     """What separates the cells: the sign that makes the wanted columns of the header, else the one that makes most."""
     columns = {sign: next(csv.reader([first], delimiter=sign)) for sign in _SEPARATORS}
     fits = (sign for sign, found in columns.items() if names and set(names) <= set(found))

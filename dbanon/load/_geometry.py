@@ -32,9 +32,9 @@ class Geometry:
     described: str | Mapping[str, Any] | None = None
 
     def system(self, called: str, given: str | None) -> str:
-        """Choose the reference system as `_crs.system` does; one without a number is refused where it is needed."""
-        own = None if self.described is None else _crs.epsg(called, self.described)
-        return _crs.system(called, own, given)
+        """Choose the reference system as `_crs.choose_system`; refuse one without a number where it is needed."""
+        own = None if self.described is None else _crs.find_epsg(called, self.described)
+        return _crs.choose_system(called, own, given)
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,15 @@ class Geometries:
         return self.columns[self.declared[0]] if self.declared else None
 
 
-def found(schema: pa.Schema, primary: str | None = None) -> Geometries:
+def find_geometries(schema: pa.Schema, primary: str | None = None) -> Geometries:
     """Find the columns of geometries of a frame or a file."""
     columns = {field.name: Geometry(field.name) for field in schema if _is_binary(field.type)}
     declared = {}
     for field in schema:
-        about = _extension(field)
+        about = _read_extension(field)
         if about is not None:
-            declared[field.name] = Geometry(field.name, _described(about))
-    geo = _json((schema.metadata or {}).get(b"geo"))
+            declared[field.name] = Geometry(field.name, _find_crs(about))
+    geo = _read_json((schema.metadata or {}).get(b"geo"))
     for name, about in geo.get("columns", {}).items():
         if name in schema.names and isinstance(about, dict):
             # GeoParquet: without the member WGS 84, null for none that is known.
@@ -78,17 +78,17 @@ def found(schema: pa.Schema, primary: str | None = None) -> Geometries:
     return Geometries(columns | declared, tuple(declared), primary or geo.get("primary_column"))
 
 
-def _extension(field: pa.Field) -> dict[str, Any] | None:
+def _read_extension(field: pa.Field) -> dict[str, Any] | None:
     """What GeoArrow says of a column of geometries; None for another column."""
     if isinstance(field.type, pa.ExtensionType):
         name, about = field.type.extension_name, field.type.__arrow_ext_serialize__()
     else:
         metadata = field.metadata or {}
         name, about = metadata.get(_NAME, b"").decode(), metadata.get(_ABOUT)
-    return _json(about) if name.startswith(("geoarrow.", "ogc.wkb")) else None
+    return _read_json(about) if name.startswith(("geoarrow.", "ogc.wkb")) else None
 
 
-def _json(text: bytes | None) -> dict[str, Any]:
+def _read_json(text: bytes | None) -> dict[str, Any]:
     try:
         read = json.loads(text or b"{}")
     except ValueError:
@@ -96,12 +96,12 @@ def _json(text: bytes | None) -> dict[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
-def _described(about: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
+def _find_crs(about: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
     crs = about.get("crs")
     return f"EPSG:{crs}" if about.get("crs_type") == "srid" else crs
 
 
-def as_wkb(called: str, name: str, column: pa.Array) -> pa.Array:
+def convert_to_wkb(called: str, name: str, column: pa.Array) -> pa.Array:
     """Make WKB of geometries as GeoArrow may have them: WKB, or points whose axes are columns.
 
     Raises `DataError` for lines and areas whose axes are columns, and for texts.
@@ -133,9 +133,9 @@ def _is_binary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
 
-def points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:
+def read_points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Read x and y of points in WKB or EWKB; null where there is no geometry, an empty one, or one that is no point."""
-    data, start, length = _bytes(wkb)
+    data, start, length = _get_bytes(wkb)
     whole = np.flatnonzero(length >= _POINT_BYTES)
     at = start[whole]
     little = data[at] == 1
@@ -156,16 +156,16 @@ def points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def are_other_shapes(wkb: pa.Array) -> bool:
     """Whether there are geometries and all of them are lines, areas or collections."""
-    data, start, length = _bytes(wkb)
+    data, start, length = _get_bytes(wkb)
     at = start[length >= 5]  # the order of bytes, and the kind
     kind = np.where(data[at] == 1, _read(data, at + 1, "<u4"), _read(data, at + 1, ">u4"))
     kind = (kind & ~np.uint32(_FLAGS)) % 1000
     return bool(len(kind)) and bool(((data[at] <= 1) & (kind > _POINT) & (kind <= _MOST_KIND)).all())
 
 
-def srids(wkb: pa.Array) -> set[int]:
+def list_srids(wkb: pa.Array) -> set[int]:
     """List the numbers of reference systems that EWKB names."""
-    data, start, length = _bytes(wkb)
+    data, start, length = _get_bytes(wkb)
     at = start[length >= _POINT_BYTES]
     little = data[at] == 1
     named = (np.where(little, _read(data, at + 1, "<u4"), _read(data, at + 1, ">u4")) & _SRID) > 0
@@ -173,9 +173,9 @@ def srids(wkb: pa.Array) -> set[int]:
     return set(np.unique(np.where(little, _read(data, at, "<u4"), _read(data, at, ">u4"))).tolist())
 
 
-def unhexed(text: pa.Array) -> pa.Array:
+def decode_hex(text: pa.Array) -> pa.Array:
     """Read bytes that are written as hexadecimal digits, two a byte; texts of an odd length lose the last."""
-    data, start, length = _bytes(text.cast(pa.binary()))
+    data, start, length = _get_bytes(text.cast(pa.binary()))
     digit = np.zeros(256, np.uint8)
     digit[np.frombuffer(b"0123456789", np.uint8)] = np.arange(10)
     digit[np.frombuffer(b"abcdef", np.uint8)] = digit[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
@@ -188,7 +188,7 @@ def unhexed(text: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(text), buffers)
 
 
-def _bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+def _get_bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """The bytes of a binary column, and where each value starts and how long it is; nulls are empty."""
     _, offsets, values = column.buffers()
     at = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)

@@ -52,35 +52,35 @@ def is_gis(path: Path) -> bool:
     return packed or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
-def features(path: Path, *, layer: str | None, label: str | None) -> Features:
+def read_features(path: Path, *, layer: str | None, label: str | None) -> Features:
     """Read the geometries of a layer, and one of its columns.
 
     Raises `DataError` if the file is broken, exceeds a limit, holds a view, no such layer or column, or several layers
     of which none is named; if a GeoJSON names a reference system that GDAL does not know.
     """
-    read, ended = _asked([path], layer=layer or "", column=label or "")
+    read, ended = _ask_reader([path], layer=layer or "", column=label or "")
     if ended or isinstance(read, dict):
-        raise _fault(path, read, ended, layer=layer, label=label)
+        raise _make_fault(path, read, ended, layer=layer, label=label)
     about, parts = read
     found = about.get(b"crs", b"").decode()
-    crs = _crs.epsg(path.name, found) if found else None
+    crs = _crs.find_epsg(path.name, found) if found else None
     _crs.check_named(path.name, json.loads(about.get(b"named", b"[]")), crs)
     return Features(parts, crs)
 
 
-def track_points(paths: Sequence[Path]) -> list[pa.RecordBatch]:
+def read_track_points(paths: Sequence[Path]) -> list[pa.RecordBatch]:
     """Read the points of the tracks of GPX files: the number of the file, track and segment, time as text, and WKB.
 
     Raises `DataError` if a file is broken, has no such points, or they have no times; or if all exceed a limit.
     """
-    read, ended = _asked(paths, tracks=True)
+    read, ended = _ask_reader(paths, tracks=True)
     if ended or isinstance(read, dict):
         answer: dict[str, Any] = read if isinstance(read, dict) else {}
-        raise _fault(paths[answer.get("file", 0)], read, ended, layer=None, label=None)
+        raise _make_fault(paths[answer.get("file", 0)], read, ended, layer=None, label=None)
     return read[1]
 
 
-def _asked(
+def _ask_reader(
     paths: Sequence[Path], **asked: Any
 ) -> tuple[tuple[dict[bytes, bytes], list[pa.RecordBatch]] | dict[str, Any], int]:
     """Have `_gis_reader` read files; returns what it wrote, and its exit code."""
@@ -123,12 +123,12 @@ def _read(output: io.BufferedReader) -> tuple[dict[bytes, bytes], list[pa.Record
         return {}
 
 
-def _fault(path: Path, read: object, ended: int, *, layer: str | None, label: str | None) -> DataError:
+def _make_fault(path: Path, read: object, ended: int, *, layer: str | None, label: str | None) -> DataError:
     """Say in one sentence what `_gis_reader` found wrong. `ended` is its exit code, below 0 if a signal ended it."""
     answer: dict[str, Any] = read if isinstance(read, dict) else {}
     fault = "time" if ended in (-signal.SIGALRM, -signal.SIGXCPU) else answer.get("fault")
     kind = _TRACKS if path.suffix.lower() == ".gpx" else _KINDS
-    has = _listed(answer.get("names", []), answer.get("count", 0))
+    has = _join_names(answer.get("names", []), answer.get("count", 0))
     return DataError(
         {
             "layer": f"{path.name} must have a layer '{layer}'. It has{has}. Name the right one.",
@@ -158,7 +158,7 @@ def _fault(path: Path, read: object, ended: int, *, layer: str | None, label: st
     )
 
 
-def _listed(found: list[str], count: int) -> str:
+def _join_names(found: list[str], count: int) -> str:
     """List names that a file may have chosen, where they look like names."""
     shown = [name for name in found if _names.is_name(name)]
     return ": " + ", ".join(shown) if shown else f" {count} others" if found else " none"

@@ -42,7 +42,7 @@ def _stop(fault: str, has: Sequence[str] = (), file: int = 0) -> NoReturn:
     sys.exit(3)
 
 
-def _limit(limits: dict[str, int], parent: int) -> None:
+def _limit_process(limits: dict[str, int], parent: int) -> None:
     """Tell the kernel to end this process at its limits, and when its parent ends."""
     for what, most in (
         (resource.RLIMIT_CORE, 0),
@@ -58,7 +58,7 @@ def _limit(limits: dict[str, int], parent: int) -> None:
         sys.exit(3)
 
 
-def _driver(path: str) -> str:
+def _find_driver(path: str) -> str:
     """Name the driver for what a file begins with."""
     with Path(path).open("rb") as file:
         head = file.read(len(SQLITE))
@@ -79,7 +79,7 @@ def _demand_tables(path: str) -> None:
     database.close()
 
 
-def _gdal(driver: str) -> Any:
+def _open_gdal(driver: str) -> Any:
     """Import pyogrio with no other driver than this one."""
     import pyogrio
     from pyogrio import _ogr
@@ -92,7 +92,7 @@ def _gdal(driver: str) -> Any:
     return pyogrio
 
 
-def _layer(pyogrio: Any, path: str, wanted: str) -> str:
+def _choose_layer(pyogrio: Any, path: str, wanted: str) -> str:
     """Name the layer to read: the one named, else the only one that holds geometries."""
     layers = [str(name) for name, kind in pyogrio.list_layers(path) if kind is not None]
     if wanted and wanted not in layers:
@@ -102,7 +102,7 @@ def _layer(pyogrio: Any, path: str, wanted: str) -> str:
     return wanted or layers[0]
 
 
-def _named(path: str) -> list[str | None]:
+def _read_names(path: str) -> list[str | None]:
     """List the reference systems that the objects of a GeoJSON name; None for no name, such as a link or null."""
     text = Path(path).read_bytes()
     # Few files have the member; the others need not be parsed twice. An escape may spell it, too.
@@ -124,14 +124,14 @@ def _named(path: str) -> list[str | None]:
 
 
 def main(path: str, wanted: str, column: str, most_bytes: int) -> None:
-    driver = _driver(path)
+    driver = _find_driver(path)
     if driver == "GPKG":
         _demand_tables(path)
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    pyogrio, named = _gdal(driver), _named(path) if driver == "GeoJSON" else []
-    layer = _layer(pyogrio, path, wanted)
+    pyogrio, named = _open_gdal(driver), _read_names(path) if driver == "GeoJSON" else []
+    layer = _choose_layer(pyogrio, path, wanted)
     fields = [str(name) for name in pyogrio.read_info(path, layer=layer)["fields"]]
     if column and column not in fields:
         _stop("column", fields)
@@ -148,11 +148,11 @@ def main(path: str, wanted: str, column: str, most_bytes: int) -> None:
         stream.write_table(table, max_chunksize=10_000)
 
 
-def track_points(files: Sequence[str], most_bytes: int) -> None:
+def write_track_points(files: Sequence[str], most_bytes: int) -> None:
     """Write the points of the tracks of GPX files."""
     import pyarrow as pa
 
-    pyogrio, parts = _gdal("GPX"), []
+    pyogrio, parts = _open_gdal("GPX"), []
     for number, file in enumerate(files):
         try:
             found = ["track_fid", "track_seg_id", "time"]
@@ -181,9 +181,9 @@ if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
     most = asked["limits"]["output_bytes"]
     try:
-        _limit(asked["limits"], asked["parent"])
+        _limit_process(asked["limits"], asked["parent"])
         if asked.get("tracks"):
-            track_points(asked["files"], most)
+            write_track_points(asked["files"], most)
         else:
             main(asked["files"][0], asked["layer"], asked["column"], most)
     except MemoryError:

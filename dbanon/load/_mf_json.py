@@ -37,14 +37,14 @@ def is_json(path: Path) -> bool:
         return False
 
 
-def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.Batch]:
+def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.Batch]:
     """Read the fixes of all features; `options` are those that name columns.
 
     Raises `DataError` if the file is broken, holds no MovingPoint or no such property, or names a reference system that
     is not known.
     """
-    with _files.readable(path, "MF-JSON file"):
-        features, systems = _features(path, [name for name in names if name not in _FIX])
+    with _files.translate_read_errors(path, "MF-JSON file"):
+        features, systems = _read_features(path, [name for name in names if name not in _FIX])
     moving = features["temporalGeometry"]
     points = pc.fill_null(pc.equal(pc.struct_field(moving, "type"), "MovingPoint"), False)
     if not pc.any(points).as_py():
@@ -60,13 +60,13 @@ def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.B
                 f"Features of {path.name} must have a property '{name}'. None has it. Name the right one "
                 f"({options}){own}."
             )
-    read = _fixes(path, features, names)
+    read = _list_fixes(path, features, names)
     parts = (read.slice(start, _arrow.ROWS) for start in range(0, len(read), _arrow.ROWS))
     cut = ({name: part.column(name) for name in names} for part in parts)
-    yield from _files.numbered(path.name, ((part, path.stat().st_size) for part in cut), "fixes", systems=systems)
+    yield from _files.number_rows(path.name, ((part, path.stat().st_size) for part in cut), "fixes", systems=systems)
 
 
-def _features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatch, frozenset[str]]:
+def _read_features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatch, frozenset[str]]:
     """Read the features of a file with these properties, those that have no moving point too, and their systems."""
     _files.demand_file(path)
     if path.stat().st_size > MOST_FILE_BYTES:
@@ -81,13 +81,13 @@ def _features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatch, fr
     while True:
         numbers = {member for member, number in zip(members, next(attempts), strict=True) if number}
         try:
-            return _flat(path, _parsed(text, properties, numbers), properties)
+            return _flatten(path, _parse_json(text, properties, numbers), properties)
         except pa.ArrowInvalid:
             if len(numbers) == len(members):
                 raise
 
 
-def _parsed(text: bytes, properties: Sequence[str], numbers: set[str]) -> pa.RecordBatch:
+def _parse_json(text: bytes, properties: Sequence[str], numbers: set[str]) -> pa.RecordBatch:
     def kind(member: str) -> pa.DataType:
         return _NUMBER if member in numbers else pa.string()
 
@@ -107,7 +107,7 @@ def _parsed(text: bytes, properties: Sequence[str], numbers: set[str]) -> pa.Rec
     return table.combine_chunks().to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], schema)
 
 
-def _flat(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tuple[pa.RecordBatch, frozenset[str]]:
+def _flatten(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tuple[pa.RecordBatch, frozenset[str]]:
     """Put the features of collections after those that stand alone, their properties beside them."""
     members = [name for name in ("id", "crs", "temporalGeometry", "properties") if name in read.schema.names]
     inner = pc.list_flatten(read["features"])
@@ -117,17 +117,17 @@ def _flat(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tuple[
     moving = pc.struct_field(whole, "temporalGeometry")
     systems = (read["crs"], pc.struct_field(whole, "crs"), pc.struct_field(moving, "crs"))
     named = {name for crs in systems for name in pc.unique(pc.struct_field(crs, [0, 0])).to_pylist() if name}
-    meant = {name: _crs.of_name(name) for name in named}
+    meant = {name: _crs.find_in_name(name) for name in named}
     for name, crs in meant.items():
         _crs.check_named(path.name, [name], crs or "")
-    held = {name: _text(pc.struct_field(whole, ["properties", name])) for name in properties}
+    held = {name: _convert_to_text(pc.struct_field(whole, ["properties", name])) for name in properties}
     if "id" in held:
-        held["id"] = pc.coalesce(_text(pc.struct_field(whole, "id")), held["id"])
+        held["id"] = pc.coalesce(_convert_to_text(pc.struct_field(whole, "id")), held["id"])
     flat = pa.RecordBatch.from_pydict({"temporalGeometry": moving, **held})
     return flat, frozenset(crs for crs in meant.values() if crs) or frozenset([_crs.DEGREES])
 
 
-def _fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+def _list_fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Take features apart into fixes."""
     moving = features["temporalGeometry"]
     times, places = (pc.struct_field(moving, name) for name in ("datetimes", "coordinates"))
@@ -139,7 +139,7 @@ def _fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.Rec
             f"not. Correct it."
         )
     row = pa.array(np.repeat(np.arange(len(features)), np.asarray(many)))
-    x, y = _axes(pc.list_flatten(places))
+    x, y = _split_axes(pc.list_flatten(places))
     columns: dict[str, Any] = {"time": pc.list_flatten(times), "x": x, "y": y}
     for name in names:
         if name not in _FIX:
@@ -147,14 +147,14 @@ def _fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.Rec
     return pa.RecordBatch.from_arrays([columns[name] for name in names], names=list(names))
 
 
-def _text(column: pa.Array) -> pa.Array:
+def _convert_to_text(column: pa.Array) -> pa.Array:
     """Write numbers without zeros after the point, as the file has them."""
     if pa.types.is_string(column.type):
         return column
     return pc.replace_substring_regex(column.cast(pa.string()), r"\.?0+$", "")
 
 
-def _axes(places: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _split_axes(places: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Take x and y out of lists of coordinates; null where there are fewer than two."""
     length = np.asarray(pc.fill_null(pc.list_value_length(places), 0))
     value: NDArray[np.float64] = np.asarray(pc.list_flatten(places).to_numpy(zero_copy_only=False), np.float64)

@@ -41,7 +41,7 @@ class Instants:
     srids: frozenset[int]
 
 
-def instants(texts: pa.Array, times: _parse.Times) -> Instants:
+def read_instants(texts: pa.Array, times: _parse.Times) -> Instants:
     """Read the fixes of texts, one a row; raises what `_parse.Times` does."""
     texts = texts.cast(pa.string())
     body = pc.replace_substring_regex(texts, _HEAD, "", max_replacements=1)
@@ -52,7 +52,7 @@ def instants(texts: pa.Array, times: _parse.Times) -> Instants:
     written = pc.utf8_trim(pc.list_flatten(pieces), "[](){} \t\r\n")
     parts = pc.extract_regex(written, r"^(?P<place>[^@]*)@(?P<t>.*)$")
     place, t = pc.struct_field(parts, "place"), times.seconds(pc.struct_field(parts, "t"))
-    x, y, srids = _places(place)
+    x, y, srids = _read_places(place)
     missing = np.asarray(pc.or_(pc.or_(x.is_null(), y.is_null()), t.is_null()).to_numpy(zero_copy_only=False))
     broken = np.ones(len(texts), np.bool_)
     broken[row] = False
@@ -60,22 +60,22 @@ def instants(texts: pa.Array, times: _parse.Times) -> Instants:
     head = pc.extract_regex(pc.utf8_slice_codeunits(texts, 0, 40), _SYSTEM)
     named = {int(one) for one in pc.unique(pc.struct_field(head, "srid")).to_pylist() if one}
     found = Instants(row, t, x, y, written, frozenset(srids | named))
-    return _without(found, broken, texts) if broken.any() else found
+    return _leave_out(found, broken, texts) if broken.any() else found
 
 
-def _places(place: pa.Array) -> tuple[pa.Array, pa.Array, set[int]]:
+def _read_places(place: pa.Array) -> tuple[pa.Array, pa.Array, set[int]]:
     """Read x and y of points, written as numbers or as hexadecimal WKB, and which systems the latter name."""
     read = pc.extract_regex(place, _PLACE)
-    x, y = (_parse.numbers(pc.struct_field(read, axis)) for axis in "xy")
+    x, y = (_parse.parse_numbers(pc.struct_field(read, axis)) for axis in "xy")
     packed = pc.fill_null(pc.match_substring_regex(place, "^(?:[0-9A-Fa-f]{2}){21,}$"), False)
     if not pc.any(packed).as_py():
         return x, y, set()
-    wkb = _geometry.unhexed(place.filter(packed))
-    axes = [pc.replace_with_mask(old, packed, new) for old, new in zip((x, y), _geometry.points(wkb), strict=True)]
-    return axes[0], axes[1], _geometry.srids(wkb)
+    wkb = _geometry.decode_hex(place.filter(packed))
+    axes = [pc.replace_with_mask(old, packed, new) for old, new in zip((x, y), _geometry.read_points(wkb), strict=True)]
+    return axes[0], axes[1], _geometry.list_srids(wkb)
 
 
-def _without(found: Instants, broken: NDArray[np.bool_], texts: pa.Array) -> Instants:
+def _leave_out(found: Instants, broken: NDArray[np.bool_], texts: pa.Array) -> Instants:
     """Put one fix without a place in the stead of each text that is broken."""
     keep, lost = pa.array(~broken[found.row]), np.flatnonzero(broken)
     order = np.argsort(np.concatenate([found.row[~broken[found.row]], lost]), kind="stable")

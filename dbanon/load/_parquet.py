@@ -69,14 +69,14 @@ class _Column:
         return self.page * (_TEXT_COPIES if self.is_text else 1) + self.dictionary * _DICTIONARY_COPIES
 
 
-def columns(
+def survey_columns(
     path: Path, file: pq.ParquetFile, names: Sequence[str], geometry: str | None
 ) -> Iterator[tuple[list[pa.Array], int]]:
     """Read the named columns: texts, each once where Arrow can (as dictionaries), numbers, times and a geometry.
 
-    Yields rows as `_arrow.columns` cuts them, and the number of the last.
+    Yields rows as `_arrow.select_columns` cuts them, and the number of the last.
     """
-    found = _surveyed(path, file, names, geometry)
+    found = _survey_file(path, file, names, geometry)
     needed = sum(column.needed for column in found)
     if needed > MAX_UNPACKED_BYTES:
         raise DataError(
@@ -99,12 +99,12 @@ def columns(
 
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as reader:
         batches = reader.iter_batches(min(max(rows, 1), _arrow.ROWS), columns=list(names))
-        for read in _arrow.columns(path.name, batches, names, geometry=geometry, check=count):
+        for read in _arrow.select_columns(path.name, batches, names, geometry=geometry, check=count):
             done += len(read[0])
             yield read, done
 
 
-def _surveyed(path: Path, file: pq.ParquetFile, names: Sequence[str], geometry: str | None) -> list[_Column]:
+def _survey_file(path: Path, file: pq.ParquetFile, names: Sequence[str], geometry: str | None) -> list[_Column]:
     """Survey what each column is stored as: itself, or for a geometry perhaps a column for each axis."""
     leaves: list[int] = []
     for name in names:
@@ -114,13 +114,13 @@ def _surveyed(path: Path, file: pq.ParquetFile, names: Sequence[str], geometry: 
         axes = [i for i, at in enumerate(paths) if name == geometry and at.startswith(f"{name}.")]
         leaves += axes or [paths.index(name)]
     with path.open("rb") as raw:
-        groups = _row_groups(raw)
+        groups = _read_row_groups(raw)
         return [_survey(file.schema.column(leaf), leaf, raw, groups) for leaf in leaves]
 
 
 def _survey(leaf: Any, number: int, raw: io.BufferedReader, groups: Sequence[dict[int, Any]]) -> _Column:
     column = _Column(leaf.path, leaf.physical_type == "BYTE_ARRAY", max(leaf.length, 8))
-    with _broken():
+    with _refuse_broken():
         for group in groups:
             # RowGroup 1: chunks; ColumnChunk 3: meta data, of which 5 counts values, 9 and 11 say where pages begin.
             chunk = group[1][number][3]
@@ -129,14 +129,14 @@ def _survey(leaf: Any, number: int, raw: io.BufferedReader, groups: Sequence[dic
                 at = chunk[11]
             # From page to page by what each header says of its packed size, until all values are accounted for.
             while values < chunk[5]:
-                header, length = _header(raw, at)
+                header, length = _read_header(raw, at)
                 values += column.note_page(header)
                 at += length + header[3]
     return column
 
 
 @contextmanager
-def _broken() -> Iterator[None]:
+def _refuse_broken() -> Iterator[None]:
     """Turn what is no Thrift, or lacks a field, into Arrow's error of a broken file."""
     try:
         yield
@@ -144,29 +144,29 @@ def _broken() -> Iterator[None]:
         raise pa.ArrowInvalid("the file has no such headers") from error
 
 
-def _row_groups(raw: io.BufferedReader) -> list[dict[int, Any]]:
+def _read_row_groups(raw: io.BufferedReader) -> list[dict[int, Any]]:
     """Read what the file's footer says of its row groups; asked for a column of one, Arrow may abort the process."""
-    with _broken():
+    with _refuse_broken():
         # The file ends with the footer, its length in 32 bits, and PAR1; field 4 of the footer lists row groups.
         raw.seek(-8, io.SEEK_END)
         length = int.from_bytes(raw.read(4), "little")
         raw.seek(-8 - length, io.SEEK_END)
-        return list(_fields(raw.read(length), 0)[0][4])
+        return list(_read_fields(raw.read(length), 0)[0][4])
 
 
-def _header(raw: io.BufferedReader, at: int) -> tuple[dict[int, Any], int]:
+def _read_header(raw: io.BufferedReader, at: int) -> tuple[dict[int, Any], int]:
     """Read the header of a page: its fields by number, and its length."""
     for most in _HEADER_BYTES:
         raw.seek(at)
         with suppress(IndexError):
-            header, length = _fields(raw.read(most), 0)
+            header, length = _read_fields(raw.read(most), 0)
             if header[2] < 0 or header[3] < 0:
                 raise ValueError
             return header, length
     raise ValueError
 
 
-def _fields(data: bytes, at: int, depth: int = 10) -> tuple[dict[int, Any], int]:
+def _read_fields(data: bytes, at: int, depth: int = 10) -> tuple[dict[int, Any], int]:
     """Read a structure of Thrift's compact protocol: fields by number, and where it ends."""
     found: dict[int, Any] = {}
     number = 0
@@ -178,39 +178,39 @@ def _fields(data: bytes, at: int, depth: int = 10) -> tuple[dict[int, Any], int]
         if step:
             number += step
         else:
-            number, at = _integer(data, at)
-        found[number], at = (None, at) if kind in (1, 2) else _value(data, at, kind, depth)
+            number, at = _read_integer(data, at)
+        found[number], at = (None, at) if kind in (1, 2) else _read_value(data, at, kind, depth)
     return found, at + 1
 
 
-def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     """Read an integer, a structure or a list; texts, fractions and truth values are None."""
     if not depth:
         raise ValueError
     if kind in (1, 2, 3):
         return None, at + 1
     if kind in (4, 5, 6):
-        return _integer(data, at)
+        return _read_integer(data, at)
     if kind == 7:
         return None, at + 8
     if kind == 8:
-        length, at = _varint(data, at)
+        length, at = _read_varint(data, at)
         return None, at + length
     if kind == 9:
         count, each = divmod(data[at], 16)
-        count, at = _varint(data, at + 1) if count == 15 else (count, at + 1)
+        count, at = _read_varint(data, at + 1) if count == 15 else (count, at + 1)
         items = []
         for _ in range(count):
-            item, at = _value(data, at, each, depth - 1)
+            item, at = _read_value(data, at, each, depth - 1)
             data[at - 1]  # what ends beyond the data would make a list without end
             items.append(item)
         return items, at
     if kind == 12:
-        return _fields(data, at, depth - 1)
+        return _read_fields(data, at, depth - 1)
     raise ValueError
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while data[at] & 0x80:
         # Seven bits a byte, the lowest first; the top bit says that another follows.
@@ -221,7 +221,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return value | data[at] << shift, at + 1
 
 
-def _integer(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _varint(data, at)
+def _read_integer(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _read_varint(data, at)
     # Zigzag: 0, -1, 1, -2, ... as 0, 1, 2, 3, ...
     return value >> 1 ^ -(value & 1), at

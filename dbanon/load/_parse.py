@@ -49,7 +49,7 @@ def check_zone(tz: str | None) -> None:
         ) from None
 
 
-def _by_value(read: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+def _read_by_value(read: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
     """Have a column that refers to a dictionary read by the values of that or by its rows, of which there are fewer."""
 
     @functools.wraps(read)
@@ -63,8 +63,8 @@ def _by_value(read: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.A
     return read_either
 
 
-@_by_value
-def numbers(column: pa.Array) -> pa.Array:
+@_read_by_value
+def parse_numbers(column: pa.Array) -> pa.Array:
     """Cells as float64; null where they are no numbers (NaN and infinities are)."""
     if not pa.types.is_string(column.type):
         return column.cast(pa.float64(), safe=False) if is_number(column.type) else pa.nulls(len(column), pa.float64())
@@ -73,20 +73,20 @@ def numbers(column: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         trimmed = pc.utf8_trim_whitespace(column)
         looks_right = pc.match_substring_regex(trimmed, _NUMBER)
-        return _cast_or_null(_only(trimmed, looks_right), pa.float64())
+        return _cast_or_null(_keep_only(trimmed, looks_right), pa.float64())
 
 
-@_by_value
-def texts(column: pa.Array) -> pa.Array:
+@_read_by_value
+def parse_texts(column: pa.Array) -> pa.Array:
     """Cells as text without surrounding blanks; null where nothing is left."""
     if pa.types.is_floating(column.type):  # pandas makes floats of whole numbers where one is missing
-        column = _only(column, pc.is_finite(column))
+        column = _keep_only(column, pc.is_finite(column))
     # One name in two spellings of Unicode would count as two people.
     trimmed = pc.utf8_normalize(pc.utf8_trim_whitespace(column.cast(pa.string())), form="NFC")
-    return _only(trimmed, pc.not_equal(trimmed, ""))
+    return _keep_only(trimmed, pc.not_equal(trimmed, ""))
 
 
-def sendable(column: pa.Array) -> pa.Array:
+def is_sendable(column: pa.Array) -> pa.Array:
     """Texts that PostgreSQL takes: a zero byte, which it does not, becomes another character that no name may have."""
     return pc.replace_substring(column, "\0", "\1")
 
@@ -121,15 +121,15 @@ class Times:
         if pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("us"))
         if pa.types.is_timestamp(column.type):
-            return _timestamp_seconds(column, self._tz)
-        counted = numbers(column)
+            return _convert_timestamps(column, self._tz)
+        counted = parse_numbers(column)
         unit = self._unit(counted)
         seconds = pc.divide(counted, unit)
         if unit > 1:  # what is too small for the unit was counted in another
-            seconds = pc.if_else(pc.less(pc.abs(counted), least(unit)), LAST_S, seconds)
+            seconds = pc.if_else(pc.less(pc.abs(counted), find_least(unit)), LAST_S, seconds)
         if pa.types.is_string(column.type) and counted.null_count:
-            words = _only(pc.utf8_trim_whitespace(column), pc.is_null(counted))
-            seconds = pc.coalesce(seconds, _iso_seconds(words, self._tz))
+            words = _keep_only(pc.utf8_trim_whitespace(column), pc.is_null(counted))
+            seconds = pc.coalesce(seconds, _parse_iso(words, self._tz))
         return seconds
 
     def _unit(self, counted: pa.Array) -> float:
@@ -139,11 +139,11 @@ class Times:
         sizes = sizes[np.isfinite(sizes)]
         if not len(sizes):
             return 1.0
-        self._per_second = per_second(float(np.median(sizes)))
+        self._per_second = count_per_second(float(np.median(sizes)))
         return self._per_second
 
 
-def per_second(size: float) -> float:
+def count_per_second(size: float) -> float:
     """How many units make a second, by the size of a typical number of them since 1970.
 
     Raises `DataError` if that would be beyond the year 2100.
@@ -157,12 +157,12 @@ def per_second(size: float) -> float:
     return unit
 
 
-def least(unit: float) -> float:
+def find_least(unit: float) -> float:
     """The least number that is read in a unit."""
     return next(limit for (limit, _), (_, finer) in itertools.pairwise(UNITS) if finer == unit)
 
 
-def too_long(subject: pa.Array) -> NDArray[np.bool_]:
+def is_too_long(subject: pa.Array) -> NDArray[np.bool_]:
     """Where subjects have more bytes than an index can hold."""
     length = pc.fill_null(pc.binary_length(subject), 0)
     return np.asarray(length.to_numpy(zero_copy_only=False)) > MOST_SUBJECT_BYTES
@@ -182,68 +182,68 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def as_json(columns: dict[str, pa.Array]) -> pa.Array:
+def format_json(columns: dict[str, pa.Array]) -> pa.Array:
     """Rows as JSON objects of texts, by the names of their columns: WKB as WKT, nulls as null, long texts cut."""
     pieces: list[pa.Array | pa.Scalar] = []
     for name, column in columns.items():
         lead = "{" if not pieces else ", "
-        pieces += [pa.scalar(f"{lead}{_quoted_name(name)}: "), _quoted(_shown(column))]
+        pieces += [pa.scalar(f"{lead}{_quote_name(name)}: "), _quote_column(_shorten_shown(column))]
     return pc.binary_join_element_wise(*pieces, pa.scalar("}"), pa.scalar(""))
 
 
-@_by_value
-def _shown(column: pa.Array) -> pa.Array:
+@_read_by_value
+def _shorten_shown(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(column.type):  # a geometry
         shapes = shapely.from_wkb(np.asarray(column.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
         column = pa.array(np.asarray(shapely.to_wkt(shapes), object), pa.string())
     return pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MOST_SHOWN)
 
 
-def _quoted_name(name: str) -> str:
-    return str(_quoted(pa.array([name]))[0].as_py())
+def _quote_name(name: str) -> str:
+    return str(_quote_column(pa.array([name]))[0].as_py())
 
 
-def _quoted(column: pa.Array) -> pa.Array:
+def _quote_column(column: pa.Array) -> pa.Array:
     """JSON strings; control characters, which a table of positions has no use for, become blanks."""
     safe = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"')
     safe = pc.replace_substring_regex(safe, r"[\x00-\x1f]", " ")
     return pc.fill_null(pc.binary_join_element_wise(pa.scalar('"'), safe, pa.scalar('"'), pa.scalar("")), "null")
 
 
-def _timestamp_seconds(column: pa.Array, tz: str | None) -> pa.Array:
+def _convert_timestamps(column: pa.Array, tz: str | None) -> pa.Array:
     per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[column.type.unit]
     seconds = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), per_second)
     if column.type.tz:
         return seconds
     sane = pc.and_(pc.greater_equal(seconds, FIRST_S), pc.less(seconds, LAST_S))  # others overflow in microseconds
-    local = _localised(_only(column, sane).cast(pa.timestamp("us"), safe=False), tz)
-    return pc.if_else(pc.fill_null(sane, True), _since_1970(local), seconds)
+    local = _localise(_keep_only(column, sane).cast(pa.timestamp("us"), safe=False), tz)
+    return pc.if_else(pc.fill_null(sane, True), _count_since_1970(local), seconds)
 
 
-def _iso_seconds(column: pa.Array, tz: str | None) -> pa.Array:
+def _parse_iso(column: pa.Array, tz: str | None) -> pa.Array:
     zoned = pc.match_substring_regex(column, _ISO + _ZONE)
     naive = pc.match_substring_regex(column, _ISO + "$")
     # Arrow wants at most six decimals and a capital Z.
     column = pc.replace_substring_regex(column, r"(\.[0-9]{6})[0-9]+", r"\1")
     column = pc.replace_substring_regex(column, "z$", "Z")
-    aware = _since_1970(_cast_or_null(_only(column, zoned), pa.timestamp("us", "UTC")))
-    local = _only(column, naive)
+    aware = _count_since_1970(_cast_or_null(_keep_only(column, zoned), pa.timestamp("us", "UTC")))
+    local = _keep_only(column, naive)
     if local.null_count == len(local):
         return aware
-    return pc.coalesce(aware, _since_1970(_localised(_cast_or_null(local, pa.timestamp("us")), tz)))
+    return pc.coalesce(aware, _count_since_1970(_localise(_cast_or_null(local, pa.timestamp("us")), tz)))
 
 
-def _localised(column: pa.Array, tz: str | None) -> pa.Array:
+def _localise(column: pa.Array, tz: str | None) -> pa.Array:
     if tz is None and column.null_count < len(column):
         raise ParameterError(
             "Times must name their zone, be unix seconds, or come with one for all of them. Got a time without a "
             "zone. Give the zone, for example --tz UTC."
         )
     there = pc.assume_timezone(column, tz or "UTC", ambiguous="earliest", nonexistent="earliest")
-    return _only(there, pc.equal(pc.local_timestamp(there), column))
+    return _keep_only(there, pc.equal(pc.local_timestamp(there), column))
 
 
-def _since_1970(column: pa.Array) -> pa.Array:
+def _count_since_1970(column: pa.Array) -> pa.Array:
     return pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
 
 
@@ -258,5 +258,5 @@ def _cast_or_null(column: pa.Array, to: pa.DataType) -> pa.Array:
     return pa.concat_arrays([_cast_or_null(column[:half], to), _cast_or_null(column[half:], to)])
 
 
-def _only(column: pa.Array, keep: pa.Array) -> pa.Array:
+def _keep_only(column: pa.Array, keep: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(keep, False), column, pa.scalar(None, column.type))

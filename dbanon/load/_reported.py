@@ -63,7 +63,7 @@ class LoadReport:
         return self.left_out.get("forgotten", 0)
 
 
-def totals(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def add_totals(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Add up, over the sources of a load, rows by reason."""
     total: Counter[str] = Counter()
     for of_one in counts:
@@ -72,7 +72,7 @@ def totals(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 @contextmanager
-def notices_of(connection: Connection, progress: Progress) -> Iterator[list[str]]:
+def collect_notices(connection: Connection, progress: Progress) -> Iterator[list[str]]:
     """Pass on what the SQL functions of a load say, for a block in a transaction: stages to `progress`.
 
     Yields a list that fills with their notices.
@@ -82,7 +82,7 @@ def notices_of(connection: Connection, progress: Progress) -> Iterator[list[str]
     def hear(said: psycopg.errors.Diagnostic) -> None:
         if said.sqlstate != _SAID:
             return
-        text = sqlstate.for_command_line(said.message_primary or "")
+        text = sqlstate.adapt_to_command_line(said.message_primary or "")
         if said.severity_nonlocalized == "NOTICE":
             notices.append(f"Notice: {text}")
         else:
@@ -102,7 +102,7 @@ def notices_of(connection: Connection, progress: Progress) -> Iterator[list[str]
 def report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]], notices: Sequence[str]) -> LoadReport:
     """Report what became of trajectories: `loads` has a row for each source."""
     made = loads[0]
-    first, last = (_utc(made[name]) for name in ("first_time", "last_time"))
+    first, last = (_convert_to_utc(made[name]) for name in ("first_time", "last_time"))
     return LoadReport(
         dataset=dataset,
         kind="trajectories",
@@ -110,8 +110,8 @@ def report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]],
         source=sources,
         read=sum(load["rows_read"] for load in loads),
         kept=sum(load["rows_kept"] for load in loads),
-        quarantined=totals(load["quarantined"] for load in loads),
-        left_out=totals(load["left_out"] for load in loads),
+        quarantined=add_totals(load["quarantined"] for load in loads),
+        left_out=add_totals(load["left_out"] for load in loads),
         late_periods=tuple(made["late_periods"]),
         trajectories=made["trajectories"],
         subjects=made["subjects"],
@@ -124,5 +124,5 @@ def report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]],
     )
 
 
-def _utc(time: datetime | None) -> datetime | None:
+def _convert_to_utc(time: datetime | None) -> datetime | None:
     return None if time is None else time.replace(tzinfo=UTC)

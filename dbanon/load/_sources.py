@@ -62,11 +62,11 @@ class File:
 
     @cached_property
     def geometries(self) -> _geometry.Geometries:
-        schema = _files.parquet_schema(self.path)
-        return _geometry.Geometries({}) if schema is None else _geometry.found(schema)
+        schema = _files.read_parquet_schema(self.path)
+        return _geometry.Geometries({}) if schema is None else _geometry.find_geometries(schema)
 
     def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
-        return _files.batches(
+        return _files.read_batches(
             self.path, names, options=wanted.options, may_break=wanted.may_break, geometry=wanted.geometry
         )
 
@@ -107,14 +107,14 @@ class Frame:
                 f"{self.name} must be a table that Arrow can hold, and be open. Got one that hands out no rows. Keep "
                 f"the columns that are needed, each of one type."
             ) from None
-        self.geometries = _geometry.found(self._reader.schema, primary)
+        self.geometries = _geometry.find_geometries(self._reader.schema, primary)
 
     def batches(self, names: Sequence[str], wanted: Wanted) -> Iterator[Batch]:
         _names.check(self.name, self._reader.schema.names, names, wanted.options)
         names = list(dict.fromkeys(names))
-        read = _arrow.columns(self.name, self._rows(), names, geometry=wanted.geometry)
+        read = _arrow.select_columns(self.name, self._rows(), names, geometry=wanted.geometry)
         parts = ((dict(zip(names, part, strict=True)), 0) for part in read)
-        yield from _files.numbered(self.name, parts, "rows to load, and a stream that was read before has none left")
+        yield from _files.number_rows(self.name, parts, "rows to load, and a stream that was read before has none left")
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -125,7 +125,7 @@ class Frame:
             ) from None
 
 
-def table(given: Table) -> File | Frame:
+def open_table(given: Table) -> File | Frame:
     """Take a table: a CSV or Parquet file, or a table in memory.
 
     Raises `ParameterError` for what is neither, and `DataError` for a table in memory that hands out no rows.
@@ -140,12 +140,12 @@ def table(given: Table) -> File | Frame:
     )
 
 
-def fixes(given: Table) -> Source:
-    """Take a table as `table` does, or tracks: a GPX or PLT file, a folder of them, or MF-JSON."""
-    taken = table(given)
+def open_fixes(given: Table) -> Source:
+    """Take a table as `open_table` does, or tracks: a GPX or PLT file, a folder of them, or MF-JSON."""
+    taken = open_table(given)
     if isinstance(taken, File):
         if _tracks.are_tracks(taken.path):
-            return Fixes(taken.path, _tracks.batches)
+            return Fixes(taken.path, _tracks.read_batches)
         if _mf_json.is_json(taken.path):
-            return Fixes(taken.path, _mf_json.batches)
+            return Fixes(taken.path, _mf_json.read_batches)
     return taken

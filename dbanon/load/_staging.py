@@ -31,13 +31,13 @@ class Staging:
 
     def stage(self, rows: Sequence[binary_copy.Column]) -> None:
         """Copy usable rows, column by column."""
-        with binary_copy.copying(self.connection, f"dbanon_staged ({self.columns})") as copy:
-            copy.write(memoryview(binary_copy.rows(rows)))
+        with binary_copy.open_copy(self.connection, f"dbanon_staged ({self.columns})") as copy:
+            copy.write(memoryview(binary_copy.encode_rows(rows)))
 
     def suspect(self, rows: Sequence[binary_copy.Column]) -> None:
         """Copy rows in which something may be wrong, with their cells as they were read, column by column."""
-        with binary_copy.copying(self.connection, "dbanon_suspect") as copy:
-            copy.write(memoryview(binary_copy.rows(rows)))
+        with binary_copy.open_copy(self.connection, "dbanon_suspect") as copy:
+            copy.write(memoryview(binary_copy.encode_rows(rows)))
 
 
 def is_null(column: pa.Array) -> NDArray[np.bool_]:
@@ -45,6 +45,6 @@ def is_null(column: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
 
 
-def floats(column: pa.Array) -> NDArray[np.float64]:
+def convert_to_floats(column: pa.Array) -> NDArray[np.float64]:
     """A column as doubles; nulls are NaN."""
     return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)

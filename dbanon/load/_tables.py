@@ -16,16 +16,16 @@ import shapely
 from numpy.typing import NDArray
 from psycopg.rows import dict_row
 
-from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.base.errors import DataError, ParameterError, format_count
 from dbanon.base.progress import Progress, silent
 from dbanon.load import _crs, _files, _gis, _parse, _sources, _staging, _trajectories
 from dbanon.load._given import Table
-from dbanon.load._reported import LoadReport, notices_of
+from dbanon.load._reported import LoadReport, collect_notices
 from dbanon.load.datasets import ASKED
 from dbanon.options.loading import Box, LoadingCells, LoadingPlaces, LoadingQuasiIdentifiers, LoadingRequests
 from dbanon.postgres import binary_copy
-from dbanon.postgres.binary_copy import copying
-from dbanon.postgres.connection import Connection, errors_translated, jsonb
+from dbanon.postgres.binary_copy import open_copy
+from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 
 Rows = Iterator[list[binary_copy.Column]]
 Shapes = NDArray[np.object_]
@@ -60,19 +60,19 @@ def load_places(connection: Connection, given: Table, asked: LoadingPlaces, prog
         If the file is no table or no row is usable and new; nothing is stored then.
     """
     kind = asked.kind
-    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
-        srid = _claimed(connection, asked.dataset)
-        source = _sources.table(given)
+    with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
+        srid = _claim_dataset(connection, asked.dataset)
+        source = _sources.open_table(given)
         if isinstance(source, _sources.File) and _gis.is_gis(source.path):
-            rows, crs = _features(source.path, asked)
+            rows, crs = _read_features(source.path, asked)
             swap = "The shapes have them the other way round. Write them with x first."
-            _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_others(asked)}.")
+            _copy(connection, source.recorded, None, rows, swap, f"Check the file, {_describe_others(asked)}.")
         else:
-            asked, crs = _found(source, asked)
-            _copy(connection, source.recorded, None, _placed(source, asked, progress), *_remedies(asked))
+            asked, crs = _find_position(source, asked)
+            _copy(connection, source.recorded, None, _read_placed(source, asked, progress), *_list_remedies(asked))
         made = _import_places(
             connection, kind, dataset=asked.dataset, crs=crs, replace=asked.replace, bbox=asked.bbox,
-            drop_outliers=asked.drop_outliers, area=None if asked.area is None else _area(Path(asked.area)),
+            drop_outliers=asked.drop_outliers, area=None if asked.area is None else _read_area(Path(asked.area)),
         )  # fmt: skip
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
     far = {"far-position": made["far"]} if made["far"] else {}
@@ -94,9 +94,9 @@ def store_places(
 
     `area`, as WKT, is what cells of stations divide among themselves. Returns how many places were kept.
     """
-    known = [np.arange(1, len(at) + 1), binary_copy.jsonb(pa.repeat("{}", len(at)))]
+    known = [np.arange(1, len(at) + 1), binary_copy.encode_jsonb(pa.repeat("{}", len(at)))]
     label = pa.nulls(len(at), pa.string()) if label is None else label
-    _copy(connection, source, None, iter([[*known, label, _wkb(shapely.points(at))]]))
+    _copy(connection, source, None, iter([[*known, label, _encode_wkb(shapely.points(at))]]))
     made = _import_places(connection, kind, dataset=dataset, crs=f"EPSG:{srid}", area=area)
     return int(made["rows_kept"])
 
@@ -113,7 +113,7 @@ def _import_places(
     area: str | None = None,
 ) -> dict[str, Any]:
     """Import what was copied into ``pg_temp.dbanon_file``; `area` is a geometry as text."""
-    return _imported(
+    return _import_table(
         connection,
         "dbanon_internal.import_places(%(kind)s, 'pg_temp.dbanon_file', %(dataset)s, 'label', 'geom', %(crs)s, "
         "%(replace)s, %(bbox)s::float8[], %(drop)s, %(area)s)",
@@ -129,12 +129,12 @@ def _import_places(
     )
 
 
-def _others(asked: LoadingPlaces) -> str:
+def _describe_others(asked: LoadingPlaces) -> str:
     """Name the options to check beside those of columns."""
     return "--crs and --bbox" if asked.kind == "sites" else "and --crs"
 
 
-def _found(source: _sources.Source, asked: LoadingPlaces) -> tuple[LoadingPlaces, str]:
+def _find_position(source: _sources.Source, asked: LoadingPlaces) -> tuple[LoadingPlaces, str]:
     """Find where the places of a table are: as asked for, else in its geometry; and in which reference system."""
     if asked.x is None and asked.y is None:
         found = source.geometries.chosen(source.name, asked.geom)
@@ -145,36 +145,38 @@ def _found(source: _sources.Source, asked: LoadingPlaces) -> tuple[LoadingPlaces
     return asked, _crs.DEGREES if asked.crs is None else asked.crs
 
 
-def _remedies(asked: LoadingPlaces) -> tuple[str, str]:
+def _list_remedies(asked: LoadingPlaces) -> tuple[str, str]:
     """What to do where x and y of a table are the wrong way round, and where no row is usable."""
     if asked.geom is not None:
         swap = f"The shapes of column '{asked.geom}' have them the other way round. Write them with x first."
-        return swap, f"Check which column --geom names, {_others(asked)}."
-    return _trajectories.swapped_columns(*_position(asked)), f"Check which columns --x and --y name, {_others(asked)}."
+        return swap, f"Check which column --geom names, {_describe_others(asked)}."
+    return _trajectories.describe_swap(
+        *_name_position(asked)
+    ), f"Check which columns --x and --y name, {_describe_others(asked)}."
 
 
-def _position(asked: LoadingPlaces) -> tuple[str, str]:
+def _name_position(asked: LoadingPlaces) -> tuple[str, str]:
     """Name the columns of x and y, where there is no shape."""
     return asked.x or "x", asked.y or "y"
 
 
-def _checked_columns(asked: LoadingPlaces) -> list[str]:
+def _check_columns(asked: LoadingPlaces) -> list[str]:
     """Name the columns to read from a table.
 
     Raises `ParameterError` if there are two places in a row, or one column is to be two things.
     """
     _trajectories.refuse_two_positions(asked.geom, asked.x, asked.y)
-    place = _position(asked) if asked.geom is None else (asked.geom,)
+    place = _name_position(asked) if asked.geom is None else (asked.geom,)
     names = [*place, *([] if asked.name is None else [asked.name])]
     _trajectories.check_differ(names, "position and name")
     if asked.geom is None:
-        _trajectories.refuse_names_of_each_other(*_position(asked))
+        _trajectories.refuse_names_of_each_other(*_name_position(asked))
     return names
 
 
-def _placed(source: _sources.Source, asked: LoadingPlaces, progress: Progress) -> Rows:
+def _read_placed(source: _sources.Source, asked: LoadingPlaces, progress: Progress) -> Rows:
     """Read places from the rows of a table."""
-    names, kind = _checked_columns(asked), asked.kind
+    names, kind = _check_columns(asked), asked.kind
     if asked.layer is not None:
         raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}. Leave it out.")
     options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
@@ -182,81 +184,86 @@ def _placed(source: _sources.Source, asked: LoadingPlaces, progress: Progress) -
     for batch in _trajectories.tracked(source, names, _sources.Wanted(options, geometry=geometry), progress):
         label = pa.nulls(len(batch), pa.string())
         if asked.name is not None:
-            label = _texts(batch, asked.name)
+            label = _read_texts(batch, asked.name)
         if asked.geom is None:
-            geom = _points(*(_parse.numbers(batch.columns[name]) for name in _position(asked)))
+            geom = _encode_points(*(_parse.parse_numbers(batch.columns[name]) for name in _name_position(asked)))
         else:
-            geom = _shapes(batch.columns[asked.geom])
-        yield [*_known(batch), label, geom]
+            geom = _encode_shapes(batch.columns[asked.geom])
+        yield [*_read_known(batch), label, geom]
 
 
-def _features(file: Path, asked: LoadingPlaces) -> tuple[Rows, str]:
+def _read_features(file: Path, asked: LoadingPlaces) -> tuple[Rows, str]:
     """Read places from a geographic file; their lines are the numbers of its features."""
     if (asked.x, asked.y, asked.geom) != (None, None, None):
         raise ParameterError(
             f"{file.name} holds its own geometries. Got columns for them. Leave out --x, --y and --geom."
         )
-    found = _gis.features(file, layer=asked.layer, label=asked.name)
-    return _feature_rows(found.parts, asked.name), _crs.system(file.name, found.crs, asked.crs)
+    found = _gis.read_features(file, layer=asked.layer, label=asked.name)
+    return _make_feature_rows(found.parts, asked.name), _crs.choose_system(file.name, found.crs, asked.crs)
 
 
-def _feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Rows:
+def _make_feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Rows:
     first = 1
     for part in parts:
-        shapes = _known_shapes(part.column(0))
+        shapes = _read_shapes(part.column(0))
         text = pa.array(np.asarray(shapely.to_wkt(shapes), object), pa.string())
         cells = {"geometry": text} if name is None else {name: part.column(1), "geometry": text}
         line = np.arange(first, first + len(part), dtype=np.int64)
         yield [
             line,
-            binary_copy.jsonb(_parse.as_json(cells)),
-            _parse.sendable(_parse.texts(part.column(1))),
-            _wkb(shapes),
+            binary_copy.encode_jsonb(_parse.format_json(cells)),
+            _parse.is_sendable(_parse.parse_texts(part.column(1))),
+            _encode_wkb(shapes),
         ]
         first += len(part)
 
 
-def _area(file: Path) -> str:
+def _read_area(file: Path) -> str:
     """Read the polygons of a geographic file as one, in hexadecimal EWKB.
 
     Raises `DataError` if there is no such file, or one of its features is no valid polygon.
     """
     _files.demand_readable(file)
-    found = _gis.features(file, layer=None, label=None) if _gis.is_gis(file) else None
+    found = _gis.read_features(file, layer=None, label=None) if _gis.is_gis(file) else None
     if found is None:
         raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them. Check --area.")
-    crs = _crs.system(file.name, found.crs, None)
-    shapes = np.concatenate([np.empty(0, object), *(_known_shapes(part.column(0)) for part in found.parts)])
+    crs = _crs.choose_system(file.name, found.crs, None)
+    shapes = np.concatenate([np.empty(0, object), *(_read_shapes(part.column(0)) for part in found.parts)])
     if not len(shapes) or not (np.isin(shapely.get_type_id(shapes), _POLYGONS) & shapely.is_valid(shapes)).all():
         raise DataError(
-            f"{file.name} must hold only valid polygons. Some of its {counted(len(shapes), 'feature')} are not. "
+            f"{file.name} must hold only valid polygons. Some of its {format_count(len(shapes), 'feature')} are not. "
             f"Check --area."
         )
     whole = shapely.set_srid(shapely.union_all(shapes), int(crs.rpartition(":")[2]))
     return str(shapely.to_wkb(whole, hex=True, include_srid=True))
 
 
-def _points(x: pa.Array, y: pa.Array) -> pa.Array:
+def _encode_points(x: pa.Array, y: pa.Array) -> pa.Array:
     """Points as WKB, null where a coordinate is null; what is no number is made infinite, since NaN means empty."""
     place = np.nan_to_num(
-        np.column_stack([_staging.floats(x), _staging.floats(y)]), nan=np.inf, posinf=np.inf, neginf=-np.inf
+        np.column_stack([_staging.convert_to_floats(x), _staging.convert_to_floats(y)]),
+        nan=np.inf,
+        posinf=np.inf,
+        neginf=-np.inf,
     )
     missing = _staging.is_null(x) | _staging.is_null(y)
     return pa.array(shapely.to_wkb(shapely.points(place)), pa.binary(), mask=missing)
 
 
-def _shapes(column: pa.Array) -> pa.Array:
+def _encode_shapes(column: pa.Array) -> pa.Array:
     """Read shapes from WKT or WKB, as WKB; null where a cell holds none."""
     if pa.types.is_binary(column.type):
-        return _wkb(_known_shapes(column))
-    texts = _parse.texts(column)
+        return _encode_wkb(_read_shapes(column))
+    texts = _parse.parse_texts(column)
     # Shapely reads a curve only to fail on it later, inside a collection, or at once.
     texts = pc.if_else(pc.match_substring_regex(texts, _CURVED), pa.scalar(None, pa.string()), texts)
     with np.errstate(all="ignore"):  # numbers beyond those of a double
-        return _wkb(shapely.from_wkt(np.asarray(texts.to_numpy(zero_copy_only=False), object), on_invalid="ignore"))
+        return _encode_wkb(
+            shapely.from_wkt(np.asarray(texts.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
+        )
 
 
-def _known_shapes(column: pa.Array) -> Shapes:
+def _read_shapes(column: pa.Array) -> Shapes:
     """Read WKB; None where it breaks a rule that PostGIS has, too, such as a ring that is not closed."""
     with np.errstate(all="ignore"):
         return np.asarray(
@@ -264,7 +271,7 @@ def _known_shapes(column: pa.Array) -> Shapes:
         )
 
 
-def _wkb(shapes: Shapes) -> pa.Array:
+def _encode_wkb(shapes: Shapes) -> pa.Array:
     shapes = shapely.force_2d(shapes)
     if np.isnan(shapely.get_coordinates(shapes)).any():
         shapes = shapely.transform(shapes, lambda places: np.where(np.isnan(places), np.inf, places))
@@ -285,19 +292,19 @@ def load_requests(
     """
     _parse.check_zone(asked.tz)
     columns, named = list(asked.columns), [asked.subject, asked.time]
-    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
+    with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_request_columns(%s, %s, %s::text[])", [*named, columns])
-        srid = _claimed(connection, asked.dataset)
+        srid = _claim_dataset(connection, asked.dataset)
         options = "--subject, --time or --columns"
-        source = _sources.table(given)
-        rows = _events(source, [*named, *columns], asked.tz, progress, options)
+        source = _sources.open_table(given)
+        rows = _read_events(source, [*named, *columns], asked.tz, progress, options)
         _copy(connection, source.recorded, len(columns), rows)
-        made = _imported(
+        made = _import_table(
             connection,
             f"dbanon_internal.take_requests('pg_temp.dbanon_file', {ASKED}, %(cells)s::text[], %(keys)s::text[])",
             {
                 # The file was copied under columns of these names.
-                "asked": jsonb(vars(asked) | {"subject": "subject", "time": "time", "tz": None}),
+                "asked": make_jsonb(vars(asked) | {"subject": "subject", "time": "time", "tz": None}),
                 "cells": [f"cell_{i + 1}" for i in range(len(columns))],
                 "keys": columns,
             },
@@ -315,12 +322,12 @@ def load_quasi_identifiers(
     """
     kind, named = "quasi-identifiers", [asked.subject, asked.time]
     _parse.check_zone(asked.tz)
-    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
+    with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'person and time')", [named])
-        srid = _claimed(connection, asked.dataset)
-        source = _sources.table(given)
-        _copy(connection, source.recorded, 0, _events(source, named, asked.tz, progress, "--subject or --time"))
-        made = _imported(
+        srid = _claim_dataset(connection, asked.dataset)
+        source = _sources.open_table(given)
+        _copy(connection, source.recorded, 0, _read_events(source, named, asked.tz, progress, "--subject or --time"))
+        made = _import_table(
             connection,
             "dbanon.import_quasi_identifiers('pg_temp.dbanon_file', %(dataset)s, set_name => %(set_name)s, "
             "replace => %(replace)s, mode => %(mode)s, since => %(since)s, until => %(until)s)",
@@ -330,27 +337,29 @@ def load_quasi_identifiers(
     return _report(asked.dataset, kind, source, made, srid=srid, notices=notices)
 
 
-def _events(source: _sources.Source, wanted: Sequence[str], tz: str | None, progress: Progress, options: str) -> Rows:
+def _read_events(
+    source: _sources.Source, wanted: Sequence[str], tz: str | None, progress: Progress, options: str
+) -> Rows:
     """Read the columns of subjects and times, and those of cells after them."""
     times = _parse.Times(tz)
     subject, time, *cells = wanted
     for batch in _trajectories.tracked(source, list(wanted), _sources.Wanted(options, cells), progress):
-        at = _timestamps(times.seconds(batch.columns[time]))
-        yield [*_known(batch), _texts(batch, subject), at, *(_texts(batch, c) for c in cells)]
+        at = _encode_timestamps(times.seconds(batch.columns[time]))
+        yield [*_read_known(batch), _read_texts(batch, subject), at, *(_read_texts(batch, c) for c in cells)]
 
 
-def _timestamps(seconds: pa.Array) -> pa.Array:
+def _encode_timestamps(seconds: pa.Array) -> pa.Array:
     """Unix seconds as timestamptz; null where they are null, infinite where they are not finite."""
-    t = _staging.floats(seconds)
+    t = _staging.convert_to_floats(seconds)
     finite = np.isfinite(t)
-    at = binary_copy.timestamps(np.clip(np.where(finite, t, 0), _EARLIEST_S, _LATEST_S))
-    return binary_copy.nullable(np.where(finite, at, np.iinfo(np.int64).max), _staging.is_null(seconds))
+    at = binary_copy.encode_timestamps(np.clip(np.where(finite, t, 0), _EARLIEST_S, _LATEST_S))
+    return binary_copy.mark_nulls(np.where(finite, at, np.iinfo(np.int64).max), _staging.is_null(seconds))
 
 
 # ---- what they share -------------------------------------------------------------------------------------------------
 
 
-def _claimed(connection: Connection, dataset: str) -> int:
+def _claim_dataset(connection: Connection, dataset: str) -> int:
     """Keep others from loading into a dataset until the transaction ends; returns its SRID."""
     connection.execute("SELECT dbanon_internal.lock_dataset(%s)", [dataset])
     row = connection.execute("SELECT srid FROM dbanon_internal.known_dataset(%s)", [dataset]).fetchone()
@@ -363,20 +372,20 @@ def _copy(connection: Connection, source: str, cells: int | None, rows: Rows, *r
         "SELECT dbanon_internal.make_file(%s, %s::integer, %s, %s)", [source, cells, *(remedies or (None, None))]
     )
     for columns in rows:
-        with copying(connection, "pg_temp.dbanon_file") as copy:
-            copy.write(memoryview(binary_copy.rows(columns)))
+        with open_copy(connection, "pg_temp.dbanon_file") as copy:
+            copy.write(memoryview(binary_copy.encode_rows(columns)))
 
 
-def _texts(batch: _files.Batch, name: str) -> pa.Array:
-    return _parse.sendable(_parse.texts(batch.columns[name]))
+def _read_texts(batch: _files.Batch, name: str) -> pa.Array:
+    return _parse.is_sendable(_parse.parse_texts(batch.columns[name]))
 
 
-def _known(batch: _files.Batch) -> list[binary_copy.Column]:
+def _read_known(batch: _files.Batch) -> list[binary_copy.Column]:
     """Number the rows of a batch, and keep their cells as they were read."""
-    return [batch.line.to_numpy().astype(np.int64), binary_copy.jsonb(_parse.as_json(batch.columns))]
+    return [batch.line.to_numpy().astype(np.int64), binary_copy.encode_jsonb(_parse.format_json(batch.columns))]
 
 
-def _imported(connection: Connection, call: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _import_table(connection: Connection, call: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Call an import; returns its row."""
     with connection.cursor(row_factory=dict_row) as cursor:
         cursor.execute(cast("Any", f"SELECT * FROM {call}"), arguments)

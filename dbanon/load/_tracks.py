@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from dbanon.base.errors import DataError, counted
+from dbanon.base.errors import DataError, format_count
 from dbanon.load import _arrow, _crs, _files, _geometry, _gis, _names
 
 NAMES = ("subject", "trip", "time", "x", "y")
@@ -35,18 +35,18 @@ def are_tracks(path: Path) -> bool:
         return False
 
 
-def batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.Batch]:
+def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[_files.Batch]:
     """Read the points of all files; `options` are those that name columns.
 
     Raises `DataError` for a file that is broken or has no times, a folder without one, and a column there is not.
     """
     _names.check(path.name, NAMES, names, options)
-    files = _found(path) if path.is_dir() else [path]
-    parts = _columns(_gathered(_read(path, files)), names)
-    yield from _files.numbered(path.name, parts, "points of tracks", systems=frozenset([_crs.DEGREES]))
+    files = _find_files(path) if path.is_dir() else [path]
+    parts = _choose_columns(_gather(_read(path, files)), names)
+    yield from _files.number_rows(path.name, parts, "points of tracks", systems=frozenset([_crs.DEGREES]))
 
 
-def _columns(
+def _choose_columns(
     parts: Iterator[tuple[pa.RecordBatch, int]], names: Sequence[str]
 ) -> Iterator[tuple[dict[str, pa.Array], int]]:
     done = 0
@@ -55,7 +55,7 @@ def _columns(
         yield {name: batch.column(name) for name in names}, done
 
 
-def _gathered(parts: Iterator[tuple[pa.Table, int]]) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _gather(parts: Iterator[tuple[pa.Table, int]]) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Put the points of small files together, and cut large ones."""
     held: list[pa.Table] = []
     size = 0
@@ -75,10 +75,10 @@ def _cut(held: list[pa.Table], size: int) -> Iterator[tuple[pa.RecordBatch, int]
         size = 0
 
 
-def _found(folder: Path) -> list[Path]:
+def _find_files(folder: Path) -> list[Path]:
     """List the files of tracks in a folder and the folders in it, in the order of their names."""
     found, others = [], 0
-    with _files.readable(folder, "folder"):
+    with _files.translate_read_errors(folder, "folder"):
         for place, folders, names in os.walk(folder, onerror=_raise):
             folders.sort()
             for name in sorted(names):
@@ -91,7 +91,7 @@ def _found(folder: Path) -> list[Path]:
     if not found:
         raise DataError(
             f"A folder to load must hold .gpx or .plt files. {folder} holds none of them and "
-            f"{counted(others, 'other file')}. Name the folder that does, or files."
+            f"{format_count(others, 'other file')}. Name the folder that does, or files."
         )
     return found
 
@@ -103,31 +103,33 @@ def _raise(error: OSError) -> None:
 def _read(top: Path, files: Sequence[Path]) -> Iterator[tuple[pa.Table, int]]:
     waiting: list[Path] = []
     for path in files:
-        with _files.readable(path, "file of a track"):
+        with _files.translate_read_errors(path, "file of a track"):
             _files.demand_file(path, "GPX or PLT file")
             size = path.stat().st_size
             if path.suffix.lower() == ".plt":
-                yield _plt(top, path), size
+                yield _read_plt(top, path), size
                 continue
         waiting.append(path)
         if len(waiting) == GPX_AT_ONCE or sum(one.stat().st_size for one in waiting) > GPX_BYTES:
-            yield from _gpx(top, waiting)
+            yield from _read_gpx(top, waiting)
             waiting = []
     if waiting:
-        yield from _gpx(top, waiting)
+        yield from _read_gpx(top, waiting)
 
 
-def _gpx(top: Path, paths: Sequence[Path]) -> Iterator[tuple[pa.Table, int]]:
-    for part in _gis.track_points(paths):
-        x, y = _geometry.points(part["wkb"])
+def _read_gpx(top: Path, paths: Sequence[Path]) -> Iterator[tuple[pa.Table, int]]:
+    for part in _gis.read_track_points(paths):
+        x, y = _geometry.read_points(part["wkb"])
         number = part["file"]
-        subject, trip = (pa.array([name(top, path) for path in paths]).take(number) for name in (_subject, _trip))
+        subject, trip = (
+            pa.array([name(top, path) for path in paths]).take(number) for name in (_name_subject, _name_trip)
+        )
         segments = [pc.cast(part[name], pa.string()) for name in ("track", "segment")]
         trip = pc.binary_join_element_wise(trip, *segments, "/")
         yield pa.table([subject, trip, part["time"], x, y], names=list(NAMES)), part.nbytes
 
 
-def _plt(top: Path, path: Path) -> pa.Table:
+def _read_plt(top: Path, path: Path) -> pa.Table:
     with path.open("rb") as file:
         head = [file.readline(1000) for _ in range(_PLT_LINES)]
     if not head[0].lower().startswith((b"geolife", b"oziexplorer")) or not head[1].strip().startswith(b"WGS 84"):
@@ -146,22 +148,22 @@ def _plt(top: Path, path: Path) -> pa.Table:
     ).combine_chunks()
     # Times of PLT are UTC.
     time = pc.binary_join_element_wise(read["date"], pc.binary_join_element_wise(read["clock"], "Z", ""), " ")
-    named = [pa.array(np.full(len(read), name(top, path), object), pa.string()) for name in (_subject, _trip)]
+    named = [pa.array(np.full(len(read), name(top, path), object), pa.string()) for name in (_name_subject, _name_trip)]
     return pa.table([*named, time, read["x"], read["y"]], names=list(NAMES))
 
 
-def _subject(top: Path, path: Path) -> str:
+def _name_subject(top: Path, path: Path) -> str:
     """Name the person whose track a file is; see the top of this module."""
     place = path.resolve()
     if place.parent.name.lower() == _GEOLIFE:
-        return _text(place.parent.parent.name)
+        return _check_text(place.parent.parent.name)
     within = path.relative_to(top).parts[:-1] if path != top else ()
-    return _text(within[0] if within else path.stem)
+    return _check_text(within[0] if within else path.stem)
 
 
-def _trip(top: Path, path: Path) -> str:
-    return _text(str(path.relative_to(top)) if path != top else path.name)
+def _name_trip(top: Path, path: Path) -> str:
+    return _check_text(str(path.relative_to(top)) if path != top else path.name)
 
 
-def _text(name: str) -> str:
+def _check_text(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "replace")

@@ -16,11 +16,11 @@ from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, silent
 from dbanon.load import _arrow, _bbox, _crs, _files, _geometry, _moving, _parse, _sources, _staging
 from dbanon.load._given import Table
-from dbanon.load._reported import MADE, LoadReport, notices_of, report
+from dbanon.load._reported import MADE, LoadReport, collect_notices, report
 from dbanon.load.datasets import ASKED
 from dbanon.options.loading import LoadingTrajectories
 from dbanon.postgres import binary_copy
-from dbanon.postgres.connection import Connection, errors_translated, jsonb
+from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 
 MB = 1024**2
 _BEGIN = f"SELECT geographic, first_number FROM dbanon_internal.begin_load({ASKED})"
@@ -69,7 +69,7 @@ class Fixes:
             return (
                 f"The points of column '{self.positions[0].columns[0]}' have them the other way round. Write x first."
             )
-        return swapped_columns(*names)
+        return describe_swap(*names)
 
     @property
     def cells(self) -> dict[str, str]:
@@ -116,16 +116,16 @@ class Fixes:
     def _read(self, batch: _files.Batch, where: _Position, times: _parse.Times) -> "_Rows":
         """Take rows for fixes."""
         if where.is_geometry:
-            x, y = _geometry.points(batch.columns[where.columns[0]])
+            x, y = _geometry.read_points(batch.columns[where.columns[0]])
         else:
-            x, y = (_parse.numbers(batch.columns[name]) for name in where.columns)
+            x, y = (_parse.parse_numbers(batch.columns[name]) for name in where.columns)
         line = batch.line.to_numpy().astype(np.int64)
         return _Rows(line, times.seconds(batch.columns[self.asked.time]), x, y, batch.columns, batch.systems)
 
     def _moving(self, batch: _files.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
         """Take rows apart into their fixes, which are numbered from `first`."""
         (name,) = where.columns
-        found = _moving.instants(batch.columns[name], times)
+        found = _moving.read_instants(batch.columns[name], times)
         row = pa.array(found.row)
         columns = {other: cells.take(row) for other, cells in batch.columns.items() if other != name}
         systems = frozenset(f"EPSG:{srid}" for srid in found.srids if srid)
@@ -147,33 +147,33 @@ class Fixes:
         if named.subject == ITS_OWN:
             subject = pc.utf8_lpad(pa.array(first + np.arange(size)).cast(pa.string()), 12, "0")
         else:
-            subject = _parse.texts(columns[named.subject])
+            subject = _parse.parse_texts(columns[named.subject])
         t, x, y = rows.t, rows.x, rows.y
-        trip = pa.nulls(size, pa.string()) if named.trip is None else _parse.texts(columns[named.trip])
+        trip = pa.nulls(size, pa.string()) if named.trip is None else _parse.parse_texts(columns[named.trip])
         fine = self._fine(subject, trip, t, x, y, geographic=geographic)
         file, line = np.full(size, len(staging.read), np.int32), rows.line
         keep = pa.array(fine)
-        numbers = [_staging.floats(column.filter(keep)) for column in (t, x, y)]
+        numbers = [_staging.convert_to_floats(column.filter(keep)) for column in (t, x, y)]
         staging.stage([file[fine], line[fine], subject.filter(keep), trip.filter(keep), *numbers])
         if not fine.all():
             odd = pa.array(~fine)
-            cells = _parse.as_json({name: column.filter(odd) for name, column in columns.items()})
-            texts = [_parse.sendable(column.filter(odd)) for column in (subject, trip)]
-            values = [_nullable(column.filter(odd)) for column in (t, x, y)]
-            staging.suspect([file[~fine], line[~fine], *texts, *values, binary_copy.jsonb(cells)])
+            cells = _parse.format_json({name: column.filter(odd) for name, column in columns.items()})
+            texts = [_parse.is_sendable(column.filter(odd)) for column in (subject, trip)]
+            values = [_mark_nulls(column.filter(odd)) for column in (t, x, y)]
+            staging.suspect([file[~fine], line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)])
 
     def _fine(
         self, subject: pa.Array, trip: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, *, geographic: bool
     ) -> NDArray[np.bool_]:
         """Where nothing can be wrong; `dbanon_internal.judge_suspects` knows the reasons against the others."""
-        time, east, north = _staging.floats(t), _staging.floats(x), _staging.floats(y)
+        time, east, north = _staging.convert_to_floats(t), _staging.convert_to_floats(x), _staging.convert_to_floats(y)
         greatest = np.finfo(np.float64).max
         most_x, most_y = (180.0, 90.0) if geographic else (greatest, greatest)
-        odd = _staging.is_null(subject) | _parse.too_long(subject) | _parse.has_control(subject)
+        odd = _staging.is_null(subject) | _parse.is_too_long(subject) | _parse.has_control(subject)
         odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S))
         odd |= ~((np.abs(east) <= most_x) & (np.abs(north) <= most_y))
         if self.asked.bbox is not None:
-            odd |= ~_bbox.inside(east, north, self.asked.bbox)
+            odd |= ~_bbox.is_inside(east, north, self.asked.bbox)
         return np.asarray(~odd)
 
 
@@ -196,7 +196,7 @@ class _Rows:
         return _Rows(self.line[start:end], t, x, y, columns, self.systems)
 
 
-def prepared(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
+def prepare_fixes(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
     """Look at what is to be loaded, without reading a row: where positions are, and in which reference system.
 
     Raises
@@ -209,12 +209,12 @@ def prepared(given: Sequence[Table], asked: LoadingTrajectories) -> Fixes:
     """
     if not given:
         raise ParameterError("At least one file or table must be given. Got none. Name a CSV or Parquet file.")
-    sources = tuple(_sources.fixes(one) for one in given)
+    sources = tuple(_sources.open_fixes(one) for one in given)
     _check_others(sources)
-    positions = tuple(_position(source, asked) for source in sources)
+    positions = tuple(_choose_position(source, asked) for source in sources)
     for where in set(positions):
         _check_columns(asked, where)
-    return Fixes(sources, positions, _system(sources, positions, asked.crs), asked)
+    return Fixes(sources, positions, _choose_system(sources, positions, asked.crs), asked)
 
 
 def _check_others(sources: Sequence[_sources.Source]) -> None:
@@ -225,7 +225,7 @@ def _check_others(sources: Sequence[_sources.Source]) -> None:
         raise ParameterError(f"Each file must be named once. Got {name} more than once. Leave out the others.")
 
 
-def _position(source: _sources.Source, asked: LoadingTrajectories) -> _Position:
+def _choose_position(source: _sources.Source, asked: LoadingTrajectories) -> _Position:
     """Find where the position of a source is: as asked for, else in its geometry, else in x and y."""
     refuse_two_positions(asked.geom, asked.x, asked.y)
     if asked.x is None and asked.y is None:
@@ -237,7 +237,7 @@ def _position(source: _sources.Source, asked: LoadingTrajectories) -> _Position:
     return _Position((asked.x or "x", asked.y or "y"))
 
 
-def _system(sources: Sequence[_sources.Source], positions: Sequence[_Position], given: str | None) -> str:
+def _choose_system(sources: Sequence[_sources.Source], positions: Sequence[_Position], given: str | None) -> str:
     """Find the one reference system of all sources."""
     systems = {}
     for source, where in zip(sources, positions, strict=True):
@@ -276,19 +276,19 @@ def refuse_two_positions(geom: str | None, x: str | None, y: str | None) -> None
         )
 
 
-def _nullable(column: pa.Array) -> pa.Array:
-    return binary_copy.nullable(_staging.floats(column), _staging.is_null(column))
+def _mark_nulls(column: pa.Array) -> pa.Array:
+    return binary_copy.mark_nulls(_staging.convert_to_floats(column), _staging.is_null(column))
 
 
 def refuse_names_of_each_other(x: str, y: str) -> None:
     """Raise `ParameterError` if the columns of x and y are called latitude and longitude, in this order."""
     if x.strip().lower() in _LATITUDES and y.strip().lower() in _LONGITUDES:
         raise ParameterError(
-            f"x must be the longitude or easting and y the latitude or northing. {swapped_columns(x, y)}"
+            f"x must be the longitude or easting and y the latitude or northing. {describe_swap(x, y)}"
         )
 
 
-def swapped_columns(x: str, y: str) -> str:
+def describe_swap(x: str, y: str) -> str:
     """Say what to do where two columns of a file are the wrong way round."""
     return f"Columns '{x}' and '{y}' are the other way round. Give --x {y} --y {x}."
 
@@ -322,9 +322,9 @@ def load_trajectories(
     Their order and errors are those of `dbanon.database.datasets.Datasets.load_trajectories`.
     """
     _parse.check_zone(asked.tz)
-    source = prepared(given, asked)
-    arguments: dict[str, Any] = {"asked": jsonb(vars(asked) | {"crs": source.crs})}
-    with errors_translated(), connection.transaction(), notices_of(connection, progress) as notices:
+    source = prepare_fixes(given, asked)
+    arguments: dict[str, Any] = {"asked": make_jsonb(vars(asked) | {"crs": source.crs})}
+    with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         begun = connection.execute(_BEGIN, arguments).fetchone()
         geographic, first = cast("tuple[bool, int]", begun)
         staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from psycopg.rows import class_row
 
 from dbanon.base.dataset import DatasetRow
-from dbanon.postgres.connection import Connection, jsonb
+from dbanon.postgres.connection import Connection, make_jsonb
 
 ASKED = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s)"
 """What a load was asked for, as the SQL functions take it; what that has no attribute for is left out."""
@@ -41,7 +41,7 @@ def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None
         return cursor.execute(
             f"SELECT dataset_id, name, srid, grid_m, grid_s, revision "
             f"FROM dbanon_internal.claim_dataset({ASKED}, '') WHERE dataset_id IS NOT NULL",
-            {"asked": jsonb(asked)},
+            {"asked": make_jsonb(asked)},
         ).fetchone()
 
 
@@ -53,6 +53,6 @@ def write(connection: Connection, asked: Mapping[str, Any], srid: int) -> int:
     """
     row = connection.execute(
         f"SELECT dataset_id FROM dbanon_internal.write_dataset({ASKED}, %(srid)s::integer)",
-        {"asked": jsonb(asked), "srid": srid},
+        {"asked": make_jsonb(asked), "srid": srid},
     ).fetchone()
     return int(cast("tuple[int]", row)[0])

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyproj
 
-from dbanon.base.errors import DataError, counted
+from dbanon.base.errors import DataError, format_count
 from dbanon.base.figures import Movements, Rectangles
 from dbanon.base.trajectory import Bool, Float, Int
 from dbanon.load import _files, _names, _parse, _staging
@@ -113,7 +113,7 @@ def _find_columns(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     unknown = sorted(given.keys() - _KNOWN.keys())
     if unknown:
         raise DataError(f"A column must be named as one of {', '.join(_KNOWN)}. Got '{unknown[0]}'. Correct --column.")
-    names = _files.header(path)
+    names = _files.read_header(path)
     _names.check(path.name, names, list(given.values()), "--column")
     lower = {name.strip().lower(): name for name in reversed(names)}
     known = {mean: next((lower[a] for a in also.split() if a in lower), None) for mean, also in _KNOWN.items()}
@@ -126,18 +126,20 @@ def _read_cells(
     """Read the codes of ids, and the other wanted columns as finite numbers."""
     for mean in wanted:
         if mean not in found:
-            _names.check(path.name, _files.header(path), [mean], _OPTION.format(mean))
+            _names.check(path.name, _files.read_header(path), [mean], _OPTION.format(mean))
     times = {mean: _parse.Times(tz) for mean in ("time", "since", "until")}
     parts: dict[str, list[pa.Array]] = {mean: [] for mean in wanted}
-    for batch in _files.batches(path, [found[mean] for mean in wanted], options="--column"):
+    for batch in _files.read_batches(path, [found[mean] for mean in wanted], options="--column"):
         for mean in wanted:
             cell = batch.columns[found[mean]]
-            read = _parse.texts if mean == "id" else times[mean].seconds if mean in times else _parse.numbers
+            read = (
+                _parse.parse_texts if mean == "id" else times[mean].seconds if mean in times else _parse.parse_numbers
+            )
             parts[mean].append(read(cell))
     whole = {mean: pa.chunked_array(own).combine_chunks() for mean, own in parts.items()}
     ids = whole.pop("id")
     _demand(path, ~_staging.is_null(ids), "an id", "fill it in")
-    numbers = {mean: _staging.floats(column) for mean, column in whole.items()}
+    numbers = {mean: _staging.convert_to_floats(column) for mean, column in whole.items()}
     for mean, values in numbers.items():
         _demand(path, np.isfinite(values), f"a finite number or time as its {mean}", "correct or remove it")
     codes = pc.dictionary_encode(ids).indices.to_numpy().astype(np.int64)
@@ -147,7 +149,7 @@ def _read_cells(
 def _demand(path: Path, good: Bool, held: str, remedy: str) -> None:
     bad = int((~good).sum())
     if bad:
-        raise DataError(f"Every row of {path.name} must have {held}. Got {counted(bad, 'row')} without; {remedy}.")
+        raise DataError(f"Every row of {path.name} must have {held}. Got {format_count(bad, 'row')} without; {remedy}.")
 
 
 def _demand_overlap(path: Path, bounds: Float, extent: Box, axes: tuple[str, str]) -> None:

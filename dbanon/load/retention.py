@@ -9,7 +9,7 @@ from typing import Any, cast
 from psycopg.rows import dict_row
 
 from dbanon.base.errors import ParameterError
-from dbanon.postgres.connection import Connection, errors_translated, fetch_value, server_notices
+from dbanon.postgres.connection import Connection, collect_notices, fetch_value, translate_errors
 
 Erased = tuple[dict[str, int], tuple[str, ...]]
 """How many rows went, by what they were, and what the server has to say."""
@@ -18,7 +18,7 @@ Erased = tuple[dict[str, int], tuple[str, ...]]
 def list_datasets(connection: Connection, name: str | None = None) -> list[dict[str, Any]]:
     """List the datasets, or the one of a name, each with how much is in it."""
     query = "SELECT * FROM dbanon.datasets WHERE %(name)s::text IS NULL OR name = %(name)s ORDER BY name"
-    with errors_translated(), connection.cursor(row_factory=dict_row) as cursor:
+    with translate_errors(), connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(query, {"name": name}).fetchall()
 
 
@@ -63,12 +63,12 @@ def forget_before(connection: Connection, dataset: str, before: datetime | str) 
     StoreError
         If a run of the dataset is being worked on.
     """
-    time = _instant(connection, before) if isinstance(before, str) else before
+    time = _parse_instant(connection, before) if isinstance(before, str) else before
     return _erase(connection, "SELECT what, rows FROM dbanon.forget_before(%s, %s)", dataset, time)
 
 
-def _instant(connection: Connection, text: str) -> datetime:
-    with errors_translated():
+def _parse_instant(connection: Connection, text: str) -> datetime:
+    with translate_errors():
         query = "SELECT to_timestamp(dbanon_internal.as_instant(to_jsonb(%s::text)))"
         time = cast("datetime | None", fetch_value(connection, query, [text]))
     if time is None:
@@ -80,6 +80,6 @@ def _instant(connection: Connection, text: str) -> datetime:
 
 
 def _erase(connection: Connection, query: str, *given: Any) -> Erased:
-    with errors_translated(), server_notices(connection) as notices:
+    with translate_errors(), collect_notices(connection) as notices:
         erased = dict(connection.execute(cast("Any", query), given).fetchall())
     return erased, tuple(notices)

@@ -108,7 +108,7 @@ class Algorithm:
 
 
 def since() -> Any:
-    """Describe the parameter `since`, which every family has."""
+    """Make the field `since` of a parameter class; every family has one, None by default."""
     help = (
         "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s. By default all data are "
         "considered."
@@ -117,7 +117,7 @@ def since() -> Any:
 
 
 def until() -> Any:
-    """Describe the parameter `until`, which every family has."""
+    """Make the field `until` of a parameter class; every family has one, None by default."""
     help = (
         "Time before which all rows end, a multiple of grid_s. Later data are not considered. By default all data are."
     )
@@ -125,13 +125,13 @@ def until() -> Any:
 
 
 def step_s() -> Any:
-    """Describe the parameter `step_s` of families whose rows are about instants, as are the three below."""
+    """Make the field `step_s` of a family whose rows are about instants; such a family has the three below, too."""
     help = "Time between two instants, a multiple of grid_s."
     return parameter(60, help, type="integer", unit="s", minimum=1, maximum=604_800)
 
 
 def start() -> Any:
-    """Describe the parameter `start`."""
+    """Make the field `start` of a family with `step_s`: the first instant, None for one that follows from the data."""
     help = (
         "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s. "
         "By default it is max_gap_s after the data's first time (last), rounded up to step_s."
@@ -140,7 +140,7 @@ def start() -> Any:
 
 
 def align() -> Any:
-    """Describe the parameter `align`."""
+    """Make the field `align` of a family with `step_s`: how `kernels.align` finds a position at an instant."""
     help = (
         "Position of a person at an instant: the last fix, a fix of exactly that instant, or between the two nearest."
     )
@@ -148,7 +148,7 @@ def align() -> Any:
 
 
 def max_gap_s() -> Any:
-    """Describe the parameter `max_gap_s`."""
+    """Make the field `max_gap_s` of a family with `step_s`: how old a position may be, in seconds."""
     help = "Oldest fix that still counts as a person's position (last), or widest gap to interpolate (linear)."
     return parameter(300, help, type="integer", unit="s", minimum=0, maximum=604_800)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.base.figures import Evaluation
 from dbanon.base.sweep import SIDE_M, Setting, Sweep, Want, find_lines
 from dbanon.metrics.questions import compared_side
@@ -194,15 +194,15 @@ def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setti
             signs[0]
         ]
         return f"It is so everywhere: with more {name}, {how}{at}."
-    worse, better = counted(signs.count(1), "case"), counted(signs.count(-1), "case")
+    worse, better = format_count(signs.count(1), "case"), format_count(signs.count(-1), "case")
     return (
         f"It depends on the others. With more {name}, counts get worse in {worse} and better in {better}. In "
-        f"{counted(signs.count(0), 'case')} there is no difference that {_count_questions(sweep)} can show."
+        f"{format_count(signs.count(0), 'case')} there is no difference that {_count_questions(sweep)} can show."
     )
 
 
 def _count_questions(sweep: Sweep) -> str:
-    return counted(sweep.queries, "question")
+    return format_count(sweep.queries, "question")
 
 
 def _is_best(name: str, value: Any, line: Sequence[Setting]) -> bool:
@@ -224,7 +224,9 @@ def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> st
         return float("inf") if found is None or found.value is None else found.value
 
     worse = sum(off(one) > min(map(off, line)) for line in lines for one in line if one.varied[name] == value)
-    return f"; over ten minutes another value errs less in {counted(worse, 'case')} of {len(lines)}" if worse else ""
+    return (
+        f"; over ten minutes another value errs less in {format_count(worse, 'case')} of {len(lines)}" if worse else ""
+    )
 
 
 def _compare(one: Setting, other: Setting) -> int:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from dbanon.base.described import Described
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.pages import frame, maps, words
 from dbanon.pages.drawn import sizes
 from dbanon.pages.shown import Shown
@@ -109,7 +109,7 @@ def _map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
     )
     return frame.picture(
         drawn,
-        f"{letter}: {side.record.name} at {at}, {moment.said} of {counted(moment.rows, 'row')} that hide people.",
+        f"{letter}: {side.record.name} at {at}, {moment.said} of {format_count(moment.rows, 'row')} that hide people.",
         class_="map",
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.pages import charts, frame, maps, words
 from dbanon.pages.blocks import Blocks, local
 from dbanon.pages.shown import Shown, levels
@@ -37,7 +37,7 @@ class Drawn(Blocks):
         )
         caption = Markup(
             '<b class="is-published">Published: {} of the {} that hold at {} and hide people.</b> {}'
-        ).format(moment.said, counted(moment.rows, "row"), time, self._around())
+        ).format(moment.said, format_count(moment.rows, "row"), time, self._around())
         return frame.picture(drawn, caption, class_="map")
 
     def _around(self) -> str:
@@ -56,7 +56,8 @@ class Drawn(Blocks):
         left = maps.panel(
             "private-map",
             f"Private at {at}",
-            f"Where {counted(truth.people, 'person', 'people')} were at {at}, {_FOUND[truth.align]}: one dot each.",
+            f"Where {format_count(truth.people, 'person', 'people')} were at {at}, {_FOUND[truth.align]}: one dot "
+            "each.",
             window,
             maps.backdrop(self.shown.lines, self.shown.areas),
             maps.dots(truth.places),

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from dbanon.base.console import visible
+from dbanon.base.console import make_visible
 from dbanon.pages import svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -105,7 +105,7 @@ class Frame:
 
 def document(frame: Frame, header: Markup, *blocks: Markup) -> str:
     """Put a page together: its band, `header` with its h1, sections, and a footer."""
-    title = visible(f"[PRIVATE] {frame.title}" if frame.private else frame.title)
+    title = make_visible(f"[PRIVATE] {frame.title}" if frame.private else frame.title)
     band = Markup('<div class="band{}"><span>{}</span></div>').format(
         " private-band" if frame.private else "", frame.band
     )
@@ -143,13 +143,13 @@ def _css(content: str) -> str:
 
     A space ends each escape, since a style sheet takes the first space after an escape for its end.
     """
-    own = visible(content)
+    own = make_visible(content)
     return '"' + "".join(c if c.isalnum() or c in " .,:;-_" else f"\\{ord(c):x} " for c in own) + '"'
 
 
 def isolate(text: Any) -> Markup:
     """Show a name or text of a user: it turns no text around it, and direction marks in it are seen as numbers."""
-    return Markup("<bdi>{}</bdi>").format(visible(str(text)))
+    return Markup("<bdi>{}</bdi>").format(make_visible(str(text)))
 
 
 def header(title: str, lead: Any, *about: Any) -> Markup:
@@ -258,7 +258,7 @@ def _aligned(place: int, numbers: Sequence[int]) -> Markup:
 
 def code(text: str) -> Markup:
     """Show commands or SQL as they are typed."""
-    return Markup("<pre><code>{}</code></pre>").format(visible(text, lines=True))
+    return Markup("<pre><code>{}</code></pre>").format(make_visible(text, lines=True))
 
 
 def signatures(*lines: str) -> Markup:

@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.pages import charts
 from dbanon.pages.charts import Bar, metres
 from dbanon.pages.svg import STYLE
@@ -176,7 +176,7 @@ def _make_name() -> str:
 def _describe_verdict(held: int, clauses: int) -> tuple[str, bool]:
     if not clauses:
         return "✗ not attacked", False
-    said = f"{held} of {counted(clauses, 'clause')} hold"
+    said = f"{held} of {format_count(clauses, 'clause')} hold"
     return (f"✓ verified, {said}", True) if held == clauses else (f"✗ refused, {said}", False)
 
 

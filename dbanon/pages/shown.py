@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.pages.maps import Window
 
 STEP = 1.25
@@ -64,7 +64,7 @@ class Moment:
     def said(self) -> str:
         """Words for how many regions are drawn."""
         drawn = len(self.regions)
-        regions = counted(drawn + self.undrawn, "region")
+        regions = format_count(drawn + self.undrawn, "region")
         return f"{drawn:,} of {regions}" if self.undrawn else regions
 
 

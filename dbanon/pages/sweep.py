@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.base.figures import WHEN, Figure
 from dbanon.base.sweep import Setting, Sweep, find_lines
 from dbanon.pages import charts, frame, maps, words
@@ -45,10 +45,10 @@ def page(sweep: Sweep, *, version: str = "") -> str:
 def _write_header(sweep: Sweep) -> Markup:
     several = list(dict.fromkeys(name for one in sweep.settings for name in one.varied))
     which = " and ".join(several) or "setting"
-    people = counted(sweep.people, "person", "people") + (" drawn at random" if sweep.sample else "")
+    people = format_count(sweep.people, "person", "people") + (" drawn at random" if sweep.sample else "")
     lead = Markup("{} of {} ({}) on {} of {}, each computed, attacked and asked the same questions. {}").format(
-        counted(len(sweep.settings), "setting"), sweep.method, sweep.algorithm, people, frame.isolate(sweep.dataset),
-        "Nothing was published.",
+        format_count(len(sweep.settings), "setting"), sweep.method, sweep.algorithm, people,
+        frame.isolate(sweep.dataset), "Nothing was published.",
     )  # fmt: skip
     return frame.header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
 
@@ -81,7 +81,7 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
 def _note_coverage(sweep: Sweep) -> Iterator[str]:
     asked = sum(sweep.queries for one in sweep.settings for name in one.figures if name.startswith("count_error_"))
     if asked:
-        yield f"The true count lay between at_least and at_most in all of {counted(asked, 'answer')}."
+        yield f"The true count lay between at_least and at_most in all of {format_count(asked, 'answer')}."
 
 
 def _list_wants(sweep: Sweep) -> str:
@@ -135,11 +135,11 @@ def _differs_in_promise(one: Setting, chosen: Setting) -> bool:
 
 def _draw_minute(place: int, one: Setting, window: maps.Window) -> Markup:
     paths = one.minute.paths if one.minute is not None else ()
-    about = f"{one.name}: {counted(len(paths), 'region')} as they would be published."
+    about = f"{one.name}: {format_count(len(paths), 'region')} as they would be published."
     drawn = maps.panel(f"minute-{place}", f"One minute at {one.name}", about, window, maps.regions(paths))
     half, error = one.measured("region_side_m_50"), _write_error(one.error)
     sides = f", half of people's time in regions under {metres(half.value)}" if half and half.value else ""
-    rows = counted(one.minute.rows if one.minute is not None else 0, "row")
+    rows = format_count(one.minute.rows if one.minute is not None else 0, "row")
     if one.minute is not None and len(paths) < one.minute.rows:
         rows += f" (drawn: {len(paths):,})"
     said = Markup("{}: {}{}. Counts are off by {}.")
@@ -316,7 +316,7 @@ def _write_grid(sweep: Sweep) -> Markup:
         "what limits it",
     ]
     table = frame.table(head, [_write_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
-    asked = f"{counted(sweep.queries, 'question')} of each kind"
+    asked = f"{format_count(sweep.queries, 'question')} of each kind"
     note = (
         f"● on the front of its promise. Each setting was asked {asked} at random places and times, about "
         f"{sweep.squares}, and about others. The error of counts is the sum of differences as a share of the sum of "

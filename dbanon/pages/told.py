@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from dbanon.base.command import run_command
 from dbanon.base.described import TESTS, ClauseFound
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.pages import frame, words
 from dbanon.pages.blocks import Blocks, local
 
@@ -111,7 +111,7 @@ class Told(Blocks):
         count = len(record.clauses)
         if not count:
             return frame.card("Motivated intruder", "The rows were not attacked.")
-        found = "nothing" if record.held == count else counted(count - record.held, "broken clause")
+        found = "nothing" if record.held == count else format_count(count - record.held, "broken clause")
         version = f", version {record.versions['dbanon']}" if "dbanon" in record.versions else ""
         when = Markup("before publication{}.").format(version)
         if record.checked_at:
@@ -121,7 +121,7 @@ class Told(Blocks):
             ("Knows", record.adversary),
             (
                 "Did",
-                f"read all stored rows and the data again, and tried to break {counted(count, 'clause')}.",
+                f"read all stored rows and the data again, and tried to break {format_count(count, 'clause')}.",
             ),
             ("Found", f"{found}."),
             ("When", when),

@@ -19,7 +19,7 @@ from psycopg import sql
 from dbanon.base.errors import DataError, StoreError
 from dbanon.postgres import sqlstate
 from dbanon.postgres.binary_copy import HEADER, TRAILER
-from dbanon.postgres.connection import as_is, postgis
+from dbanon.postgres.connection import find_postgis_schema, make_sql
 
 _FIX = 24  # bytes of one point of WKB with M: x, y, m
 _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
@@ -44,13 +44,13 @@ class Snapshot:
 
 
 @contextmanager
-def snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> Iterator[Snapshot]:
+def open_snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> Iterator[Snapshot]:
     """Have a transaction whose queries all see one state of the database, and can change nothing.
 
     Parameters
     ----------
     name : str, optional
-        Of the state that another session has `exported`.
+        Of the state that another session exported with `export_snapshot`.
 
     Raises
     ------
@@ -66,10 +66,10 @@ def snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> It
                 raise StoreError(
                     "A task must read in the snapshot of its run. That is over. Run it again.", sqlstate.CHANGED
                 ) from None
-        yield Snapshot(connection, sql.Identifier(postgis(connection)).as_string(connection))
+        yield Snapshot(connection, sql.Identifier(find_postgis_schema(connection)).as_string(connection))
 
 
-def unix_s(sent: NDArray[np.int64]) -> NDArray[np.float64]:
+def convert_to_unix_s(sent: NDArray[np.int64]) -> NDArray[np.float64]:
     """Give timestamps that were sent (microseconds since 2000) in unix seconds, as the server's ``date_part`` does."""
     # From the year 294247 on, microseconds since 1970 do not fit into an int64.
     latest = np.iinfo(np.int64).max - _POSTGRES_EPOCH_US
@@ -77,28 +77,28 @@ def unix_s(sent: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray(np.where(sent > latest, sent.astype(float) + _POSTGRES_EPOCH_US, whole) / 1e6)
 
 
-def exported(snapshot: Snapshot) -> str:
+def export_snapshot(snapshot: Snapshot) -> str:
     """Let other sessions see what this one does, as long as it lasts: the name of its state."""
     found = snapshot.connection.execute("SELECT pg_export_snapshot()").fetchone()
     return str(found[0]) if found else ""
 
 
-def table(snapshot: Snapshot, query: str) -> pa.Table:
+def read_table(snapshot: Snapshot, query: str) -> pa.Table:
     """Run a query without parameters and fetch all of it."""
-    return pa.Table.from_batches(batches(snapshot, query))
+    return pa.Table.from_batches(read_batches(snapshot, query))
 
 
-def batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
+def read_batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
     """Run a query without parameters and fetch its columns some megabytes at a time; the last batch may be empty."""
-    found = snapshot.connection.execute(as_is(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
+    found = snapshot.connection.execute(make_sql(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
     names, kinds = [column.name for column in found], [column.type_code for column in found]
-    statement = as_is(f"COPY ({query}) TO STDOUT (FORMAT binary)")
+    statement = make_sql(f"COPY ({query}) TO STDOUT (FORMAT binary)")
     with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
-        for rows, lengths in _pieces(copy):
-            yield pa.record_batch(_columns(rows, lengths, kinds), names)
+        for rows, lengths in _read_pieces(copy):
+            yield pa.record_batch(_decode_columns(rows, lengths, kinds), names)
 
 
-def _pieces(copy: psycopg.Copy, least: int = _BATCH) -> Iterator[tuple[bytearray, list[int]]]:
+def _read_pieces(copy: psycopg.Copy, least: int = _BATCH) -> Iterator[tuple[bytearray, list[int]]]:
     """Fetch the rows of a binary COPY so many bytes at a time, with the length of each; the last piece may be empty.
 
     What libpq has received is fetched from it without asking psycopg, which takes a microsecond for each row; psycopg
@@ -114,14 +114,14 @@ def _pieces(copy: psycopg.Copy, least: int = _BATCH) -> Iterator[tuple[bytearray
             data, lengths = bytearray(), []
         length, row = fetch(1)
         if length < 0:  # not after the trailer: the server ended it with an error
-            raise _ending(copy.connection.pgconn)
+            raise _find_error(copy.connection.pgconn)
         if length == 0:  # nothing is there yet
             row = copy.read()
     copy.read()  # the end
     yield data, lengths
 
 
-def _ending(connection: psycopg.pq.abc.PGconn) -> psycopg.Error:
+def _find_error(connection: psycopg.pq.abc.PGconn) -> psycopg.Error:
     """Make the error of what ended a COPY, and fetch what comes after it, as psycopg would."""
     last = result = connection.get_result()
     while last is not None:
@@ -131,7 +131,7 @@ def _ending(connection: psycopg.pq.abc.PGconn) -> psycopg.Error:
     return psycopg.errors.error_from_result(result)
 
 
-def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.Array]:
+def _decode_columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.Array]:
     """Take rows of a binary COPY apart: each is the number of its values, then each one after its length (NULL: -1)."""
     data, length = np.frombuffer(rows, np.uint8), np.array(lengths, np.int64)
     # `at` is where each row goes on: behind the 16-bit count of its values, then behind each value read.
@@ -139,7 +139,7 @@ def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.A
     columns = []
     for kind in kinds:
         # A value: 32-bit length, -1 for NULL, then so many bytes. A NULL is read from place 0, and masked.
-        size = _numbers(rows, at, ">i4").astype(np.int64)
+        size = _decode_numbers(rows, at, ">i4").astype(np.int64)
         null = size < 0
         missing = null if null.any() else None
         at = at + 4
@@ -147,17 +147,17 @@ def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.A
             size[null] = 0
         place = at if missing is None else np.where(null, 0, at)
         if kind == _TIMESTAMPTZ:
-            since_1970 = _numbers(rows, place, ">i8") + _POSTGRES_EPOCH_US
+            since_1970 = _decode_numbers(rows, place, ">i8") + _POSTGRES_EPOCH_US
             columns.append(pa.array(since_1970, pa.timestamp("us", "UTC"), mask=missing))
         elif kind in _NUMBERS:
-            columns.append(pa.array(_numbers(rows, place, _NUMBERS[kind]), mask=missing))
+            columns.append(pa.array(_decode_numbers(rows, place, _NUMBERS[kind]), mask=missing))
         else:
-            columns.append(_ragged(data, at, size, _BYTES[kind], missing))
+            columns.append(_decode_ragged(data, at, size, _BYTES[kind], missing))
         at += size
     return columns
 
 
-def _numbers(rows: bytearray, at: NDArray[np.int64], kind: str) -> NDArray[Any]:
+def _decode_numbers(rows: bytearray, at: NDArray[np.int64], kind: str) -> NDArray[Any]:
     """Read the number that begins at each place."""
     dtype = np.dtype(kind)
     # A number for every place of a byte, which overlap: those asked for are gathered whole.
@@ -165,7 +165,7 @@ def _numbers(rows: bytearray, at: NDArray[np.int64], kind: str) -> NDArray[Any]:
     return np.asarray(every[at], dtype.newbyteorder("="))
 
 
-def _ragged(
+def _decode_ragged(
     data: NDArray[np.uint8],
     at: NDArray[np.int64],
     size: NDArray[np.int64],
@@ -184,7 +184,7 @@ def _ragged(
     return pa.Array.from_buffers(kind, len(size), [valid, pa.py_buffer(offset.astype(np.int32)), pa.py_buffer(found)])
 
 
-def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+def convert_to_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
     """Return a column of numbers or booleans without nulls as an array of the same type."""
     return np.asarray(column.to_numpy())
 
@@ -260,17 +260,17 @@ class Paths:
         )
 
 
-def days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
+def read_days(snapshot: Snapshot, dataset_id: int) -> NDArray[np.int64] | None:
     """Read the day of each trajectory of a dataset, by id, in days since 1970; None where it has none."""
     query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
         WHERE dataset_id = {int(dataset_id)}
         AND (SELECT d.day_zone IS NOT NULL FROM ONLY dbanon.dataset d WHERE d.dataset_id = {int(dataset_id)})
         ORDER BY trajectory_id"""
-    found = table(snapshot, query)["day"]
-    return numbers(found).astype(np.int64) if len(found) else None
+    found = read_table(snapshot, query)["day"]
+    return convert_to_numbers(found).astype(np.int64) if len(found) else None
 
 
-def paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, until: int = 2**63 - 1) -> Paths:
+def read_paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, until: int = 2**63 - 1) -> Paths:
     """Read the trajectories of a dataset, or those whose ids are above one and not above another, sorted by id.
 
     The server puts the bytes of hundreds of trajectories together, so that neither side does anything for each alone.
@@ -281,9 +281,9 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, until: 
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
     own += "" if after is None else f" AND trajectory_id > {int(after)} AND trajectory_id <= {int(until)}"
-    first, last = _stretches(snapshot, own)
+    first, last = _read_stretches(snapshot, own)
     query = f"""SELECT piece.*
-        FROM unnest({as_array(first)}, {as_array(last)}) AS cut (first, last)
+        FROM unnest({format_array(first)}, {format_array(last)}) AS cut (first, last)
         CROSS JOIN LATERAL (
             SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
                 string_agg(subject, ''), string_agg(int4send(length(wkb)), ''),
@@ -293,14 +293,14 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, until: 
                   ORDER BY trajectory_id OFFSET 0) s) piece"""
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
     fixes = _Columns()
-    for trajectory_id, letters, names, length, wkb in rows_of_bytes(snapshot, query):
+    for trajectory_id, letters, names, length, wkb in read_rows_of_bytes(snapshot, query):
         size = length.view(">i4").astype(np.int64)
         if not np.isin(size % _FIX, _WKB_HEADERS).all():
             raise DataError("Every path must be a LINESTRING M or POINT M. Got another. Load the dataset again.")
         fixes.append(wkb.view("<f8").reshape(-1, 3))
         counts.append(size // _FIX)
         ids.append(trajectory_id.view(">i8").astype(np.int64))
-        subjects.append(texts(letters.view(">i4"), names))
+        subjects.append(decode_texts(letters.view(">i4"), names))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
     x, y, t = fixes.whole()
     return Paths(
@@ -313,20 +313,20 @@ def paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, until: 
     )
 
 
-def _stretches(snapshot: Snapshot, own: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _read_stretches(snapshot: Snapshot, own: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cut the ids of trajectories into stretches, ascending, whose paths the server can put together."""
     weights = f"SELECT trajectory_id >> {_BLOCK} AS no, sum(pg_column_size(path)) AS weight {own} GROUP BY 1"
-    found = table(snapshot, weights)
-    no, heavy = numbers(found["no"]), numbers(found["weight"]) > _MOST_IN_BLOCK
-    alone = f"SELECT trajectory_id AS id {own} AND trajectory_id >> {_BLOCK} = ANY({as_array(no[heavy])})"
-    single = numbers(table(snapshot, alone)["id"]) if heavy.any() else no[:0]
+    found = read_table(snapshot, weights)
+    no, heavy = convert_to_numbers(found["no"]), convert_to_numbers(found["weight"]) > _MOST_IN_BLOCK
+    alone = f"SELECT trajectory_id AS id {own} AND trajectory_id >> {_BLOCK} = ANY({format_array(no[heavy])})"
+    single = convert_to_numbers(read_table(snapshot, alone)["id"]) if heavy.any() else no[:0]
     blocks = no[~heavy] << _BLOCK
     first, last = np.append(blocks, single), np.append(blocks + (1 << _BLOCK) - 1, single)
     order = np.argsort(first)
     return first[order], last[order]
 
 
-def as_array(values: NDArray[np.int64]) -> str:
+def format_array(values: NDArray[np.int64]) -> str:
     """Write whole numbers as an array of SQL's."""
     return f"'{{{','.join(map(str, values.tolist()))}}}'::bigint[]"
 
@@ -356,10 +356,10 @@ def read_owners(snapshot: Snapshot, dataset_id: int) -> TrajectoryOwners:
                   ORDER BY trajectory_id OFFSET 0) s
             HAVING count(*) > 0) piece"""
     ids, weights, subjects, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [], [np.empty((0, 2))]
-    for own_ids, letters, names, weight, first, last in rows_of_bytes(snapshot, query):
+    for own_ids, letters, names, weight, first, last in read_rows_of_bytes(snapshot, query):
         ids.append(own_ids.view(">i8").astype(np.int64))
         weights.append(weight.view(">i4").astype(np.int64))
-        subjects.append(texts(letters.view(">i4"), names))
+        subjects.append(decode_texts(letters.view(">i4"), names))
         ends.append(np.stack([first.view(">f8"), last.view(">f8")], axis=1))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
     first_s, last_s = np.concatenate(ends).T
@@ -371,11 +371,11 @@ def read_owners(snapshot: Snapshot, dataset_id: int) -> TrajectoryOwners:
     )
 
 
-def rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.uint8]]]:
+def read_rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.uint8]]]:
     """Fetch rows of long values, bytes or texts without NULL, one at a time; nothing of a row is copied."""
-    statement = as_is(f"COPY ({query}) TO STDOUT (FORMAT binary)")
+    statement = make_sql(f"COPY ({query}) TO STDOUT (FORMAT binary)")
     with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
-        for row, _ in _pieces(copy, 1):
+        for row, _ in _read_pieces(copy, 1):
             values, at = [], 2
             while at < len(row):
                 size = int.from_bytes(row[at : at + 4])
@@ -385,7 +385,7 @@ def rows_of_bytes(snapshot: Snapshot, query: str) -> Iterator[list[NDArray[np.ui
                 yield values
 
 
-def texts(size: NDArray[np.signedinteger[Any]], data: NDArray[np.uint8]) -> pa.StringArray:
+def decode_texts(size: NDArray[np.signedinteger[Any]], data: NDArray[np.uint8]) -> pa.StringArray:
     """Make texts of their sizes, -1 for null, and their bytes, one behind the other."""
     null = size < 0
     offset = np.append(0, np.cumsum(np.where(null, 0, size))).astype(np.int32)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dbanon.postgres.connection import Connection, as_is
+from dbanon.postgres.connection import Connection, make_sql
 
 # Signature; 32 bits of flags, none; 32 bits for the length of an extension, none. The trailer is a count of -1.
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -31,16 +31,16 @@ _INTEGER = {4: 23, 8: 20}  # OIDs of integer and bigint by their width
 
 
 @contextmanager
-def copying(connection: Connection, target: str) -> Iterator[psycopg.Copy]:
+def open_copy(connection: Connection, target: str) -> Iterator[psycopg.Copy]:
     """Open a binary COPY into a table and columns named by the program; header and trailer are written here."""
-    statement = as_is(f"COPY {target} FROM STDIN (FORMAT binary)")
+    statement = make_sql(f"COPY {target} FROM STDIN (FORMAT binary)")
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(HEADER)
         yield copy
         copy.write(TRAILER)
 
 
-def rows(columns: Sequence[Column]) -> pa.Buffer | memoryview:
+def encode_rows(columns: Sequence[Column]) -> pa.Buffer | memoryview:
     """Encode rows for ``COPY ... FROM STDIN (FORMAT binary)``, without header and trailer.
 
     Parameters
@@ -57,29 +57,29 @@ def rows(columns: Sequence[Column]) -> pa.Buffer | memoryview:
     # A row: number of values in 16 bits; each after its length in 32, -1 for NULL. Columns of one width are laid
     # side by side in `fixed` and become one piece; texts and bytes are pieces between them.
     pieces: list[pa.Array] = []
-    fixed: list[Bytes] = [_big_endian(np.full(len(columns[0]), len(columns), np.int16))]
+    fixed: list[Bytes] = [_to_big_endian(np.full(len(columns[0]), len(columns), np.int16))]
     for column in columns:
         if isinstance(column, np.ndarray):
-            fixed += _with_length(column)
+            fixed += _add_length(column)
             continue
         length = pc.fill_null(pc.binary_length(column), -1).to_numpy(zero_copy_only=False)
-        fixed.append(_big_endian(length.astype(np.int32)))
-        pieces += [_packed(fixed), pc.fill_null(column.cast(pa.binary()), b"")]
+        fixed.append(_to_big_endian(length.astype(np.int32)))
+        pieces += [_pack_fields(fixed), pc.fill_null(column.cast(pa.binary()), b"")]
         fixed = []
     if not pieces:
         return np.ascontiguousarray(np.hstack(fixed)).data
     if fixed:
-        pieces.append(_packed(fixed))
+        pieces.append(_pack_fields(fixed))
     return _data(pc.binary_join_element_wise(*pieces, b""))
 
 
-def batches(count: int, size: int = 65_536) -> Iterator[slice]:
+def split_into_batches(count: int, size: int = 65_536) -> Iterator[slice]:
     """Cut 0..count into slices of bounded size."""
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
 
 
-def cuts(offset: NDArray[np.int64], size: int = 65_536) -> Iterator[slice]:
+def split_at_offsets(offset: NDArray[np.int64], size: int = 65_536) -> Iterator[slice]:
     """Cut the parts of a ragged array into slices of about so many values and at most so many parts, one at least."""
     first, parts = 0, len(offset) - 1
     while first < parts:
@@ -89,31 +89,31 @@ def cuts(offset: NDArray[np.int64], size: int = 65_536) -> Iterator[slice]:
         first = last
 
 
-def timestamps(seconds: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.int64]:
+def encode_timestamps(seconds: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.int64]:
     """Unix seconds as the microseconds since 2000 that timestamptz holds."""
     if seconds.dtype.kind == "i":
         return np.asarray((seconds.astype(np.int64) - _POSTGRES_EPOCH_S) * 1_000_000)
     return np.rint((seconds - _POSTGRES_EPOCH_S) * 1e6).astype(np.int64)
 
 
-def stretches(start: NDArray[np.int64] | None, end: NDArray[np.int64] | None, part: slice) -> pa.Array:
+def encode_stretches(start: NDArray[np.int64] | None, end: NDArray[np.int64] | None, part: slice) -> pa.Array:
     """Half-open tstzrange values of a part of unix seconds; null where a start is its end, or where there are none."""
     if start is None or end is None:
         return pa.nulls(part.stop - part.start, pa.binary())
-    values = _packed([periods(start[part], end[part])])
+    values = _pack_fields([encode_periods(start[part], end[part])])
     return pc.if_else(pa.array(start[part] == end[part]), pa.scalar(None, pa.binary()), values)
 
 
-def periods(start: NDArray[np.int64], end: NDArray[np.int64]) -> Bytes:
+def encode_periods(start: NDArray[np.int64], end: NDArray[np.int64]) -> Bytes:
     """Half-open tstzrange values from unix seconds, as ``uint8[n, 25]``."""
     value = np.empty(len(start), [("flags", "u1"), ("n0", ">i4"), ("lower", ">i8"), ("n1", ">i4"), ("upper", ">i8")])
     # range_send: flags, then each bound after its length; a timestamptz has 8 bytes.
     value["flags"], value["n0"], value["n1"] = _BOUNDED | _LOWER_INCLUSIVE, 8, 8
-    value["lower"], value["upper"] = timestamps(start), timestamps(end)
+    value["lower"], value["upper"] = encode_timestamps(start), encode_timestamps(end)
     return _bytes(value)
 
 
-def rectangles(bounds: NDArray[np.float64], srid: int) -> Bytes:
+def encode_rectangles(bounds: NDArray[np.float64], srid: int) -> Bytes:
     """EWKB polygons from ``float64[n, 4]`` (xmin, ymin, xmax, ymax), as ``uint8[n, 97]``; counter-clockwise rings."""
     value = np.empty(
         len(bounds),
@@ -125,7 +125,7 @@ def rectangles(bounds: NDArray[np.float64], srid: int) -> Bytes:
     return _bytes(value)
 
 
-def arrays(values: NDArray[np.int32] | NDArray[np.int64], offset: NDArray[np.int64]) -> pa.Array:
+def encode_arrays(values: NDArray[np.int32] | NDArray[np.int64], offset: NDArray[np.int64]) -> pa.Array:
     """One-dimensional integer[] or bigint[] values, cut at offsets.
 
     Parameters
@@ -145,11 +145,11 @@ def arrays(values: NDArray[np.int32] | NDArray[np.int64], offset: NDArray[np.int
     element = np.empty(len(values), [("length", ">i4"), ("value", f">i{values.dtype.itemsize}")])
     element["length"], element["value"] = values.dtype.itemsize, values
     return pc.binary_join_element_wise(
-        _packed([_bytes(header)]), _ragged(element, offset * element.dtype.itemsize), pa.scalar(b"")
+        _pack_fields([_bytes(header)]), _make_ragged(element, offset * element.dtype.itemsize), pa.scalar(b"")
     )
 
 
-def paths(xym: NDArray[np.float64], offset: NDArray[np.int64], srid: int) -> pa.Array:
+def encode_paths(xym: NDArray[np.float64], offset: NDArray[np.int64], srid: int) -> pa.Array:
     """EWKB of trajectories, each a line with M, or a point with M where there is one fix.
 
     Parameters
@@ -172,28 +172,28 @@ def paths(xym: NDArray[np.float64], offset: NDArray[np.int64], srid: int) -> pa.
     shown = _bytes(header)[np.arange(13) < length[:, None]]
     points = np.ascontiguousarray(xym, "<f8")
     return pc.binary_join_element_wise(
-        _ragged(shown, np.concatenate([[0], np.cumsum(length)])), _ragged(points, offset * 24), pa.scalar(b"")
+        _make_ragged(shown, np.concatenate([[0], np.cumsum(length)])), _make_ragged(points, offset * 24), pa.scalar(b"")
     )
 
 
-def nullable(values: NDArray[np.generic], missing: NDArray[np.bool_]) -> pa.Array:
+def mark_nulls(values: NDArray[np.generic], missing: NDArray[np.bool_]) -> pa.Array:
     """Values of one width of which some are NULL, as an Arrow binary array."""
-    encoded = _big_endian(values)
-    whole = _ragged(encoded, np.arange(len(values) + 1) * encoded.shape[1])
+    encoded = _to_big_endian(values)
+    whole = _make_ragged(encoded, np.arange(len(values) + 1) * encoded.shape[1])
     return pc.if_else(pa.array(missing), pa.scalar(None, pa.binary()), whole)
 
 
-def jsonb(texts: pa.Array) -> pa.Array:
+def encode_jsonb(texts: pa.Array) -> pa.Array:
     """JSON texts as jsonb's binary form (a version byte, then the text); nulls stay null."""
     return pc.binary_join_element_wise(pa.scalar(b"\x01", pa.binary()), texts.cast(pa.binary()), pa.scalar(b""))
 
 
-def _with_length(column: NDArray[np.generic]) -> list[Bytes]:
-    encoded = column if column.ndim == 2 else _big_endian(column)
-    return [_big_endian(np.full(len(column), encoded.shape[1], np.int32)), encoded.view(np.uint8)]
+def _add_length(column: NDArray[np.generic]) -> list[Bytes]:
+    encoded = column if column.ndim == 2 else _to_big_endian(column)
+    return [_to_big_endian(np.full(len(column), encoded.shape[1], np.int32)), encoded.view(np.uint8)]
 
 
-def _big_endian(column: NDArray[np.generic]) -> Bytes:
+def _to_big_endian(column: NDArray[np.generic]) -> Bytes:
     return _bytes(column.astype(column.dtype.newbyteorder(">")))
 
 
@@ -201,7 +201,7 @@ def _bytes(values: NDArray[np.generic]) -> Bytes:
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.dtype.itemsize)
 
 
-def _packed(fixed: Sequence[Bytes]) -> pa.Array:
+def _pack_fields(fixed: Sequence[Bytes]) -> pa.Array:
     """Equal-width bytes side by side, as an Arrow binary array of one value a row."""
     matrix = np.hstack(fixed)
     offsets = np.arange(len(matrix) + 1, dtype=np.int32) * np.int32(matrix.shape[1])
@@ -210,7 +210,7 @@ def _packed(fixed: Sequence[Bytes]) -> pa.Array:
     )
 
 
-def _ragged(data: NDArray[Any], offset: NDArray[np.int64]) -> pa.Array:
+def _make_ragged(data: NDArray[Any], offset: NDArray[np.int64]) -> pa.Array:
     """Bytes cut at offsets, as an Arrow binary array."""
     buffers = [None, pa.py_buffer(offset.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(offset) - 1, buffers)

@@ -114,7 +114,7 @@ def connect(url: str) -> Session:
 
     Raises `StoreError` if the server does not answer, or refuses the login.
     """
-    with errors_translated():
+    with translate_errors():
         return _connect(url)
 
 
@@ -135,7 +135,7 @@ def connect_to_hold(url: str) -> Session:
             "The connection that holds a worker's locks must go straight to the server. This one goes through a "
             "pooler. Name the server itself with --lock-dsn or DBANON_LOCK_DSN."
         )
-    with errors_translated():
+    with translate_errors():
         # It is used every second, unless its process is frozen.
         connection.execute("SET idle_session_timeout = '120s'")
     return connection
@@ -165,7 +165,7 @@ def _connect(url: str) -> Session:
 
 
 @contextmanager
-def errors_translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Let driver errors leave the block as errors of dbanon, with the original as their cause."""
     try:
         yield
@@ -175,16 +175,16 @@ def errors_translated() -> Iterator[None]:
 
 def translate(error: psycopg.Error) -> DbanonError:
     """Make an error of dbanon from a driver's; it quotes no value that the server reported."""
-    return sqlstate.translated(error)
+    return sqlstate.translate(error)
 
 
 @contextmanager
-def server_notices(connection: Connection) -> Iterator[list[str]]:
+def collect_notices(connection: Connection) -> Iterator[list[str]]:
     """Collect the server's notices in the block; statements in them become command lines."""
     notices: list[str] = []
 
     def keep(notice: psycopg.errors.Diagnostic) -> None:
-        notices.append(sqlstate.for_command_line(notice.message_primary or ""))
+        notices.append(sqlstate.adapt_to_command_line(notice.message_primary or ""))
 
     connection.add_notice_handler(keep)
     try:
@@ -195,11 +195,11 @@ def server_notices(connection: Connection) -> Iterator[list[str]]:
 
 def fetch_value(connection: Connection, query: str, params: list[Any] | None = None) -> Any:
     """Run a query and return the first column of its first row, or None."""
-    row = connection.execute(as_is(query), params).fetchone()
+    row = connection.execute(make_sql(query), params).fetchone()
     return row[0] if row else None
 
 
-def postgis(connection: Connection) -> str:
+def find_postgis_schema(connection: Connection) -> str:
     """Name the schema that PostGIS lives in: its functions are called by their full names."""
     query = (
         "SELECT n.nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE e.extname = 'postgis'"
@@ -208,12 +208,12 @@ def postgis(connection: Connection) -> str:
     return str(found[0]) if found else "public"
 
 
-def as_is(text: str) -> sql.SQL:
+def make_sql(text: str) -> sql.SQL:
     """Take a text as SQL: one of the program's own, or a condition that a user gave as SQL."""
     return sql.SQL(cast("Any", text))
 
 
-def jsonb(value: Mapping[str, Any]) -> Jsonb:
+def make_jsonb(value: Mapping[str, Any]) -> Jsonb:
     """Wrap a mapping of plain and NumPy values for a jsonb column; NaN and infinity, which JSON lacks, as texts."""
     return Jsonb({name: _finite(one) for name, one in value.items()}, dumps=lambda v: json.dumps(v, default=_plain))
 

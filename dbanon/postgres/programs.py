@@ -41,9 +41,9 @@ class Account:
     name: str
 
 
-def installations() -> list[Binaries]:
+def find_installations() -> list[Binaries]:
     """Every PostgreSQL server installed here that is recent enough: with PostGIS first, then newest first."""
-    found = {directory.resolve(): None for directory in _candidate_directories()}
+    found = {directory.resolve(): None for directory in _list_directories()}
     known = [item for directory in found if (item := _examine(directory)) is not None]
     return sorted(known, key=lambda item: (item.postgis, item.major), reverse=True)
 
@@ -56,7 +56,7 @@ def find_binaries(major: int | None = None) -> Binaries:
     StoreError
         Naming what is missing, and the packages that provide it.
     """
-    known = [item for item in installations() if major in (None, item.major)]
+    known = [item for item in find_installations() if major in (None, item.major)]
     if known and known[0].postgis:
         return known[0]
     if known:
@@ -75,10 +75,10 @@ def find_binaries(major: int | None = None) -> Binaries:
     )
 
 
-def _candidate_directories() -> Iterator[Path]:
+def _list_directories() -> Iterator[Path]:
     program = shutil.which("pg_config")
     if program:
-        yield Path(_output([program, "--bindir"]) or "/nonexistent")
+        yield Path(_read_output([program, "--bindir"]) or "/nonexistent")
     program = shutil.which("postgres")
     if program:
         yield Path(program).resolve().parent
@@ -89,17 +89,17 @@ def _candidate_directories() -> Iterator[Path]:
 def _examine(bindir: Path) -> Binaries | None:
     if not all(os.access(bindir / name, os.X_OK) for name in ("initdb", "pg_ctl", "postgres", "psql")):
         return None
-    match = re.search(r"\(PostgreSQL\) (\d+)", _output([str(bindir / "postgres"), "--version"]))
+    match = re.search(r"\(PostgreSQL\) (\d+)", _read_output([str(bindir / "postgres"), "--version"]))
     if not match or int(match[1]) < OLDEST_SUPPORTED:
         return None
     major = int(match[1])
     shared = [Path("/usr/share/postgresql", str(major)), bindir.parent / "share", bindir.parent / "share/postgresql"]
     if (bindir / "pg_config").exists():
-        shared = [Path(_output([str(bindir / "pg_config"), "--sharedir"]) or "/nonexistent")]
+        shared = [Path(_read_output([str(bindir / "pg_config"), "--sharedir"]) or "/nonexistent")]
     return Binaries(bindir, major, any((path / "extension/postgis.control").exists() for path in shared))
 
 
-def _output(command: Sequence[str]) -> str:
+def _read_output(command: Sequence[str]) -> str:
     try:
         # Not in the caller's directory: it may be gone, and pg_config then says nothing.
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, cwd="/")
@@ -125,7 +125,7 @@ def run_as(account: Account, command: Sequence[str], *, text: str, home: Path) -
         ) from None
 
 
-def system_user() -> pwd.struct_passwd:
+def find_system_user() -> pwd.struct_passwd:
     """Return the system user for a server that root starts, made where there is none."""
     for name in ("postgres", "dbanon"):
         with suppress(KeyError):

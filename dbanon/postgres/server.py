@@ -28,7 +28,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from dbanon.base.errors import ParameterError, StoreError
-from dbanon.postgres.programs import Account, find_binaries, installations, run_as, system_user
+from dbanon.postgres.programs import Account, find_binaries, find_installations, find_system_user, run_as
 
 PORT = 5432  # only names the socket file: the embedded server listens on no network address
 _BUILDING_PORT = 1  # of a server under construction, which no URL names
@@ -239,7 +239,7 @@ def psql(url: str, arguments: Sequence[str] = ()) -> int:
     """
     from psycopg import pq
 
-    program = shutil.which("psql") or next((str(b.bindir / "psql") for b in installations()), None)
+    program = shutil.which("psql") or next((str(b.bindir / "psql") for b in find_installations()), None)
     if program is None:
         raise StoreError("psql must be on the PATH. Got none. Install it (apt-get install postgresql-client).")
     variables = {item.keyword.decode(): (item.envvar or b"").decode() for item in pq.Conninfo.get_defaults()}
@@ -349,7 +349,7 @@ class EmbeddedServer:
         entry = pwd.getpwuid(os.geteuid())
         if entry.pw_uid == 0:
             owner = self.data.stat().st_uid if self.data.exists() else 0
-            entry = pwd.getpwuid(owner) if owner else system_user()
+            entry = pwd.getpwuid(owner) if owner else find_system_user()
         return Account(entry.pw_uid, entry.pw_gid, entry.pw_name)
 
     @property

@@ -84,7 +84,7 @@ _LOSSES = (
 )
 
 
-def no_rights() -> StoreError:
+def make_no_rights_error() -> StoreError:
     """Make the error of a login without the rights it needs."""
     return StoreError(_SENTENCES["42501"], "42501")
 
@@ -103,7 +103,7 @@ def read_only() -> StoreError:
     return StoreError(_SENTENCES[READ_ONLY], READ_ONLY)
 
 
-def translated(error: psycopg.Error) -> DbanonError:
+def translate(error: psycopg.Error) -> DbanonError:
     """Make an error of dbanon from a driver's, by its SQLSTATE; quotes no value the server reported."""
     state = error.sqlstate
     if state is not None and state.startswith("DA"):
@@ -115,15 +115,15 @@ def translated(error: psycopg.Error) -> DbanonError:
     if state in _DATA:
         return DataError(_DATA[state])
     if state is None and isinstance(error, psycopg.OperationalError):
-        return _of_connection(str(error))
-    return StoreError(_sentence(error, state), state)
+        return _make_connection_error(str(error))
+    return StoreError(_choose_sentence(error, state), state)
 
 
-def _sentence(error: psycopg.Error, state: str | None) -> str:
+def _choose_sentence(error: psycopg.Error, state: str | None) -> str:
     if state in _SENTENCES:
         return _SENTENCES[state]
     if state in _REMEDIES:  # from a pooler, which connects when something is to be done
-        return _refused(str(error), state)
+        return _describe_refusal(str(error), state)
     if state is not None and state[:3] in ("080", "57P"):
         return _LOST
     constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
@@ -166,7 +166,7 @@ _COMMANDS = {  # command lines of SQL functions and views
 }
 
 
-def for_command_line(text: str) -> str:
+def adapt_to_command_line(text: str) -> str:
     """Write SQL in a sentence as the command line does.
 
     An argument ``grid_m => 1`` is ``--grid-m 1``, a statement ``SELECT dbanon.cancel_run(1)`` is ```dbanon cancel 1```.
@@ -181,10 +181,10 @@ def for_command_line(text: str) -> str:
             return found[0]
         return f"`{' '.join(['dbanon', _COMMANDS[found[1]], *(word for word in words if word not in ('', '...'))])}`"
 
-    return _STATEMENT.sub(command, _with_options(text))
+    return _STATEMENT.sub(command, _replace_options(text))
 
 
-def _with_options(text: str) -> str:
+def _replace_options(text: str) -> str:
     """Write the arguments of SQL functions as options; not where they begin a quoted text, which users have written."""
 
     def option(found: re.Match[str]) -> str:
@@ -208,20 +208,20 @@ def _with_options(text: str) -> str:
 def _translate_own(error: psycopg.Error, state: str) -> DbanonError:
     diag = getattr(error, "diag", None)
     message = (diag.message_primary if diag else None) or "The database refused it."
-    hint = for_command_line((diag.message_hint if diag else None) or "")
-    sentence = f"{_with_options(message)} {hint}".rstrip()  # statements in a message are what users have written
+    hint = adapt_to_command_line((diag.message_hint if diag else None) or "")
+    sentence = f"{_replace_options(message)} {hint}".rstrip()  # statements in a message are what users have written
     family = _OWN.get(state)
     return family(sentence) if family else StoreError(sentence, state)
 
 
-def _of_connection(words: str) -> StoreError:
+def _make_connection_error(words: str) -> StoreError:
     """Make the error of a connection that was lost or not to be had, of which the driver gives words alone."""
     if "No space left" in words or "could not write init file" in words:
         return StoreError(_SENTENCES["53100"], "53100")
     if refusals := _REFUSAL.findall(words):
         said = refusals[-1]
         state = next((state for reason, state in _REASONS if reason.search(said)), _REFUSED)
-        return StoreError(_SENTENCES.get(state) or _refused(said, state), state)
+        return StoreError(_SENTENCES.get(state) or _describe_refusal(said, state), state)
     if any(sign in words for sign in _LOSSES):
         return StoreError(_LOST, "08006")
     if "no password supplied" in words:
@@ -229,6 +229,6 @@ def _of_connection(words: str) -> StoreError:
     return StoreError("The server does not answer. Check that it is up, and --dsn or the PG* variables.", "08001")
 
 
-def _refused(said: str, state: str) -> str:
+def _describe_refusal(said: str, state: str) -> str:
     shown = "".join(letter if letter.isprintable() else "?" for letter in said.strip().partition("\n")[0])
     return f"The server refused: {shown.rstrip('.')}. {_REMEDIES[state]}"

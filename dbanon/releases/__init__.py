@@ -13,13 +13,13 @@ from psycopg.rows import dict_row
 from dbanon.base.errors import ParameterError
 from dbanon.options.publishing import Publishing
 from dbanon.pages import notebook
-from dbanon.postgres.connection import Connection, errors_translated, fetch_value, postgis, server_notices
+from dbanon.postgres.connection import Connection, collect_notices, fetch_value, find_postgis_schema, translate_errors
 from dbanon.releases import published
 
 
 def check_release(connection: Connection, name: str, asked: Publishing) -> None:
     """Raise `ParameterError` if a run could not be made a release as it is asked; spares the run."""
-    given = [name, asked.replace, asked.end_readers, _array(asked.readers), asked.grow]
+    given = [name, asked.replace, asked.end_readers, _list_readers(asked.readers), asked.grow]
     fetch_value(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s)", given)
     fetch_value(connection, "SELECT dbanon_internal.check_override(%s, %s)", [asked.allow_overlap, asked.reason])
 
@@ -37,9 +37,9 @@ def publish(connection: Connection, run_id: int, name: str, asked: Publishing) -
     ParameterError
         If there is no such run, or the name, the reason or a reader cannot be used.
     """
-    with server_notices(connection) as notices:
+    with collect_notices(connection) as notices:
         overridden = [asked.replace, asked.allow_overlap, asked.reason, asked.end_readers]
-        given = [run_id, name, *overridden, _array(asked.readers), asked.grow]
+        given = [run_id, name, *overridden, _list_readers(asked.readers), asked.grow]
         query = "SELECT * FROM dbanon_internal.try_publish(%s, %s, %s, %s, %s, %s, %s, %s)"
         rows, *refusal = cast("tuple[Any, ...]", connection.execute(query, given).fetchone())
         if refusal[0] is not None:
@@ -47,7 +47,7 @@ def publish(connection: Connection, run_id: int, name: str, asked: Publishing) -
     return rows, tuple(notices)
 
 
-def _array(readers: Sequence[str] | None) -> list[str] | None:
+def _list_readers(readers: Sequence[str] | None) -> list[str] | None:
     return None if readers is None else list(readers)
 
 
@@ -57,7 +57,7 @@ def unpublish(
     """Withdraw a release, or its part that has a time; returns what the server has to say about it."""
     if at is not None and end_readers:
         raise ParameterError("A part is withdrawn while its readers go on. Got end_readers, too. Leave it out.")
-    with server_notices(connection) as notices:
+    with collect_notices(connection) as notices:
         if at is None:
             connection.execute("SELECT dbanon.unpublish(%s, %s)", [name, end_readers])
         else:
@@ -77,7 +77,7 @@ def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[st
         with connection.cursor() as cursor:
             cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(view))
             names = [column.name for column in cursor.description or ()]
-            as_text = sql.SQL("{}.ST_AsText(region, 1)").format(sql.Identifier(postgis(connection)))
+            as_text = sql.SQL("{}.ST_AsText(region, 1)").format(sql.Identifier(find_postgis_schema(connection)))
             chosen = [as_text if name == "region" else sql.Identifier(name) for name in names]
             query = sql.SQL("SELECT {} FROM {} ORDER BY cloak_id LIMIT {}")
             rows = cursor.execute(query.format(sql.SQL(", ").join(chosen), view, limit)).fetchall()
@@ -96,14 +96,14 @@ def release_card(connection: Connection, name: str) -> Card:
 
     Raises `ParameterError` if there never was one of that name.
     """
-    with errors_translated():
+    with translate_errors():
         row = connection.execute("SELECT dbanon.release_card(%s)", [name]).fetchone()
     return Card(cast("tuple[dict[str, Any]]", row)[0])
 
 
 def list_releases(connection: Connection) -> list[dict[str, Any]]:
     """List all releases, withdrawn ones too, newest last."""
-    with errors_translated(), connection.cursor(row_factory=dict_row) as cursor:
+    with translate_errors(), connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute("SELECT * FROM dbanon.releases ORDER BY published_at, name").fetchall()
 
 
@@ -120,7 +120,7 @@ def forget_subject(
         If a run of the dataset is being worked on.
     """
     query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s, %s)"
-    with errors_translated(), server_notices(connection) as notices:
+    with translate_errors(), collect_notices(connection) as notices:
         erased = dict(connection.execute(query, [dataset, subject, again]).fetchall())
     return erased, tuple(notices)
 
@@ -130,5 +130,5 @@ def remember_subject(connection: Connection, population: str, subject: str) -> b
 
     Raises `ParameterError` if there is no such population.
     """
-    with errors_translated():
+    with translate_errors():
         return bool(fetch_value(connection, "SELECT dbanon.remember_subject(%s, %s)", [population, subject]))

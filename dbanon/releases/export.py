@@ -19,7 +19,7 @@ from psycopg import sql
 from dbanon.base import parts
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, silent
-from dbanon.postgres.connection import Connection, as_is
+from dbanon.postgres.connection import Connection, make_sql
 from dbanon.releases import published
 
 _BY_ARROW = (".parquet", ".gpkg", ".fgb")
@@ -47,7 +47,7 @@ def write(
 
         with (
             write_atomically(file) as part,
-            published.opened(connection, name, "Arrow", where=where, params=params) as rows,
+            published.open_rows(connection, name, "Arrow", where=where, params=params) as rows,
         ):
             return frames.write(part, rows, progress)
     if suffix not in _BY_SERVER:
@@ -56,7 +56,10 @@ def write(
             f"The file's name must end in {endings}. Got {file.name!r}. Choose the format by the ending."
         )
     form: published.Form = "CSV" if suffix == ".csv" else "GeoJSON"
-    with write_atomically(file) as part, published.opened(connection, name, form, where=where, params=params) as rows:
+    with (
+        write_atomically(file) as part,
+        published.open_rows(connection, name, form, where=where, params=params) as rows,
+    ):
         return (_write_csv if form == "CSV" else _write_geojson)(part, rows, progress)
 
 
@@ -93,9 +96,9 @@ def _write_csv(part: Path, rows: published.Rows, progress: Progress) -> int:
     """Write CSV with the region as WKT, texts in quotes, and the promise as a text file beside it."""
     part.with_name(f"{part.name}.txt").write_text(f"{rows.promise}\n", encoding="utf-8")
     quoted = sql.SQL(", ").join(map(sql.Identifier, rows.texts))
-    copy = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, HEADER, FORCE_QUOTE ({}))").format(as_is(rows.query), quoted)
+    copy = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv, HEADER, FORCE_QUOTE ({}))").format(make_sql(rows.query), quoted)
     with part.open("wb") as file:
-        return _copied(rows, copy, file, progress)
+        return _copy_rows(rows, copy, file, progress)
 
 
 def _write_geojson(part: Path, rows: published.Rows, progress: Progress) -> int:
@@ -103,11 +106,11 @@ def _write_geojson(part: Path, rows: published.Rows, progress: Progress) -> int:
     about = {"type": "FeatureCollection", "name": rows.name, "description": rows.promise, "features": []}
     # No text of JSON has these two letters as they are, so that the server quotes nothing.
     form = "FORMAT csv, DELIMITER E'\\x01', QUOTE E'\\x02'"
-    copy = sql.SQL("COPY ({}) TO STDOUT ({})").format(as_is(rows.query), as_is(form))
+    copy = sql.SQL("COPY ({}) TO STDOUT ({})").format(make_sql(rows.query), make_sql(form))
     with part.open("wb") as file:
         file.write(json.dumps(about, ensure_ascii=False).removesuffix("]}").encode() + b"\n")
         begin = file.tell()
-        count = _copied(rows, copy, file, progress)
+        count = _copy_rows(rows, copy, file, progress)
         file.write(b"]}\n")
         if count:
             file.seek(begin)
@@ -115,7 +118,7 @@ def _write_geojson(part: Path, rows: published.Rows, progress: Progress) -> int:
     return count
 
 
-def _copied(rows: published.Rows, copy: sql.Composed, file: BinaryIO, progress: Progress) -> int:
+def _copy_rows(rows: published.Rows, copy: sql.Composed, file: BinaryIO, progress: Progress) -> int:
     """Write what a COPY of the rows gives; returns how many there were."""
     with rows.connection.cursor() as cursor:
         with cursor.copy(copy) as blocks:

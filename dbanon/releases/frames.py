@@ -22,7 +22,7 @@ _DRIVERS = {".gpkg": "GPKG", ".fgb": "FlatGeobuf"}
 
 def write(part: Path, rows: published.Rows, progress: Progress) -> int:
     """Write rows to a file of the kind that its suffix names; returns how many there were."""
-    with _arrow(rows) as (schema, batches):
+    with _read_arrow(rows) as (schema, batches):
         counted = _Counted(batches, progress)
         try:
             handed_on = pa.RecordBatchReader.from_batches(schema, counted)
@@ -35,7 +35,7 @@ def write(part: Path, rows: published.Rows, progress: Progress) -> int:
     return counted.rows
 
 
-def frame(
+def build_frame(
     connection: Connection, name: str, *, where: str | None = None, params: published.Params | None = None
 ) -> geopandas.GeoDataFrame:
     """Read a release, or those of its rows that meet a condition, as a frame.
@@ -43,10 +43,10 @@ def frame(
     Arguments and errors are those of `dbanon.database.Database.read`.
     """
     with (
-        published.opened(connection, name, "Arrow", where=where, params=params) as rows,
-        _arrow(rows) as (schema, batches),
+        published.open_rows(connection, name, "Arrow", where=where, params=params) as rows,
+        _read_arrow(rows) as (schema, batches),
     ):
-        table, crs = pa.Table.from_batches(batches, schema), _crs(rows)
+        table, crs = pa.Table.from_batches(batches, schema), _describe_crs(rows)
     columns = table.to_pandas()
     columns["region"] = geopandas.GeoSeries.from_wkb(columns["region"], crs=crs)
     made = geopandas.GeoDataFrame(columns, geometry="region")
@@ -55,14 +55,14 @@ def frame(
 
 
 @contextmanager
-def _arrow(rows: published.Rows) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+def _read_arrow(rows: published.Rows) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Have the rows as batches of some megabytes each, and their schema."""
-    with closing(arrow.batches(arrow.Snapshot(rows.connection, rows.postgis), rows.query)) as batches:
+    with closing(arrow.read_batches(arrow.Snapshot(rows.connection, rows.postgis), rows.query)) as batches:
         first = next(batches)
         yield first.schema, chain([first], batches)
 
 
-def _crs(rows: published.Rows) -> pyproj.CRS:
+def _describe_crs(rows: published.Rows) -> pyproj.CRS:
     authority, code, text = rows.crs
     try:
         return pyproj.CRS.from_authority(authority, code)
@@ -94,7 +94,7 @@ def _write_parquet(part: Path, rows: published.Rows, reader: pa.RecordBatchReade
     region = {
         "encoding": "WKB",
         "geometry_types": [rows.geometry_type],
-        "crs": _crs(rows).to_json_dict(),
+        "crs": _describe_crs(rows).to_json_dict(),
         "edges": "planar",
     }
     geo = {"version": "1.1.0", "primary_column": "region", "columns": {"region": region}}
@@ -116,7 +116,7 @@ def _write_layer(part: Path, rows: published.Rows, reader: pa.RecordBatchReader)
             driver=driver,
             geometry_name="region",
             geometry_type=rows.geometry_type,
-            crs=_crs(rows).to_wkt(),
+            crs=_describe_crs(rows).to_wkt(),
             layer_options=about,
         )
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError) as error:

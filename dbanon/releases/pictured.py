@@ -16,7 +16,7 @@ from psycopg import sql
 from dbanon.base.errors import ParameterError
 from dbanon.pages import shown
 from dbanon.pages.maps import Window, least_window
-from dbanon.postgres.connection import Connection, as_is, postgis
+from dbanon.postgres.connection import Connection, find_postgis_schema, make_sql
 from dbanon.releases import published
 
 MOST_REGIONS = 400
@@ -46,7 +46,7 @@ class Rows:
     holds: str
 
 
-def shown_of(
+def collect_shown(
     connection: Connection,
     rows: Rows,
     zone: ZoneInfo,
@@ -87,9 +87,9 @@ class _Reader:
         self._names: dict[str, sql.Composable] = {
             "about": rows.about,
             "relation": rows.relation,
-            "path": path_of(connection),
+            "path": build_path_query(connection),
             "named": sql.Literal(rows.relation.as_string(connection)),
-            "p": sql.Identifier(postgis(connection)),
+            "p": sql.Identifier(find_postgis_schema(connection)),
         }
         self._given: dict[str, Any] = {"since": rows.since, "until": rows.until, "k": rows.k, "srid": rows.srid}
 
@@ -143,7 +143,7 @@ class _Reader:
             """,
             cell=cell_m,
             low=since,
-            **placed(within),
+            **scale_to_window(within),
         )
 
     def hours(self, window: Window, cell_m: float, zone: ZoneInfo, *, few: bool) -> list[Any]:
@@ -187,7 +187,7 @@ class _Reader:
             ORDER BY {p}.ST_Area(c.region) DESC, c.record_id, c.seq
             """,
             at=at,
-            **placed(window),
+            **scale_to_window(window),
         )
         holding = "c.valid_from <= %(at)s AND c.valid_to > %(at)s"
         [(rows,)] = self.ask(f"SELECT count(*) FROM {{relation}} c WHERE {holding} AND c.crowd >= %(k)s", at=at)
@@ -243,9 +243,10 @@ class _Reader:
         for n in range(1, _QUESTIONS + 1):
             side = _round(min(wide, high) / (2, 4, 8)[n % 3])
             x, y = (
-                low + (size - side) * _part(n, base) for low, size, base in ((window.x0, wide, 2), (window.y0, high, 3))
+                low + (size - side) * _halton(n, base)
+                for low, size, base in ((window.x0, wide, 2), (window.y0, high, 3))
             )
-            at = self._rows.since + (self._rows.until - self._rows.since) * _part(n, 5)
+            at = self._rows.since + (self._rows.until - self._rows.since) * _halton(n, 5)
             span = self._rows.holds != "instant"
             [(least, expected, most)] = self.ask(
                 """
@@ -272,23 +273,23 @@ class _Reader:
                 AND {p}.ST_Intersects(a.region, {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s))
             """,
             name=self._rows.relation.as_string(self._connection).split(".")[-1].strip('"'),
-            **placed(window),
+            **scale_to_window(window),
         )
         return path or ""
 
     def backdrop(self, window: Window, table: str) -> tuple[str, str]:
         """Draw a table of lines or areas that the operator names, in the window alone."""
-        return backdrop(self._connection, window, self._rows.srid, table)
+        return read_backdrop(self._connection, window, self._rows.srid, table)
 
 
-def backdrop(connection: Connection, window: Window, srid: int, table: str) -> tuple[str, str]:
+def read_backdrop(connection: Connection, window: Window, srid: int, table: str) -> tuple[str, str]:
     """Draw a public table of lines and areas under a map: paths of its lines and of its areas, simplified and clipped.
 
     Every page calls the table public. So `ParameterError` is raised unless every analyst may read it and its column of
     geometries. A login that knows no analysts' role must name a table that everyone may read.
     """
     drawn, column = _open_to_all(connection, table)
-    names = {"table": as_is(drawn), "column": as_is(column), "p": sql.Identifier(postgis(connection))}
+    names = {"table": make_sql(drawn), "column": make_sql(column), "p": sql.Identifier(find_postgis_schema(connection))}
     query = sql.SQL("""
         WITH box AS (SELECT {p}.ST_MakeEnvelope(%(x0)s, %(y0)s, %(x1)s, %(y1)s, %(srid)s) AS shape
         ), near AS (
@@ -310,7 +311,9 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
         """).format(**names)
     for coarse in (6, 15, 40, 100):  # coarser until it is small
         try:
-            found = dict(connection.execute(query, {"srid": srid, "coarse": coarse, **placed(window)}).fetchall())
+            found = dict(
+                connection.execute(query, {"srid": srid, "coarse": coarse, **scale_to_window(window)}).fetchall()
+            )
         except psycopg.InternalError:
             raise ParameterError(
                 f"The backdrop must have lines or areas that PostGIS can cut and bring to SRID {srid}. Got {table!r} "
@@ -326,7 +329,7 @@ def backdrop(connection: Connection, window: Window, srid: int, table: str) -> t
 
 def _open_to_all(connection: Connection, table: str) -> tuple[str, str]:
     """Find a table that every analyst may read, and its column of geometries: both as SQL names them."""
-    readers = published.analysts(connection)
+    readers = published.name_analysts(connection)
     try:
         with connection.transaction():
             column = connection.execute(
@@ -353,21 +356,21 @@ def _open_to_all(connection: Connection, table: str) -> tuple[str, str]:
     return column[0], column[1]
 
 
-def path_of(connection: Connection) -> sql.Composable:
-    """Write the path of the region ``c.region`` in units of a window, whose values `placed` gives."""
+def build_path_query(connection: Connection) -> sql.Composable:
+    """Write the path of the region ``c.region`` in units of a window, whose values `scale_to_window` gives."""
     return sql.SQL(
         "{p}.ST_AsSVG({p}.ST_SnapToGrid({p}.ST_SimplifyPreserveTopology({p}.ST_Scale({p}.ST_Translate("
         "c.region, %(x)s, %(y)s), %(by)s, %(by)s), 2), 1), 1, 0)"
-    ).format(p=sql.Identifier(postgis(connection)))
+    ).format(p=sql.Identifier(find_postgis_schema(connection)))
 
 
-def placed(window: Window) -> dict[str, float]:
+def scale_to_window(window: Window) -> dict[str, float]:
     """Give the values that bring metres into units of a window."""
     box = {"x0": window.x0, "y0": window.y0, "x1": window.x1, "y1": window.y1}
     return {**box, "x": -window.x0, "y": -window.y1, "by": 1 / window.unit_m}
 
 
-def _part(n: int, base: int) -> float:
+def _halton(n: int, base: int) -> float:
     """Give the n-th number of the van der Corput sequence: places that are spread evenly, the same ones each time."""
     part, scale = 0.0, 1.0
     while n:

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from dbanon.base.errors import ParameterError, choose_one
-from dbanon.postgres.connection import Connection, as_is, errors_translated, fetch_value, postgis
+from dbanon.postgres.connection import Connection, fetch_value, find_postgis_schema, make_sql, translate_errors
 
 Params = Sequence[Any] | Mapping[str, Any]
 Form = Literal["Arrow", "CSV", "GeoJSON"]
@@ -68,7 +68,7 @@ class Rows:
 
 
 @contextmanager
-def opened(
+def open_rows(
     connection: Connection, name: str, form: Form, *, where: str | None = None, params: Params | None = None
 ) -> Iterator[Rows]:
     """Have the rows of a release, or those that meet a condition, for the length of the block.
@@ -89,23 +89,23 @@ def opened(
     StoreError
         If the server fails, or an administrator withdraws the release and ends this session.
     """
-    with errors_translated(), _locked(connection, name) as view, _condition_refused():
-        own = sql.Identifier(postgis(connection)).as_string(connection)
-        named = {"postgis": as_is(own), "view": sql.Literal(view.as_string())}
+    with translate_errors(), _lock_view(connection, name) as view, _translate_refusals():
+        own = sql.Identifier(find_postgis_schema(connection)).as_string(connection)
+        named = {"postgis": make_sql(own), "view": sql.Literal(view.as_string())}
         about = connection.execute(sql.SQL(_ABOUT).format(**named)).fetchone()
         promise, kind, *crs = cast("tuple[Any, ...]", about)
         columns = connection.execute(sql.SQL(_COLUMNS).format(**named)).fetchall()
-        condition = _condition(connection, own, where, params)
-        selected = _feature(columns, own) if form == "GeoJSON" else _values(columns, own, form)
+        condition = _make_condition(connection, own, where, params)
+        selected = _select_feature(columns, own) if form == "GeoJSON" else _select_values(columns, own, form)
         query = sql.SQL("SELECT {} FROM {} {} ORDER BY cloak_id").format(selected, view, condition)
         texts = tuple(column for column, sql_type in columns if sql_type not in _AS_THEY_ARE)
         yield Rows(name, promise, kind, cast("Any", tuple(crs)), connection, own, query.as_string(connection), texts)
 
 
-def crowds(connection: Connection, name: str) -> list[tuple[int, int]]:
+def count_crowds(connection: Connection, name: str) -> list[tuple[int, int]]:
     """Count the rows of a release by their crowd, in ascending order."""
     query = sql.SQL("SELECT crowd, pg_catalog.count(*) FROM {} GROUP BY crowd ORDER BY crowd")
-    with errors_translated(), _locked(connection, name) as view:
+    with translate_errors(), _lock_view(connection, name) as view:
         return connection.execute(query.format(view)).fetchall()
 
 
@@ -114,14 +114,14 @@ def become_analyst(connection: Connection, name: str) -> None:
 
     From version 16 of the server on, not every member may. An analyst's login has that role's rights anyway.
     """
-    analyst = analysts(connection)
+    analyst = name_analysts(connection)
     if analyst == "public":
         return
     if fetch_value(connection, _MAY_BECOME, [analyst, name]):
         connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
 
 
-def analysts(connection: Connection) -> str:
+def name_analysts(connection: Connection) -> str:
     """Name the analysts' role; "public", that is everybody, where this login may not look it up."""
     if not fetch_value(connection, _KNOWS_ROLES):
         return "public"
@@ -136,18 +136,18 @@ def lock(connection: Connection, name: str) -> sql.Identifier:
     view = sql.Identifier("published", name)
     readable = {row[0] for row in connection.execute(sql.SQL(_READABLE)).fetchall()}
     if name not in readable:
-        raise _absent(name, readable)
+        raise _make_absent_error(name, readable)
     try:
         connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(view))
     except psycopg.Error as error:
         if error.sqlstate in _GONE:  # withdrawn in this moment
-            raise _absent(name, readable - {name}) from error
+            raise _make_absent_error(name, readable - {name}) from error
         raise
     return view
 
 
 @contextmanager
-def _locked(connection: Connection, name: str) -> Iterator[sql.Identifier]:
+def _lock_view(connection: Connection, name: str) -> Iterator[sql.Identifier]:
     """Have a transaction in which a release is neither replaced nor withdrawn; yields its view."""
     with connection.transaction():
         # Read committed: a snapshot older than the lock would not see the rows of a release that has just replaced one.
@@ -156,12 +156,12 @@ def _locked(connection: Connection, name: str) -> Iterator[sql.Identifier]:
         yield lock(connection, name)
 
 
-def _absent(name: str, readable: set[str]) -> ParameterError:
+def _make_absent_error(name: str, readable: set[str]) -> ParameterError:
     choice = choose_one(readable) or "Ask an administrator for one."
     return ParameterError(f"The release must be live, and for this login to read. Got {name!r} instead. {choice}")
 
 
-def _values(columns: Sequence[tuple[str, str]], postgis: str, form: Form) -> sql.Composable:
+def _select_values(columns: Sequence[tuple[str, str]], postgis: str, form: Form) -> sql.Composable:
     """Select columns as what a form has a type for: else as text."""
     forms = {
         ("Arrow", "geometry"): "{postgis}.ST_AsBinary({own}, 'NDR')",
@@ -173,54 +173,54 @@ def _values(columns: Sequence[tuple[str, str]], postgis: str, form: Form) -> sql
     for column, sql_type in columns:
         as_it_is = "{own}" if sql_type in _AS_THEY_ARE else "{own}::pg_catalog.text"
         kind = "geometry" if column == "region" else sql_type
-        value = as_is(f"{forms.get((form, kind), as_it_is)} AS {{own}}")
-        selected.append(value.format(own=sql.Identifier(column), postgis=as_is(postgis)))
+        value = make_sql(f"{forms.get((form, kind), as_it_is)} AS {{own}}")
+        selected.append(value.format(own=sql.Identifier(column), postgis=make_sql(postgis)))
     return sql.SQL(", ").join(selected)
 
 
-def _feature(columns: Sequence[tuple[str, str]], postgis: str) -> sql.Composable:
+def _select_feature(columns: Sequence[tuple[str, str]], postgis: str) -> sql.Composable:
     """Select a row as a feature of GeoJSON (RFC 7946), after a comma: WGS 84 to 1 cm, shells counterclockwise."""
     shown = []
     for column, sql_type in columns:
         value = _TIME_JSON if sql_type == "timestamp with time zone" else "{own}"
         if column != "region":
-            shown += [sql.Literal(column), as_is(value).format(own=sql.Identifier(column))]
+            shown += [sql.Literal(column), make_sql(value).format(own=sql.Identifier(column))]
     return sql.SQL(
         "',' || pg_catalog.jsonb_build_object('type', 'Feature', 'geometry', {postgis}.ST_AsGeoJSON("
         "{postgis}.ST_ForcePolygonCCW({postgis}.ST_Transform(region, 4326)), 7)::pg_catalog.jsonb,"
         " 'properties', pg_catalog.jsonb_build_object({shown}))::pg_catalog.text"
-    ).format(postgis=as_is(postgis), shown=sql.SQL(", ").join(shown))
+    ).format(postgis=make_sql(postgis), shown=sql.SQL(", ").join(shown))
 
 
-def _condition(connection: Connection, postgis: str, where: str | None, params: Params | None) -> sql.Composable:
+def _make_condition(connection: Connection, postgis: str, where: str | None, params: Params | None) -> sql.Composable:
     """Write a condition with its values in it: a COPY takes none beside it."""
     if where is None:
         if params is not None:
             raise ParameterError("Values must come with the condition they are for. Got none. Give 'where'.")
         return sql.SQL("")
-    connection.execute(as_is(f"SET LOCAL search_path = pg_catalog, published, {postgis}, pg_temp"))
+    connection.execute(make_sql(f"SET LOCAL search_path = pg_catalog, published, {postgis}, pg_temp"))
     try:
-        text = psycopg.ClientCursor(connection).mogrify(as_is(where), params)
+        text = psycopg.ClientCursor(connection).mogrify(make_sql(where), params)
     except (psycopg.ProgrammingError, TypeError) as error:  # as many values as places for them, by name or by order
-        raise _refused(str(error)) from error
-    return sql.SQL("WHERE (\n{}\n)").format(as_is(text))  # the condition may end in a comment
+        raise _make_refusal(str(error)) from error
+    return sql.SQL("WHERE (\n{}\n)").format(make_sql(text))  # the condition may end in a comment
 
 
 @contextmanager
-def _condition_refused() -> Iterator[None]:
+def _translate_refusals() -> Iterator[None]:
     """Report what the server finds wrong with a condition, where that is about the caller's own text in its words."""
     try:
         yield
     except psycopg.Error as error:
         state = error.sqlstate or ""
         if state.startswith(_OF_THE_TEXT):
-            raise _refused(error.diag.message_primary or "") from error
+            raise _make_refusal(error.diag.message_primary or "") from error
         if state.startswith(_OF_VALUES):  # what the server says of these may quote one
-            raise _refused(f"SQLSTATE {state}") from error
+            raise _make_refusal(f"SQLSTATE {state}") from error
         raise
 
 
-def _refused(said: str) -> ParameterError:
+def _make_refusal(said: str) -> ParameterError:
     return ParameterError(
         f"The condition must be SQL on columns of the release. Got one that is refused: {said}. Correct it."
     )

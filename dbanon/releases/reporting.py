@@ -22,7 +22,7 @@ from psycopg.rows import dict_row
 
 from dbanon.attacks import attacker, once
 from dbanon.base.described import ClauseFound, Described, LeftOut, Part
-from dbanon.base.errors import DbanonError, ParameterError, StoreError, counted
+from dbanon.base.errors import DbanonError, ParameterError, StoreError, format_count
 from dbanon.base.figures import Evaluation
 from dbanon.methods import METHODS, describe
 from dbanon.options.reporting import Reporting, Showing
@@ -31,7 +31,7 @@ from dbanon.pages import release as pages
 from dbanon.pages.maps import UNITS
 from dbanon.pages.shown import Shown, Truth
 from dbanon.pages.svg import WIDTH
-from dbanon.postgres.connection import Connection, as_is, errors_translated, fetch_value, postgis
+from dbanon.postgres.connection import Connection, fetch_value, find_postgis_schema, make_sql, translate_errors
 from dbanon.releases import export, pictured, published
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -66,28 +66,28 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
     a page for others.
     """
     asked.check()
-    zone = zone_named(asked.tz)
+    zone = find_zone(asked.tz)
     if asked.audience == "analysts":
         if not isinstance(what, str):
             raise ParameterError(f"A page for analysts must be of a release. Got run {what}. Publish it first.")
-        with _reading(connection, what):
-            record, rows = described_by_view(connection, what)
-            shown = _shown(connection, rows, zone, asked, hours=True, questions=True)
+        with _lock_for_reading(connection, what):
+            record, rows = describe_by_view(connection, what)
+            shown = _collect_shown(connection, rows, zone, asked, hours=True, questions=True)
             return pages.page(record, shown, "analysts", zone)
     if not asked.with_truth or private is None:
-        record, shown = _known(connection, what, zone, asked)
+        record, shown = _read_known(connection, what, zone, asked)
         return pages.page(record, shown, "file", zone)
-    with errors_translated():
+    with translate_errors():
         run_id, parts, before = private.part(what) if isinstance(what, str) else (what, (), {})
-    record, shown = _known(connection, what, zone, asked, of_run=run_id, hours=True, verified=False)
-    truth, shown = _truth(connection, record, shown, private)
+    record, shown = _read_known(connection, what, zone, asked, of_run=run_id, hours=True, verified=False)
+    truth, shown = _read_truth(connection, record, shown, private)
     measured, unmeasured = None, ""
     try:
         measured = private.evaluate(run_id)
     except (ParameterError, StoreError) as error:  # its data are gone, or this login may not read the run's rows
         unmeasured = str(error)
     known = before if measured is None else {**before, run_id: measured}
-    record = replace(record, parts=[_with_figures(part, known) for part in record.parts])
+    record = replace(record, parts=[_add_figures(part, known) for part in record.parts])
     html = pages.page(
         record, shown, "operators", zone, truth=truth, evaluation=measured, unmeasured=unmeasured, parts=parts
     )
@@ -95,24 +95,24 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
     return html
 
 
-def _with_figures(part: Part, known: Mapping[int, Evaluation]) -> Part:
+def _add_figures(part: Part, known: Mapping[int, Evaluation]) -> Part:
     measured = known.get(part.run_id or 0)
     return part if measured is None else replace(part, figures=measured.figures)
 
 
 def compare(connection: Connection, one: str | int, other: str | int, asked: Showing) -> str:
     """Make the page of two side by side; arguments and errors as those of `report`."""
-    zone = zone_named(asked.tz)
+    zone = find_zone(asked.tz)
     sides = []
     for what in (one, other):
-        record, shown = _known(connection, what, zone, asked)
+        record, shown = _read_known(connection, what, zone, asked)
         names = [about["name"] for about in describe(METHODS[record.method]) if about["promises"]]
         promise = {name: record.parameters.get(name) for name in names}
         sides.append(comparing.Side(record=record, shown=shown, promise=promise))
     return comparing.page(sides[0], sides[1], zone)
 
 
-def _known(
+def _read_known(
     connection: Connection,
     what: str | int,
     zone: ZoneInfo,
@@ -126,14 +126,14 @@ def _known(
 
     Of a release that grows it is the newest part, or that `of_run`.
     """
-    known = described(connection, what, of_run)
+    known = describe_release_or_run(connection, what, of_run)
     if verified and not isinstance(what, str):
         _require_verified(known)
-    with _reading(connection, what) if isinstance(what, str) else _own_rows(connection):
+    with _lock_for_reading(connection, what) if isinstance(what, str) else _use_own_rows(connection):
         seen, rows = (
-            described_by_view(connection, what, known.since) if isinstance(what, str) else _run_rows(connection, known)
+            describe_by_view(connection, what, known.since) if isinstance(what, str) else _run_rows(connection, known)
         )
-        shown = _shown(connection, rows, zone, asked, hours=hours)
+        shown = _collect_shown(connection, rows, zone, asked, hours=hours)
     if isinstance(what, str):
         _require_unchanged(connection, what, of_run, known)
     # A card speaks of the newest part of a release that grows, its view of all.
@@ -146,7 +146,7 @@ def _require_unchanged(connection: Connection, name: str, of_run: int | None, re
 
     The rows are read under a lock, with the rights of analysts, who may not read the record.
     """
-    if described(connection, name, of_run) != record or of_run not in (None, record.run_id):
+    if describe_release_or_run(connection, name, of_run) != record or of_run not in (None, record.run_id):
         raise StoreError(f"Release {name} changed while its page was made. Nothing was written. Make the page again.")
 
 
@@ -159,7 +159,7 @@ def _require_verified(record: Described) -> None:
     elif record.changed:
         found = "has rows or data that changed since its attack"
     elif record.held < len(record.clauses):
-        found = f"keeps {record.held} of {counted(len(record.clauses), 'clause')}"
+        found = f"keeps {record.held} of {format_count(len(record.clauses), 'clause')}"
     else:
         return
     raise ParameterError(
@@ -168,20 +168,20 @@ def _require_verified(record: Described) -> None:
     )
 
 
-def described(connection: Connection, what: str | int, of_run: int | None = None) -> Described:
+def describe_release_or_run(connection: Connection, what: str | int, of_run: int | None = None) -> Described:
     """Look up all that is known of a release, live or withdrawn, or of a run; of the part `of_run` where it grows."""
     release = """SELECT dbanon.release_card(%(what)s, (SELECT l.release_id FROM dbanon.release l
         WHERE l.name = %(what)s AND l.run_id = %(run)s AND l.withdrawn_at IS NULL))"""
     query = release if isinstance(what, str) else "SELECT dbanon.run_card(%(what)s)"
-    with errors_translated():
-        row = connection.execute(as_is(query), {"what": what, "run": of_run}).fetchone()
+    with translate_errors():
+        row = connection.execute(make_sql(query), {"what": what, "run": of_run}).fetchone()
     return Described.of_card(cast("tuple[dict[str, Any]]", row)[0])
 
 
-def described_by_view(
+def describe_by_view(
     connection: Connection, name: str, part: datetime | None = None
 ) -> tuple[Described, pictured.Rows | None]:
-    """Look up what a view says of itself, as its readers see it, and its rows; within `_reading`.
+    """Look up what a view says of itself, as its readers see it, and its rows; within `_lock_for_reading`.
 
     `part` is when the part begins that is drawn, instead of the newest.
     """
@@ -225,10 +225,10 @@ def described_by_view(
     )
     if not view["rows"]:
         return record, None
-    return record, _rows_of(view, parts, part)
+    return record, _choose_rows(view, parts, part)
 
 
-def _rows_of(view: dict[str, Any], parts: Sequence[dict[str, Any]], part: datetime | None) -> pictured.Rows:
+def _choose_rows(view: dict[str, Any], parts: Sequence[dict[str, Any]], part: datetime | None) -> pictured.Rows:
     """Say which rows of a view are drawn: those of its newest part, or of the one that begins at `part`."""
     newest = view["starts"].index(part if part in view["starts"] else max(view["starts"]))
     # The view's is the least of all parts; a part that promises more must not be drawn for fewer.
@@ -246,7 +246,7 @@ def _rows_of(view: dict[str, Any], parts: Sequence[dict[str, Any]], part: dateti
 
 
 def _run_rows(connection: Connection, record: Described) -> tuple[Described, pictured.Rows | None]:
-    """Look up a run and its rows, put together in the form of a release; within `_own_rows`."""
+    """Look up a run and its rows, put together in the form of a release; within `_use_own_rows`."""
     run_id = record.run_id
     with connection.cursor(row_factory=dict_row) as cursor:
         about = cursor.execute("SELECT (dbanon_internal.run_about(%s)).*", [run_id]).fetchone()
@@ -270,14 +270,16 @@ def _run_rows(connection: Connection, record: Described) -> tuple[Described, pic
     )
 
 
-def _shown(connection: Connection, rows: pictured.Rows | None, zone: ZoneInfo, asked: Showing, **more: bool) -> Shown:
-    return Shown(k=2) if rows is None else pictured.shown_of(connection, rows, zone, asked.backdrop, **more)
+def _collect_shown(
+    connection: Connection, rows: pictured.Rows | None, zone: ZoneInfo, asked: Showing, **more: bool
+) -> Shown:
+    return Shown(k=2) if rows is None else pictured.collect_shown(connection, rows, zone, asked.backdrop, **more)
 
 
 @contextmanager
-def _reading(connection: Connection, name: str) -> Iterator[None]:
+def _lock_for_reading(connection: Connection, name: str) -> Iterator[None]:
     """Have a transaction in which a release stays as it is, with an analyst's rights where they can be had."""
-    with errors_translated(), connection.transaction():
+    with translate_errors(), connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
         connection.execute("SET LOCAL timezone = 'UTC'")
         published.become_analyst(connection, name)
@@ -286,21 +288,23 @@ def _reading(connection: Connection, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _own_rows(connection: Connection) -> Iterator[None]:
+def _use_own_rows(connection: Connection) -> Iterator[None]:
     """Have a transaction with a table for the rows of a run."""
-    with errors_translated(), connection.transaction():
+    with translate_errors(), connection.transaction():
         connection.execute("SET LOCAL timezone = 'UTC'")
         fetch_value(connection, "SELECT dbanon_internal.begin_asking()")
         yield
 
 
-def _truth(connection: Connection, record: Described, shown: Shown, private: Private) -> tuple[Truth | None, Shown]:
+def _read_truth(
+    connection: Connection, record: Described, shown: Shown, private: Private
+) -> tuple[Truth | None, Shown]:
     """Read where people were at the moment that is shown, and which are of one group where this login may."""
     window, moment = shown.window, shown.moment
     if window is None or moment is None:
         return None, shown
     assert record.run_id is not None  # noqa: S101 - the record of SQL has one
-    with errors_translated():
+    with translate_errors():
         marked, group = _group(connection, record, shown)
     found = [
         ((x - window.x0) / window.unit_m, (window.y1 - y) / window.unit_m, of_group)
@@ -326,7 +330,7 @@ def _group(connection: Connection, record: Described, shown: Shown) -> tuple[int
     may = "has_table_privilege('dbanon.membership', 'SELECT') AND has_table_privilege('dbanon.cloak', 'SELECT')"
     if window is None or moment is None or not fetch_value(connection, f"SELECT {may}"):
         return None, set()
-    names = {"p": sql.Identifier(postgis(connection)), "path": pictured.path_of(connection)}
+    names = {"p": sql.Identifier(find_postgis_schema(connection)), "path": pictured.build_path_query(connection)}
     query = sql.SQL("""
         WITH held AS MATERIALIZED (
             SELECT c.record_id, c.region FROM dbanon.cloak c
@@ -342,7 +346,13 @@ def _group(connection: Connection, record: Described, shown: Shown) -> tuple[int
             WHERE m.run_id = %(run)s AND h.region OPERATOR({p}.=) c.region AND (m.period IS NULL OR m.period @> %(at)s))
         FROM whole c WHERE c.place = (c.number + 1) / 2
         """).format(**names)
-    given = {**pictured.placed(window), "run": record.run_id, "at": moment.at, "k": shown.k, "srid": record.srid}
+    given = {
+        **pictured.scale_to_window(window),
+        "run": record.run_id,
+        "at": moment.at,
+        "k": shown.k,
+        "srid": record.srid,
+    }
     row = connection.execute(query, given).fetchone()
     regions = list(moment.regions)
     if row is None or row[0] not in regions:
@@ -350,7 +360,7 @@ def _group(connection: Connection, record: Described, shown: Shown) -> tuple[int
     return regions.index(row[0]), set(row[1] or ())
 
 
-def zone_named(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """Look up a time zone; raises `ParameterError` if there is none of that name."""
     try:
         return ZoneInfo(name)
@@ -363,9 +373,9 @@ def write(file: Path, html: str, *, private: bool, pdf: bool) -> Path:
 
     Returns the file. Raises `DataError` if it cannot be written, `DbanonError` if there is nothing that prints a PDF.
     """
-    file = private_name(file) if private else file
+    file = name_private_file(file) if private else file
     if pdf:
-        chromium()  # before anything is written
+        find_chromium()  # before anything is written
     with export.write_atomically(file) as part:
         part.touch(0o600 if private else 0o666)
         part.write_text(html, encoding="utf-8")
@@ -377,16 +387,16 @@ def write(file: Path, html: str, *, private: bool, pdf: bool) -> Path:
 def _note(connection: Connection, record: Described, html: str) -> None:
     """Write into the audit that a private page was made of what it shows, with its digest."""
     sha256 = hashlib.sha256(html.encode()).hexdigest()
-    with errors_translated():
+    with translate_errors():
         fetch_value(connection, "SELECT dbanon_internal.note_page(%s, %s, %s)", [record.run_id, record.release, sha256])
 
 
-def private_name(file: Path) -> Path:
+def name_private_file(file: Path) -> Path:
     """Put the mark of private pages into a file's name."""
     return file if "PRIVATE" in file.name else file.with_name(f"{file.stem}-PRIVATE{file.suffix}")
 
 
-def chromium() -> str:
+def find_chromium() -> str:
     """Find the browser that prints pages."""
     found = next(filter(None, map(shutil.which, _CHROMIUM)), None)
     if found is None:
@@ -412,7 +422,7 @@ def _print(file: Path, *, private: bool) -> None:
     with tempfile.TemporaryDirectory() as profile:
         own = [f"--user-data-dir={profile}", f"--print-to-pdf={made}", file.resolve().as_uri()]
         try:
-            done = subprocess.run([chromium(), *options, *own], capture_output=True, check=False, timeout=_PRINT_S)
+            done = subprocess.run([find_chromium(), *options, *own], capture_output=True, check=False, timeout=_PRINT_S)
         except subprocess.TimeoutExpired as error:
             raise OSError(0, "Chromium did not print the page in time") from error
     if done.returncode or not made.is_file():

@@ -71,7 +71,7 @@ class Range(NamedTuple):
         return f"crowd {self.low}" if self.low == self.high else f"crowd {self.low} to {self.high}"
 
 
-def ranges(crowds: Sequence[tuple[int, int]]) -> list[Range]:
+def cut_ranges(crowds: Sequence[tuple[int, int]]) -> list[Range]:
     """Divide the crowds of a release into at most five classes of about as many rows each, after one for exact rows.
 
     `crowds`: in ascending order of crowd.
@@ -90,20 +90,20 @@ def ranges(crowds: Sequence[tuple[int, int]]) -> list[Range]:
     return found
 
 
-def qml(crowds: Sequence[tuple[int, int]]) -> str:
+def write_qml(crowds: Sequence[tuple[int, int]]) -> str:
     """Make the style of a release with so many rows of each crowd, as QGIS loads it."""
-    classes = ranges(crowds)
+    classes = cut_ranges(crowds)
     hiding = [one for one in classes if one.high > 1]
     symbols = []
     for n, one in enumerate(classes):
         if one.high == 1:
-            symbols.append(_POINT.substitute(n=n, colour=_text(_EXACT)))
+            symbols.append(_POINT.substitute(n=n, colour=_format_colour(_EXACT)))
             continue
         step = hiding.index(one) * (len(_COLOURS) - 1) // max(len(hiding) - 1, 1)
-        symbols.append(_REGION.substitute(n=n, colour=_text(_COLOURS[step]), opacity=_OPACITY))
+        symbols.append(_REGION.substitute(n=n, colour=_format_colour(_COLOURS[step]), opacity=_OPACITY))
     lines = [_RANGE.substitute(n=n, low=c.low, high=c.high, label=c.label) for n, c in enumerate(classes)]
     return _STYLE.substitute(ranges="\n".join(lines), symbols="\n".join(symbols))
 
 
-def _text(colour: tuple[int, int, int]) -> str:
+def _format_colour(colour: tuple[int, int, int]) -> str:
     return ",".join(map(str, colour))

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import psycopg
 
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 from dbanon.base.errors import StoreError
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import Session, connect
@@ -40,7 +40,7 @@ class SnapshotSessions:
             done: Future[T] = Future()
             done.set_result(read(self._snapshot))
             return done
-        future = in_background(_read, session, arrow.exported(self._snapshot), read)
+        future = run_in_background(_read, session, arrow.export_snapshot(self._snapshot), read)
         self._begun.append((session, future))  # type: ignore[arg-type]
         return future
 
@@ -53,5 +53,5 @@ class SnapshotSessions:
 
 
 def _read(session: Session, name: str, read: Callable[[arrow.Snapshot], T]) -> T:
-    with session, arrow.snapshot(session, name) as snapshot:
+    with session, arrow.open_snapshot(session, name) as snapshot:
         return read(snapshot)

@@ -51,16 +51,16 @@ class Members:
     digest: bytes
 
 
-def regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
+def read_regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
     """Read the regions of a run."""
     whole = hashlib.sha256()
     numbers = [np.empty((4, 0), ">i4")]
     shapes, extras = [], [pa.array([], pa.string()).dictionary_encode()]
-    for block in _blocks(snapshot, "region_blocks", run_id, whole):
+    for block in _read_blocks(snapshot, "region_blocks", run_id, whole):
         _, _, no, shape_size, shape, _, _, crowd, subjects, extra_size, extra = block
         numbers.append(np.stack([no, shape_size, crowd, subjects]).view(">i4"))
         shapes.append(shape)
-        extras.append(arrow.texts(extra_size.view(">i4"), extra).dictionary_encode())
+        extras.append(arrow.decode_texts(extra_size.view(">i4"), extra).dictionary_encode())
     columns = np.concatenate(numbers, axis=1).astype(np.int32)
     if (np.diff(columns[0]) <= 0).any():
         raise DataError("Regions must come by ascending number. This is a defect of their reading.")
@@ -75,13 +75,13 @@ def regions(snapshot: arrow.Snapshot, run_id: int) -> Regions:
     )
 
 
-def members(snapshot: arrow.Snapshot, run_id: int) -> Members:
+def read_members(snapshot: arrow.Snapshot, run_id: int) -> Members:
     """Read the members of a run."""
     whole = hashlib.sha256()
     numbers, ends = [np.empty((2, 0), ">i8")], [np.empty((0, 2))]
-    for _, _, record, trajectory, size, period in _blocks(snapshot, "membership_blocks", run_id, whole):
+    for _, _, record, trajectory, size, period in _read_blocks(snapshot, "membership_blocks", run_id, whole):
         numbers.append(np.stack([record, trajectory]).view(">i8"))
-        ends.append(_ends(size.view(">i4").astype(np.int64), period))
+        ends.append(_read_ends(size.view(">i4").astype(np.int64), period))
     records, trajectories = np.concatenate(numbers, axis=1).astype(np.int64)
     start_s, end_s = np.ascontiguousarray(np.concatenate(ends).T)
     return Members(record=records, trajectory=trajectories, start_s=start_s, end_s=end_s, digest=whole.digest())
@@ -108,7 +108,7 @@ def digest_names(member: Int, trajectory_id: Int, subject: Int, texts: pa.String
     return whole.digest()
 
 
-def rectangles(found: Regions) -> tuple[Float, NDArray[np.int32]] | None:
+def find_rectangles(found: Regions) -> tuple[Float, NDArray[np.int32]] | None:
     """Give bounds and SRID of regions that all are exactly their own envelopes, counter-clockwise; None of others."""
     if (found.shape_size != _RECTANGLE).any():
         return None
@@ -124,13 +124,13 @@ def rectangles(found: Regions) -> tuple[Float, NDArray[np.int32]] | None:
     return np.stack([x0, y0, x1, y1], axis=1), np.ascontiguousarray(shape[:, 5:9]).view("<i4")[:, 0].astype(np.int32)
 
 
-def keys(extra: pa.DictionaryArray) -> tuple[Int, list[dict[str, str]]]:
+def split_keys(extra: pa.DictionaryArray) -> tuple[Int, list[dict[str, str]]]:
     """Take JSON objects apart: of each row the index of its object, -1 where there is none; each object by its keys."""
     code = extra.indices.fill_null(-1).to_numpy().astype(np.int64)
-    return code, [dict(_pairs(text)) for text in extra.dictionary.to_pylist()]
+    return code, [dict(_split_pairs(text)) for text in extra.dictionary.to_pylist()]
 
 
-def elements(text: str) -> list[str]:
+def split_elements(text: str) -> list[str]:
     """Cut the text of a JSON array, as the server writes one, into those of its elements.
 
     Anything else becomes an array, of which it is the only element, inside the list.
@@ -145,7 +145,7 @@ def elements(text: str) -> list[str]:
     return found
 
 
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
+def _split_pairs(text: str) -> Iterator[tuple[str, str]]:
     """Cut the text of a JSON object, as the server writes one, into its keys and the texts of their values."""
     at = 1
     while text[at] != "}":
@@ -166,11 +166,11 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
         ) from None
 
 
-def _blocks(snapshot: arrow.Snapshot, function: str, run_id: int, whole: Any) -> Iterator[list[Bytes]]:
+def _read_blocks(snapshot: arrow.Snapshot, function: str, run_id: int, whole: Any) -> Iterator[list[Bytes]]:
     # Right after rows were written nothing is known of them, and the planner would read all runs for each block.
     snapshot.connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
     before = None
-    for block in arrow.rows_of_bytes(snapshot, f"SELECT * FROM dbanon_internal.{function}({int(run_id)})"):
+    for block in arrow.read_rows_of_bytes(snapshot, f"SELECT * FROM dbanon_internal.{function}({int(run_id)})"):
         no = int.from_bytes(block[0].tobytes(), signed=True)
         if before is not None and no <= before:
             raise DataError("Blocks must come by ascending number. This is a defect of their reading.")
@@ -182,7 +182,7 @@ def _blocks(snapshot: arrow.Snapshot, function: str, run_id: int, whole: Any) ->
     snapshot.connection.execute("SET LOCAL enable_seqscan = DEFAULT; SET LOCAL enable_bitmapscan = DEFAULT")
 
 
-def _ends(size: Int, period: Bytes) -> Float:
+def _read_ends(size: Int, period: Bytes) -> Float:
     """Read the ends of ranges in unix seconds: float64[n, 2], infinite where one is open, NaN where none is stored."""
     found = np.full((len(size), 2), np.nan)
     there = np.flatnonzero(size >= 0)
@@ -191,14 +191,14 @@ def _ends(size: Int, period: Bytes) -> Float:
     lower, upper = (flags & (_EMPTY | side) == 0 for side in (_NO_LOWER, _NO_UPPER))
     found[there] = -np.inf, np.inf
     # Behind the flags come the ends that there are, each after its length.
-    found[there[lower], 0] = _seconds(period, begin[lower] + 5)
-    found[there[upper], 1] = _seconds(period, (begin + 5 + 12 * lower)[upper])
+    found[there[lower], 0] = _read_seconds(period, begin[lower] + 5)
+    found[there[upper], 1] = _read_seconds(period, (begin + 5 + 12 * lower)[upper])
     return found
 
 
-def _seconds(data: Bytes, at: Int) -> Float:
+def _read_seconds(data: Bytes, at: Int) -> Float:
     """Read the timestamps that begin at each place as the server's date_part does."""
     sent = data[at[:, None] + np.arange(8)].view(">i8")[:, 0].astype(np.int64)
     last = np.iinfo(np.int64)
     endless = (sent == last.min) | (sent == last.max)
-    return np.asarray(np.where(endless, np.copysign(np.inf, sent), arrow.unix_s(sent)))
+    return np.asarray(np.where(endless, np.copysign(np.inf, sent), arrow.convert_to_unix_s(sent)))

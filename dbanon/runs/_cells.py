@@ -8,7 +8,7 @@ from dbanon.base.trajectory import Int, Trajectories
 from dbanon.postgres import arrow
 
 
-def fix_cells(snapshot: arrow.Snapshot, dataset_id: int, data: Trajectories) -> Int:
+def find_fix_cells(snapshot: arrow.Snapshot, dataset_id: int, data: Trajectories) -> Int:
     """Find the index of the cell of each fix, -1 outside all; none where others have the fixes."""
     apart: object = data
     if isinstance(apart, WithoutFixes):
@@ -16,7 +16,7 @@ def fix_cells(snapshot: arrow.Snapshot, dataset_id: int, data: Trajectories) -> 
     own = snapshot.postgis
     query = f"""SELECT {own}.ST_AsBinary(geom, 'NDR') AS shape FROM ONLY dbanon.cell
         WHERE dataset_id = {int(dataset_id)} ORDER BY cell_id"""
-    polygons = shapely.from_wkb(arrow.table(snapshot, query)["shape"].to_numpy())
+    polygons = shapely.from_wkb(arrow.read_table(snapshot, query)["shape"].to_numpy())
     shapely.prepare(polygons)
     order = np.argsort(data.x)
     x, y = data.x[order], data.y[order]

@@ -20,24 +20,24 @@ _LINK_S = 600.0
 _SLOT_S = 3600.0  # of the points by which people are unique: an hour, as in the paper
 
 
-def maps(told: Told, true: Movements, spans: list[Span]) -> Iterator[Figure]:
+def compare_maps(told: Told, true: Movements, spans: list[Span]) -> Iterator[Figure]:
     """Compare maps of people, cell by cell, at some times."""
-    both = [(_told.density(true, CELL_M, span), told.density(CELL_M, span)) for span in spans]
+    both = [(_told.count_density(true, CELL_M, span), told.density(CELL_M, span)) for span in spans]
     tallies = [_stack([pair[side] for pair in both]) for side in (0, 1)]
     yield Figure(name="density_jsd", value=distributions.density_jsd(*tallies))
     yield Figure(name="location_tau_b", value=distributions.location_tau_b(*(_drop_times(one) for one in tallies)))
 
 
-def flows(told: Told, true: Movements, box: Box, spans: list[Span]) -> Iterator[Figure]:
+def compare_flows(told: Told, true: Movements, box: Box, spans: list[Span]) -> Iterator[Figure]:
     """Compare the numbers of people by origin and destination."""
-    side = _told.zone_side(box, ZONE_M)
-    both = [(_told.trips(true, side, box, span), told.trips(side, box, span)) for span in spans]
+    side = _told.compute_zone_side(box, ZONE_M)
+    both = [(_told.count_trips(true, side, box, span), told.trips(side, box, span)) for span in spans]
     tallies = [_stack([pair[side] for pair in both]) for side in (0, 1)]
     yield Figure(name="trip_jsd", value=distributions.trip_jsd(*(_drop_times(one) for one in tallies)))
     yield Figure(name="flow_error", value=distributions.tally_error(*tallies))
 
 
-def dwelling(
+def compare_dwelling(
     table: Table, true: Movements, box: Box, spans: list[Span], *, instants: float, rng: np.random.Generator
 ) -> Figure:
     """Compare the times of stays in squares: up to a quarter of a span, a half, three quarters, or all of it."""
@@ -48,7 +48,7 @@ def dwelling(
         span, square = spans[rng.integers(len(spans))], (x, y, x + _SQUARE_M, y + _SQUARE_M)
         people, stay = table.dwell(square, span)
         told.append(_sum_by_stay(stay, people, instants))
-        stay = _told.stays(true, square, span)
+        stay = _told.measure_stays(true, square, span)
         true_.append(_sum_by_stay(stay, np.ones(len(stay)), instants))
     return Figure(name="dwell_error", value=distributions.tally_error(_stack(true_), _stack(told)))
 
@@ -60,7 +60,7 @@ def _sum_by_stay(stay: Float, people: Float, instants: float) -> Counted:
     return np.column_stack([found, found]), np.array([people[length == one].sum() for one in found])
 
 
-def ways(told: Movements, true: Movements) -> Iterator[Figure]:
+def compare_ways(told: Movements, true: Movements) -> Iterator[Figure]:
     """Compare lengths, diameters and patterns of tracks, by the centres of regions."""
     yield Figure(name="length_jsd", value=sequences.length_jsd(true, told))
     yield Figure(name="diameter_jsd", value=sequences.diameter_jsd(true, told))
@@ -69,7 +69,7 @@ def ways(told: Movements, true: Movements) -> Iterator[Figure]:
     yield Figure(name="pattern_support", value=patterns.support)
 
 
-def some_people(data: Trajectories, rng: np.random.Generator) -> Int:
+def draw_people(data: Trajectories, rng: np.random.Generator) -> Int:
     """Choose the people among whom others are unique: all, or a sample if there are very many fixes."""
     people = np.arange(data.subjects)
     if data.fixes <= _MAX_PLACES:
@@ -77,12 +77,12 @@ def some_people(data: Trajectories, rng: np.random.Generator) -> Int:
     return np.sort(rng.choice(people, int(len(people) * _MAX_PLACES / data.fixes), replace=False))
 
 
-def unicity(raw: Movements, rng: np.random.Generator) -> tuple[Figure, ...]:
+def measure_unicity(raw: Movements, rng: np.random.Generator) -> tuple[Figure, ...]:
     """Measure the share of people whom a few places and hours of the raw data single out."""
     return outside.unicity(raw, rng, cell_m=CELL_M, slot_s=_SLOT_S)
 
 
-def linking(
+def measure_linking(
     true: Movements, told: Movements, member_of: tuple[Int, Int], *, rounded: bool, rng: np.random.Generator
 ) -> Figure:
     """Take for each person the published record that is nearest to the person's true way.
@@ -111,7 +111,7 @@ def _round_times(moved: Movements) -> Movements:
     )
 
 
-def regions(side_m: Float, time_s: Float, people: Float) -> Iterator[Figure]:
+def measure_regions(side_m: Float, time_s: Float, people: Float) -> Iterator[Figure]:
     """Give quantiles of the sides and times of rows, by people and time."""
     for name, values in (("region_side_m", side_m), ("region_time_s", time_s)):
         found = distributions.weighted_quantiles(values, people * time_s)

@@ -16,7 +16,7 @@ from dbanon.postgres import arrow
 from dbanon.postgres.connection import fetch_value
 from dbanon.runs import _field, reading
 from dbanon.runs._told import SPAN_S, Box, Points, Table
-from dbanon.runs._truth import Members, Truth, window
+from dbanon.runs._truth import Members, Truth, find_window
 
 _MIN_SIDE_M = 0.001  # least side of a rectangle, because shares are divided by its area
 _MEANT = "The truth is all fixes of all people in ten minutes. Everything that the program left out is an error, too."
@@ -33,12 +33,12 @@ class Foreign:
     def evaluation(self, name: str, read: Callable[[Box], Movements | Rectangles]) -> Evaluation:
         """Ask it, and compare; `read` and `name` as for `dbanon.runs.evaluating.evaluate_file`."""
         self.progress("reading trajectories", 0, None)
-        self.data, _ = reading.trajectories(self.snapshot, self.dataset.dataset_id)
+        self.data, _ = reading.read_trajectories(self.snapshot, self.dataset.dataset_id)
         data, none = self.data, np.empty(0, np.int64)
         self.truth = Truth(data, Members(record=none, trajectory=none), {})
         output = read((float(data.x.min()), float(data.y.min()), float(data.x.max()), float(data.y.max())))
         spans = self._draw_spans(output, float(data.t.min()), float(data.t.max()))
-        box = window(self.truth.seen(spans[:24]))
+        box = find_window(self.truth.seen(spans[:24]))
         questions = draw_questions(
             self.rng, window=box, moments=np.empty(0), spans=spans, queries=self.asked.queries, about_moments=False
         )
@@ -70,16 +70,16 @@ class Foreign:
     ) -> Iterator[Figure]:
         trips = [(since, since + _field.TRIP_S) for since in spans[: _field.TRIPS, 0].tolist()]
         hours = [(since, since + SPAN_S) for since in questions.since[:24].tolist()]
-        yield from _field.maps(told, seen, hours)
-        yield from _field.flows(told, self.truth.seen(np.array(trips)), box, trips)
+        yield from _field.compare_maps(told, seen, hours)
+        yield from _field.compare_flows(told, self.truth.seen(np.array(trips)), box, trips)
 
     def _measure_tracks(self, output: Movements | Rectangles) -> Iterator[Figure]:
-        raw = self.truth.raw(_field.some_people(self.data, self.rng))
-        yield from _field.ways(output if isinstance(output, Movements) else output.centres, raw)
-        yield from _field.unicity(raw, self.rng)
+        raw = self.truth.raw(_field.draw_people(self.data, self.rng))
+        yield from _field.compare_ways(output if isinstance(output, Movements) else output.centres, raw)
+        yield from _field.measure_unicity(raw, self.rng)
         if not isinstance(output, Movements):
             lasts = output.until - output.since
-            yield from _field.regions(np.sqrt(output.area_m2), lasts, output.subjects.astype(np.float64))
+            yield from _field.measure_regions(np.sqrt(output.area_m2), lasts, output.subjects.astype(np.float64))
 
     def _draw_spans(self, output: Movements | Rectangles, first: float, last: float) -> Float:
         """Draw spans within the time that the output and the data have in common."""

@@ -9,7 +9,7 @@ import shapely
 from psycopg.rows import dict_row
 
 from dbanon import methods
-from dbanon.base.errors import VerificationFailed, counted
+from dbanon.base.errors import VerificationFailed, format_count
 from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
@@ -20,7 +20,7 @@ from dbanon.postgres import arrow
 from dbanon.postgres.connection import fetch_value
 from dbanon.runs import _blocks, _field, reading, stored
 from dbanon.runs._told import SPAN_S, Box, Span, Table
-from dbanon.runs._truth import Members, Rows, Truth, window
+from dbanon.runs._truth import Members, Rows, Truth, find_window
 
 _MAX_MET = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
 _MIN_SAMPLED_RECORDS = 600  # of a sample of them
@@ -62,7 +62,7 @@ class Measurement:
 
     def evaluate(self) -> Evaluation:
         self.progress("reading trajectories", 0, None)
-        self.data, _ = reading.trajectories(self.snapshot, self.row.dataset_id)
+        self.data, _ = reading.read_trajectories(self.snapshot, self.row.dataset_id)
         self.truth = Truth(self.data, self._read_members(), self.row.params)
         self.one_in = self._choose_sample()
         instants, spans = self._choose_times()
@@ -127,7 +127,7 @@ class Measurement:
         return _About(**(found or {}))
 
     def _read_members(self) -> Members:
-        members = _blocks.members(self.snapshot, self.row.run_id)
+        members = _blocks.read_members(self.snapshot, self.row.run_id)
         return Members.of_pairs(members.record, np.searchsorted(self.data.trajectory_id, members.trajectory))
 
     def _choose_times(self) -> tuple[Float | None, Float]:
@@ -143,7 +143,7 @@ class Measurement:
             starts = starts[(starts - about.since) % about.window_s + SPAN_S <= about.window_s]
         slots = max((about.until - about.since) / step, 1)
         if self.asked.queries < ENOUGH_QUERIES:
-            asked = counted(self.asked.queries, "question")
+            asked = format_count(self.asked.queries, "question")
             self.notes.append(f"Each size was asked {asked}, which makes wide intervals.")
         if (share := _MAX_ROWS / max(about.rows, 1)) < 1:
             moments = max(int(slots * share / 2), 1) if instants is not None else 0
@@ -152,8 +152,9 @@ class Measurement:
             if instants is not None:
                 instants = np.sort(self.rng.choice(instants, min(moments, len(instants)), replace=False))
             self.notes.append(
-                f"The run has {counted(about.rows, 'row')}. The rows at {counted(moments, 'moment')} and of "
-                f"{counted(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not say "
+                f"The run has {format_count(about.rows, 'row')}. The rows at {format_count(moments, 'moment')} and of "
+                f"{format_count(len(starts), 'span')} of ten minutes were asked, chosen at random: intervals do not "
+                "say "
                 f"how much other times differ."
             )
         return instants, np.column_stack([starts, starts + SPAN_S])
@@ -162,9 +163,9 @@ class Measurement:
         """Find where questions are asked: a box with 95 % of all people's positions."""
         if instants is None:
             chosen = self.rng.choice(len(spans), min(len(spans), 24), replace=False)
-            return window(self.truth.seen(spans[chosen]))
+            return find_window(self.truth.seen(spans[chosen]))
         number = max(min(len(instants), 100, _WINDOW_PLACES // max(self.data.subjects, 1)), 1)
-        return window(self.truth.everybody(self.rng.choice(instants, number, replace=False)))
+        return find_window(self.truth.everybody(self.rng.choice(instants, number, replace=False)))
 
     def _copy_rows(self, questions: Questions) -> Rows:
         """Copy the rows that questions are about into a temporary table, and read when they hold."""
@@ -237,7 +238,7 @@ class Measurement:
 
     def _read_rows(self, source: str) -> Rows:
         region = f"{self.snapshot.postgis}.ST_AsBinary(region)" if self.about.holds != "instant" else "NULL::bytea"
-        table = arrow.table(
+        table = arrow.read_table(
             self.snapshot,
             "SELECT record_id, date_part('epoch', lower(period)) AS since, date_part('epoch', upper(period)) AS until, "
             f"{region} AS region FROM {source}",
@@ -246,9 +247,9 @@ class Measurement:
         shapes = shapely.from_wkb(wkb.dictionary.to_numpy(zero_copy_only=False))
         shapely.prepare(shapes)
         return Rows(
-            record=arrow.numbers(table["record_id"]),
-            since=arrow.numbers(table["since"]),
-            until=arrow.numbers(table["until"]),
+            record=arrow.convert_to_numbers(table["record_id"]),
+            since=arrow.convert_to_numbers(table["since"]),
+            until=arrow.convert_to_numbers(table["until"]),
             shapes=shapes,
             shape=wkb.indices.to_numpy(zero_copy_only=False),
         )
@@ -277,7 +278,7 @@ class Measurement:
     def _measure_rows(self) -> Iterator[Figure]:
         yield Figure(name="published_share", value=_divide_published(self.row.suppressed))
         total = methods.method(self.row.method).totals.get("requests")
-        asked = stored.latest_verdict(self.session, self.row.run_id).figures.get(total) if total else None
+        asked = stored.find_latest_verdict(self.session, self.row.run_id).figures.get(total) if total else None
         if asked:
             left_out = sum((self.row.suppressed.get("requests") or {}).values())
             yield Figure(name="requests_published", value=1 - left_out / asked)
@@ -286,23 +287,25 @@ class Measurement:
             f"SELECT sqrt({own}) AS side, date_part('epoch', valid_to - valid_from) AS length, "
             "subjects::float8 AS people FROM pg_temp.asked_rows"
         )
-        table = arrow.table(self.snapshot, query)
-        yield from _field.regions(*(arrow.numbers(table[name]) for name in ("side", "length", "people")))
+        table = arrow.read_table(self.snapshot, query)
+        yield from _field.measure_regions(
+            *(arrow.convert_to_numbers(table[name]) for name in ("side", "length", "people"))
+        )
 
     def _compare_maps(self, table: Table, box: Box, questions: Questions) -> Iterator[Figure]:
         """Compare maps, flows and stays at some of the times that were asked about."""
         about = self.about
         hours = self._choose_hours(questions, moment=about.instants is not None, most=24)
         true = self._find_positions(*_ends(hours))
-        yield from _field.maps(table, true, hours)
+        yield from _field.compare_maps(table, true, hours)
         if about.holds == "instant" and not about.step_s:
             return  # nobody moves
         spans = self._choose_trips(questions)
         true = self._find_positions(*_ends(spans))
-        yield from _field.flows(table, true, box, spans)
+        yield from _field.compare_flows(table, true, box, spans)
         if about.step_s:
             instants = (spans[0][1] - spans[0][0]) / about.step_s
-            yield _field.dwelling(table, true, box, spans, instants=instants, rng=self.rng)
+            yield _field.compare_dwelling(table, true, box, spans, instants=instants, rng=self.rng)
 
     def _choose_hours(self, questions: Questions, *, moment: bool, most: int) -> list[Span]:
         """Choose one of the times asked about in each hour, and some of the hours; a moment as long as its slot."""
@@ -332,25 +335,28 @@ class Measurement:
         else:
             true = self.truth.of_rows(rows, instants[_met(instants, rows.since, rows.until)])
         if instants is None or len(instants) > 1:
-            yield from _field.ways(told, true)
-        people = _field.some_people(self.data, self.rng)
+            yield from _field.compare_ways(told, true)
+        people = _field.draw_people(self.data, self.rng)
         if len(people) < self.data.subjects:
             self.notes.append(
-                f"Unicity is among {counted(len(people), 'person', 'people')}. Among all, fewer are unique."
+                f"Unicity is among {format_count(len(people), 'person', 'people')}. Among all, fewer are unique."
             )
-        yield from _field.unicity(self.truth.raw(people), self.rng)
-        yield _field.linking(true, told, self.truth.members(told.track), rounded=instants is None, rng=self.rng)
+        yield from _field.measure_unicity(self.truth.raw(people), self.rng)
+        yield _field.measure_linking(true, told, self.truth.members(told.track), rounded=instants is None, rng=self.rng)
 
     def _read_tracks(self) -> tuple[Movements, Rows]:
         """Read whole records, of many some: as the centres of their regions, and as rows."""
         number = int(self.row.run_id)
-        record = arrow.numbers(
-            arrow.table(self.snapshot, f"SELECT record_id FROM ONLY dbanon.record WHERE run_id = {number}")["record_id"]
+        record = arrow.convert_to_numbers(
+            arrow.read_table(self.snapshot, f"SELECT record_id FROM ONLY dbanon.record WHERE run_id = {number}")[
+                "record_id"
+            ]
         ).astype(np.int64)
         most = max(int(_MAX_CENTRES / max(self.about.rows / max(len(record), 1), 1)), 1)
         if len(record) > most:
             self.notes.append(
-                f"Lengths, diameters, patterns and linking are of {counted(most, 'record')}, chosen at random: among "
+                f"Lengths, diameters, patterns and linking are of {format_count(most, 'record')}, chosen at random: "
+                "among "
                 "more, fewer are linked."
             )
             record = self.rng.choice(record, most, replace=False)
@@ -359,12 +365,12 @@ class Measurement:
             f"AND record_id = ANY ('{{{','.join(map(str, record))}}}')) c"
         )
         own = self.snapshot.postgis
-        table = arrow.table(
+        table = arrow.read_table(
             self.snapshot,
             f"SELECT record_id, date_part('epoch', lower(period)) AS t, {own}.ST_X({own}.ST_Centroid(region)) AS x, "
             f"{own}.ST_Y({own}.ST_Centroid(region)) AS y, subjects::float8 AS people FROM {source}",
         )
-        record, t, x, y, people = (arrow.numbers(table[name]) for name in table.column_names)
+        record, t, x, y, people = (arrow.convert_to_numbers(table[name]) for name in table.column_names)
         order = np.lexsort((t, record))
         record = record[order]
         told = Movements(person=record, track=record, t=t[order], x=x[order], y=y[order], weight=people[order])

@@ -17,11 +17,15 @@ _COLUMNS = pa.schema(
 def read(snapshot: arrow.Snapshot, dataset_id: int) -> pa.Table:
     """Read all requests of a dataset: `t` in unix seconds, `subject`, `content` as normalised JSON; in any order."""
     own = f"FROM ONLY dbanon.request WHERE dataset_id = {int(dataset_id)}"
-    blocks = np.sort(arrow.numbers(arrow.table(snapshot, f"SELECT DISTINCT request_id >> {_BLOCK} AS no {own}")["no"]))
+    blocks = np.sort(
+        arrow.convert_to_numbers(
+            arrow.read_table(snapshot, f"SELECT DISTINCT request_id >> {_BLOCK} AS no {own}")["no"]
+        )
+    )
     # A table just loaded has no statistics: of its indexes, none but that of the ids may serve for a block.
     snapshot.connection.execute("SET LOCAL enable_seqscan = off")
     query = f"""SELECT piece.*
-        FROM unnest({arrow.as_array(blocks)}) AS block (no)
+        FROM unnest({arrow.format_array(blocks)}) AS block (no)
         CROSS JOIN LATERAL (
             SELECT string_agg(timestamptz_send(sent_at), ''), string_agg(int4send(octet_length(subject)), ''),
                 string_agg(subject, ''), string_agg(content::text || E'\\n', '')
@@ -29,23 +33,23 @@ def read(snapshot: arrow.Snapshot, dataset_id: int) -> pa.Table:
             WHERE dataset_id + 0 = {int(dataset_id)}
                 AND request_id BETWEEN no << {_BLOCK} AND (no << {_BLOCK}) + {(1 << _BLOCK) - 1}) piece"""
     batches = []
-    for sent_at, size, names, lines in arrow.rows_of_bytes(snapshot, query):
+    for sent_at, size, names, lines in arrow.read_rows_of_bytes(snapshot, query):
         ends = np.append(0, np.flatnonzero(lines == _NEWLINE) + 1)
-        line = arrow.texts(np.diff(ends), lines).dictionary_encode()
+        line = arrow.decode_texts(np.diff(ends), lines).dictionary_encode()
         content = pa.DictionaryArray.from_arrays(line.indices, pc.utf8_slice_codeunits(line.dictionary, 0, -1))
-        t = arrow.unix_s(sent_at.view(">i8").astype(np.int64))
-        batches.append(pa.record_batch([t, arrow.texts(size.view(">i4"), names), content], schema=_COLUMNS))
+        t = arrow.convert_to_unix_s(sent_at.view(">i8").astype(np.int64))
+        batches.append(pa.record_batch([t, arrow.decode_texts(size.view(">i4"), names), content], schema=_COLUMNS))
     snapshot.connection.execute("SET LOCAL enable_seqscan = DEFAULT")
     whole = pa.concat_tables([_COLUMNS.empty_table(), pa.Table.from_batches(batches, _COLUMNS)])
     return whole.unify_dictionaries()
 
 
-def encoded(table: pa.Table, subjects: arrow.TextCodes) -> Requests:
+def encode_requests(table: pa.Table, subjects: arrow.TextCodes) -> Requests:
     """Put codes for the texts of what was read."""
     contents = arrow.TextCodes.of(table["content"])
     return Requests(
         subject=subjects.encode(table["subject"]),
-        t=arrow.numbers(table["t"]),
+        t=arrow.convert_to_numbers(table["t"]),
         content=contents.encode(table["content"]),
         contents=tuple(contents.texts.to_pylist()),
     )

@@ -34,20 +34,20 @@ class Written:
 
 def read(snapshot: arrow.Snapshot, run_id: int) -> Written:
     """Read what a run wrote."""
-    regions, members = _blocks.regions(snapshot, run_id), _blocks.members(snapshot, run_id)
-    bounds, rectangle, srid = _shapes(snapshot, run_id, regions)
-    extra, extras = _blocks.keys(regions.extra)
-    periods = _table(snapshot, "period_evidence", run_id)
-    by_period, period_no = _order(periods["period_no"])
-    rows = _records(snapshot, run_id, regions.no, period_no)
-    used, rows["region"] = _used(rows["region"], len(regions.no))
-    used_period, rows["period"] = _used(rows["period"], len(period_no))
+    regions, members = _blocks.read_regions(snapshot, run_id), _blocks.read_members(snapshot, run_id)
+    bounds, rectangle, srid = _read_shapes(snapshot, run_id, regions)
+    extra, extras = _blocks.split_keys(regions.extra)
+    periods = _read_table(snapshot, "period_evidence", run_id)
+    by_period, period_no = _number_in_order(periods["period_no"])
+    rows = _read_records(snapshot, run_id, regions.no, period_no)
+    used, rows["region"] = _find_used(rows["region"], len(regions.no))
+    used_period, rows["period"] = _find_used(rows["period"], len(period_no))
     by_period = by_period[used_period]
-    names = arrow.table(snapshot, _COLUMNS.format(int(run_id)))["name"].to_pylist()
+    names = arrow.read_table(snapshot, _COLUMNS.format(int(run_id)))["name"].to_pylist()
     other = np.array([len(one.keys() - names) for one in extras] + [0])  # the last where there is no object
     fields = {
         **rows,
-        **_hiding(_table(snapshot, "hiding_evidence", run_id)),
+        **_convert_hiding(_read_table(snapshot, "hiding_evidence", run_id)),
         "region_no": regions.no[used],
         "region_bounds": bounds[used],
         "region_rectangle": rectangle[used],
@@ -55,8 +55,8 @@ def read(snapshot: arrow.Snapshot, run_id: int) -> Written:
         "region_crowd": regions.crowd[used],
         "region_subjects": regions.subjects[used],
         "region_other_keys": other[extra][used],
-        "period_start_s": arrow.numbers(periods["lower_s"])[by_period],
-        "period_end_s": arrow.numbers(periods["upper_s"])[by_period],
+        "period_start_s": arrow.convert_to_numbers(periods["lower_s"])[by_period],
+        "period_end_s": arrow.convert_to_numbers(periods["upper_s"])[by_period],
         "member_record": members.record,
         "member_trajectory": members.trajectory,
         "member_start_s": members.start_s,
@@ -69,47 +69,49 @@ _COLUMNS = """SELECT k.value ->> 'name' AS name FROM ONLY dbanon.run r JOIN ONLY
     CROSS JOIN LATERAL jsonb_array_elements(m.columns) k WHERE r.run_id = {}"""
 
 
-def _shapes(snapshot: arrow.Snapshot, run_id: int, regions: _blocks.Regions) -> tuple[Float, Bool, NDArray[np.int32]]:
+def _read_shapes(
+    snapshot: arrow.Snapshot, run_id: int, regions: _blocks.Regions
+) -> tuple[Float, Bool, NDArray[np.int32]]:
     """Find bounds, whether it is a rectangle, and SRID of each region: of other shapes PostGIS knows it."""
-    found = _blocks.rectangles(regions)
+    found = _blocks.find_rectangles(regions)
     if found is not None:
         return found[0], np.ones(len(regions.no), bool), found[1]
-    shapes = _table(snapshot, "region_evidence", run_id)
-    order, _ = _order(shapes["region_no"])
-    bounds = np.column_stack([arrow.numbers(shapes[side])[order] for side in _SIDES])
-    return bounds, arrow.numbers(shapes["rectangle"])[order], arrow.numbers(shapes["srid"])[order]
+    shapes = _read_table(snapshot, "region_evidence", run_id)
+    order, _ = _number_in_order(shapes["region_no"])
+    bounds = np.column_stack([arrow.convert_to_numbers(shapes[side])[order] for side in _SIDES])
+    return bounds, arrow.convert_to_numbers(shapes["rectangle"])[order], arrow.convert_to_numbers(shapes["srid"])[order]
 
 
-def _used(index: NDArray[Any], count: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+def _find_used(index: NDArray[Any], count: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     """Find which things any row has, and number these anew in the rows: a change may have left others behind."""
     used = np.zeros(count, bool)
     used[index] = True
     return used, index if used.all() else (np.cumsum(used) - 1).astype(index.dtype)[index]
 
 
-def _table(snapshot: arrow.Snapshot, function: str, run_id: int) -> pa.Table:
-    return arrow.table(snapshot, f"SELECT * FROM dbanon_internal.{function}({int(run_id)})")
+def _read_table(snapshot: arrow.Snapshot, function: str, run_id: int) -> pa.Table:
+    return arrow.read_table(snapshot, f"SELECT * FROM dbanon_internal.{function}({int(run_id)})")
 
 
-def _order(column: pa.ChunkedArray) -> tuple[Int, Int]:
-    numbers = arrow.numbers(column).astype(np.int64)
+def _number_in_order(column: pa.ChunkedArray) -> tuple[Int, Int]:
+    numbers = arrow.convert_to_numbers(column).astype(np.int64)
     order = np.argsort(numbers)
     return order, numbers[order]
 
 
-def _records(snapshot: arrow.Snapshot, run_id: int, region_no: Int, period_no: Int) -> dict[str, Any]:
+def _read_records(snapshot: arrow.Snapshot, run_id: int, region_no: Int, period_no: Int) -> dict[str, Any]:
     """Read the records: of each row the indices of its region and period, -1 where there is none."""
     count = "SELECT coalesce(sum(length), 0)::bigint AS rows FROM dbanon_internal.record_evidence"
-    rows = int(arrow.numbers(arrow.table(snapshot, f"{count}({int(run_id)})")["rows"])[0])
+    rows = int(arrow.convert_to_numbers(arrow.read_table(snapshot, f"{count}({int(run_id)})")["rows"])[0])
     region = np.empty(rows, np.int32)
     period = np.empty(rows, np.min_scalar_type(-max(len(period_no), 1)))
     ids, lengths, done = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
     query = f"SELECT * FROM dbanon_internal.record_evidence({int(run_id)})"
-    for batch in arrow.batches(snapshot, query):
+    for batch in arrow.read_batches(snapshot, query):
         record, length, periods, regions = batch.columns
         part = slice(done, done + int(length.to_numpy().sum()))
-        region[part] = _index(region_no, _last_bytes(regions, ">i4", 8))
-        period[part] = _index(period_no, _last_bytes(periods, ">i4", 8))
+        region[part] = _find_indices(region_no, _get_last_bytes(regions, ">i4", 8))
+        period[part] = _find_indices(period_no, _get_last_bytes(periods, ">i4", 8))
         ids.append(record.to_numpy())
         lengths.append(length.to_numpy())
         done = part.stop
@@ -128,7 +130,7 @@ def _drop_empty_rows(record: Int, length: Int, region: NDArray[np.int32], period
     return {"record_id": record, "offset": offset, "region": region, "period": period, "place": place}
 
 
-def _index(numbers: Int, sought: NDArray[Any]) -> Int:
+def _find_indices(numbers: Int, sought: NDArray[Any]) -> Int:
     """Find each number among ascending ones; -1 where it is not there."""
     if len(numbers) and numbers[0] == 1 and numbers[-1] == len(numbers):  # as a run writes them
         return np.where((sought >= 1) & (sought <= len(numbers)), sought.astype(np.int64) - 1, -1)
@@ -136,7 +138,7 @@ def _index(numbers: Int, sought: NDArray[Any]) -> Int:
     return np.where(numbers[at] == sought, at, -1) if len(numbers) else np.full(len(sought), -1)
 
 
-def _last_bytes(column: pa.Array, kind: str, width: int) -> NDArray[Any]:
+def _get_last_bytes(column: pa.Array, kind: str, width: int) -> NDArray[Any]:
     """Read the elements of arrays as the server sends them: `width` bytes each, which the number ends."""
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
@@ -145,13 +147,13 @@ def _last_bytes(column: pa.Array, kind: str, width: int) -> NDArray[Any]:
     return np.ascontiguousarray(raw[:, width - size :]).view(kind)[:, 0]
 
 
-def _hiding(table: pa.Table) -> dict[str, Any]:
-    others = [_last_bytes(chunk, ">i8", 12) for chunk in table["others"].chunks]
-    length = arrow.numbers(table["length"]).astype(np.int64)
+def _convert_hiding(table: pa.Table) -> dict[str, Any]:
+    others = [_get_last_bytes(chunk, ">i8", 12) for chunk in table["others"].chunks]
+    length = arrow.convert_to_numbers(table["length"]).astype(np.int64)
     return {
-        "hiding_record": arrow.numbers(table["record_id"]),
-        "hiding_start_s": arrow.numbers(table["lower_s"]),
-        "hiding_end_s": arrow.numbers(table["upper_s"]),
+        "hiding_record": arrow.convert_to_numbers(table["record_id"]),
+        "hiding_start_s": arrow.convert_to_numbers(table["lower_s"]),
+        "hiding_end_s": arrow.convert_to_numbers(table["upper_s"]),
         "hiding_offset": np.concatenate([[0], np.cumsum(length)]),
         "hiding_other": np.concatenate([np.empty(0, np.int64), *others]).astype(np.int64),
     }

@@ -38,7 +38,7 @@ class Told(Protocol):
         """Answer how many people were in each cell."""
 
     def trips(self, side_m: float, box: Box, span: Span) -> Counted:
-        """Answer how many people went from one zone to another, by the numbers that `zone` gives them."""
+        """Answer how many people went from one zone to another, by the numbers that `number_zones` gives them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Table:
     def trips(self, side_m: float, box: Box, span: Span) -> Counted:
         """Ask ``published.flows`` of a temporary table of zones."""
         self.session.execute("DROP TABLE IF EXISTS pg_temp.asked_zones")
-        i, j = (axis.ravel().tolist() for axis in np.meshgrid(*_zones(side_m, box)))
+        i, j = (axis.ravel().tolist() for axis in np.meshgrid(*_count_zones(side_m, box)))
         self.session.execute(
             "CREATE TEMPORARY TABLE asked_zones ON COMMIT DROP AS SELECT z.i * %s + z.j AS zone, st_makeenvelope("
             "z.i * %s, z.j * %s, (z.i + 1) * %s, (z.j + 1) * %s, (%s::published.releases).srid) AS area "
@@ -132,31 +132,31 @@ class Points:
 
     def density(self, side_m: float, span: Span) -> Counted:
         """Count tracks by cell."""
-        return density(self.movements, side_m, span)
+        return count_density(self.movements, side_m, span)
 
     def trips(self, side_m: float, box: Box, span: Span) -> Counted:
         """Count tracks by zones."""
-        return trips(self.movements, side_m, box, span)
+        return count_trips(self.movements, side_m, box, span)
 
 
-def density(moved: Movements, side_m: float, span: Span) -> Counted:
+def count_density(moved: Movements, side_m: float, span: Span) -> Counted:
     """Count the people in each cell, each once."""
-    then = _then(moved, span)
+    then = _is_within(moved, span)
     where = np.column_stack([np.floor(axis[then] / side_m) for axis in (moved.x, moved.y)]).astype(np.int64)
     once = np.unique(np.column_stack([where, moved.person[then]]), axis=0)
     cells, people = np.unique(once[:, :2], axis=0, return_counts=True)
     return cells, people.astype(np.float64)
 
 
-def trips(moved: Movements, side_m: float, box: Box, span: Span) -> Counted:
+def count_trips(moved: Movements, side_m: float, box: Box, span: Span) -> Counted:
     """Count people by the zones of the first and the last position of a track; those outside of all are left out."""
-    then = np.flatnonzero(_then(moved, span))
+    then = np.flatnonzero(_is_within(moved, span))
     then = then[np.lexsort((moved.t[then], moved.track[then]))]
     change = np.flatnonzero(np.diff(moved.track[then], prepend=-1, append=-1))
     first, last = then[change[:-1]], then[change[1:] - 1]
     at_first, at_last = (
-        zone(moved.x[first], moved.y[first], side_m, box),
-        zone(moved.x[last], moved.y[last], side_m, box),
+        number_zones(moved.x[first], moved.y[first], side_m, box),
+        number_zones(moved.x[last], moved.y[last], side_m, box),
     )
     inside = (at_first != _OUTSIDE) & (at_last != _OUTSIDE)
     once = np.unique(np.column_stack([at_first, at_last, moved.person[first]])[inside], axis=0)
@@ -164,10 +164,10 @@ def trips(moved: Movements, side_m: float, box: Box, span: Span) -> Counted:
     return pairs, people.astype(np.float64)
 
 
-def stays(moved: Movements, square: Box, span: Span) -> Float:
+def measure_stays(moved: Movements, square: Box, span: Span) -> Float:
     """Count at how many instants each track that was in a square at all was there."""
     xmin, ymin, xmax, ymax = square
-    inside = _then(moved, span) & (moved.x >= xmin) & (moved.x <= xmax) & (moved.y >= ymin) & (moved.y <= ymax)
+    inside = _is_within(moved, span) & (moved.x >= xmin) & (moved.x <= xmax) & (moved.y >= ymin) & (moved.y <= ymax)
     return np.unique(moved.track[inside], return_counts=True)[1].astype(np.float64)
 
 
@@ -175,23 +175,23 @@ _ROW = 1 << 31  # zones are numbered row by row
 _OUTSIDE = np.iinfo(np.int64).min
 
 
-def zone(x: Float, y: Float, side_m: float, box: Box) -> Int:
+def number_zones(x: Float, y: Float, side_m: float, box: Box) -> Int:
     """Number the zones of places; those that do not meet the box are outside."""
     i, j = (np.floor(axis / side_m).astype(np.int64) for axis in (x, y))
     inside: Bool = np.ones(len(i), np.bool_)
-    for axis, known in zip((i, j), _zones(side_m, box), strict=True):
+    for axis, known in zip((i, j), _count_zones(side_m, box), strict=True):
         inside &= (axis >= known[0]) & (axis <= known[-1])
     return np.where(inside, i * _ROW + j, _OUTSIDE)
 
 
-def zone_side(box: Box, side_m: float) -> float:
+def compute_zone_side(box: Box, side_m: float) -> float:
     """Give the side of zones: the one asked for, doubled until there are few enough."""
-    while np.prod([len(axis) for axis in _zones(side_m, box)]) > _MAX_ZONES:
+    while np.prod([len(axis) for axis in _count_zones(side_m, box)]) > _MAX_ZONES:
         side_m *= 2
     return side_m
 
 
-def _zones(side_m: float, box: Box) -> tuple[Int, Int]:
+def _count_zones(side_m: float, box: Box) -> tuple[Int, Int]:
     columns, rows = (
         np.arange(np.floor(low / side_m), np.floor(high / side_m) + 1).astype(np.int64)
         for low, high in ((box[0], box[2]), (box[1], box[3]))
@@ -199,6 +199,6 @@ def _zones(side_m: float, box: Box) -> tuple[Int, Int]:
     return columns, rows
 
 
-def _then(moved: Movements, span: Span) -> Bool:
+def _is_within(moved: Movements, span: Span) -> Bool:
     then: Bool = (moved.t >= span[0]) & (moved.t < span[1])
     return then

@@ -64,7 +64,7 @@ class Members:
     def of(self, record: Int) -> tuple[Int, Int]:
         """List the members of some records: the place of the record among those given, and the trajectory."""
         low, high = (np.searchsorted(self.record, record, side) for side in ("left", "right"))
-        place, at = _ranges(low, high)
+        place, at = _expand_ranges(low, high)
         return place, self.trajectory[at]
 
 
@@ -123,16 +123,16 @@ class Truth:
             x, y = (axis[:, 0] for axis in align.positions(line, instant, who.astype(np.int32)))
             part = np.stack([line.subject[who], record, np.full(len(who), t), x, y])
             parts.append(part[:, ~np.isnan(x)])
-        return _movements(*np.concatenate(parts, axis=1))
+        return _make_movements(*np.concatenate(parts, axis=1))
 
     def seen(self, spans: Float) -> Movements:
         """Give all fixes within spans; a person is one track."""
-        data, spans = self._data, _joined(spans)
+        data, spans = self._data, _join_spans(spans)
         trajectory = np.arange(len(data.trajectory_id))
         parts = [self._between(trajectory, *np.full((2, len(trajectory)), span[:, None]))[1] for span in spans]
         fix = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
         person = data.subject[np.searchsorted(data.offset, fix, "right") - 1]
-        return _movements(person, person, data.t[fix], data.x[fix], data.y[fix])
+        return _make_movements(person, person, data.t[fix], data.x[fix], data.y[fix])
 
     def members(self, records: Int) -> tuple[Int, Int]:
         """List the people of some records, and which of these each is in."""
@@ -144,9 +144,9 @@ class Truth:
         """Give all fixes of some people, a track each."""
         data = self._data
         trajectory = np.flatnonzero(np.isin(data.subject, people))
-        place, fix = _ranges(data.offset[trajectory], data.offset[trajectory + 1])
+        place, fix = _expand_ranges(data.offset[trajectory], data.offset[trajectory + 1])
         person = data.subject[trajectory[place]]
-        return _movements(person, person, data.t[fix], data.x[fix], data.y[fix])
+        return _make_movements(person, person, data.t[fix], data.x[fix], data.y[fix])
 
     def covered(self, rows: Rows) -> Movements:
         """Give the fixes that rows cover, each once a record; a person of a record is one track."""
@@ -163,16 +163,16 @@ class Truth:
             np.ones(min(1, len(fix)), np.bool_), (np.diff(record) != 0) | (np.diff(owner) != 0) | (np.diff(fix) != 0)
         )
         record, owner, fix = record[once], owner[once], fix[once]
-        return _movements(owner, record, data.t[fix], data.x[fix], data.y[fix])
+        return _make_movements(owner, record, data.t[fix], data.x[fix], data.y[fix])
 
     def _between(self, trajectory: Int, since: Float, until: Float) -> tuple[Int, Int]:
         """List the fixes of trajectories from a time until before another: the place in `trajectory`, and the fix."""
         ends = self._data.offset[trajectory], self._data.offset[trajectory + 1]
         low, high = (_bisect(self._data.t, *ends, t) for t in (since, until))
-        return _ranges(low, high)
+        return _expand_ranges(low, high)
 
 
-def _joined(spans: Float) -> Float:
+def _join_spans(spans: Float) -> Float:
     """Join spans that meet, so that few are left."""
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     reached = np.maximum.accumulate(spans[:, 1])
@@ -192,14 +192,14 @@ def _bisect(t: Float, begin: Int, end: Int, sought: Float) -> Int:
     return low
 
 
-def _ranges(low: NDArray[Any], high: NDArray[Any]) -> tuple[Int, Int]:
+def _expand_ranges(low: NDArray[Any], high: NDArray[Any]) -> tuple[Int, Int]:
     """List the numbers of ranges, one after another: the place of the range, and the number."""
     size = np.maximum(high - low, 0)
     place = np.repeat(np.arange(len(low)), size)
     return place, np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + np.repeat(low, size)
 
 
-def _movements(person: Float | Int, record: Float | Int, t: Float, x: Float, y: Float) -> Movements:
+def _make_movements(person: Float | Int, record: Float | Int, t: Float, x: Float, y: Float) -> Movements:
     """Put positions in order: by track, which is a person of a record, then time."""
     person, record = person.astype(np.int64), record.astype(np.int64)
     _, track = np.unique(record * (person.max(initial=0) + 1) + person, return_inverse=True)
@@ -214,7 +214,7 @@ def _movements(person: Float | Int, record: Float | Int, t: Float, x: Float, y: 
     )
 
 
-def window(seen: Movements, share: float = 0.95) -> tuple[float, float, float, float]:
+def find_window(seen: Movements, share: float = 0.95) -> tuple[float, float, float, float]:
     """Find a small box with a share of positions: forty times some are cut off where that makes the box smallest."""
     place = np.stack([seen.x, seen.y])[:, :: len(seen.x) // _ENOUGH + 1]
     each = int(place.shape[1] * (1 - share) / _CUTS)

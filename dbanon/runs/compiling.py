@@ -43,8 +43,8 @@ def compile_ahead(families: Collection[str] = ()) -> None:
     from dbanon.base import kernels
     from dbanon.methods import METHODS
 
-    stamp = kernels.stamp(Path(__file__).parents[1].rglob("*.py"))
-    with _alone(stamp):
+    stamp = kernels.locate_stamp(Path(__file__).parents[1].rglob("*.py"))
+    with _lock_stamp(stamp):
         if families or not stamp.exists():
             _compile_all(families or METHODS, niceness=0 if families else _NICENESS)
         if not families:
@@ -52,7 +52,7 @@ def compile_ahead(families: Collection[str] = ()) -> None:
 
 
 @contextmanager
-def _alone(stamp: Path) -> Iterator[None]:
+def _lock_stamp(stamp: Path) -> Iterator[None]:
     """Let no two processes compile the same at a time: the second finds it done."""
     stamp.parent.mkdir(parents=True, exist_ok=True)
     with stamp.with_suffix(".lock").open("w") as lock:

@@ -14,13 +14,13 @@ import numpy as np
 import psycopg
 
 from dbanon.base.dataset import DatasetRow
-from dbanon.base.errors import ParameterError, StoreError, counted
+from dbanon.base.errors import ParameterError, StoreError, format_count
 from dbanon.base.figures import Evaluation, Movements, Rectangles
 from dbanon.base.progress import Progress
 from dbanon.methods.parsing import quoted
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
-from dbanon.postgres.connection import Connection, connect, errors_translated, fetch_value, postgis
+from dbanon.postgres.connection import Connection, connect, fetch_value, find_postgis_schema, translate_errors
 from dbanon.runs import kept, queue, reading, stored
 from dbanon.runs._foreign import Foreign
 from dbanon.runs._measurement import Measurement
@@ -68,7 +68,7 @@ class _Part:
     fit: bool
 
 
-def _parts(connection: Connection, name: str) -> list[_Part]:
+def _list_parts(connection: Connection, name: str) -> list[_Part]:
     """List the live parts of a release, the newest first; raises `ParameterError` if there are none."""
     query = (
         "SELECT l.run_id, l.withdrawn_at IS NULL, lower(l.bounds), upper(l.bounds), "
@@ -90,7 +90,7 @@ def _parts(connection: Connection, name: str) -> list[_Part]:
     return live
 
 
-def _first(parts: list[_Part]) -> _Part:
+def _find_first(parts: list[_Part]) -> _Part:
     """Choose the newest part whose data are as they were; the newest of all where there is none."""
     return next((part for part in parts if part.fit), parts[0])
 
@@ -99,7 +99,7 @@ def _note_parts(name: str, parts: list[_Part]) -> tuple[str, ...]:
     """Say which part is shown in full, and which cannot be measured; nothing where it is the only one."""
     if len(parts) == 1:
         return ()
-    said = [f"Release {name} has {counted(len(parts), 'part')}. This is that of run {_first(parts).run_id}."]
+    said = [f"Release {name} has {format_count(len(parts), 'part')}. This is that of run {_find_first(parts).run_id}."]
     if gone := [str(part.run_id) for part in parts if not part.fit]:
         said.append(
             f"These runs have no rows, or their data changed since or were forgotten: {', '.join(gone)}. They were not "
@@ -108,7 +108,7 @@ def _note_parts(name: str, parts: list[_Part]) -> tuple[str, ...]:
     return tuple(said)
 
 
-def chosen_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...], dict[int, Evaluation]]:
+def choose_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...], dict[int, Evaluation]]:
     """Choose the newest part of a live release whose dataset is as it was, or the newest of all; and name the others.
 
     Returns
@@ -125,14 +125,14 @@ def chosen_part(connection: Connection, name: str) -> tuple[int, tuple[str, ...]
     ParameterError
         If there is no live release of that name.
     """
-    parts = _parts(connection, name)
+    parts = _list_parts(connection, name)
     said = _note_parts(name, parts)
     if said:
         said = (*said, f"Figures of the other parts are the last ones that `dbanon evaluate {name}` kept.")
-    return _first(parts).run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
+    return _find_first(parts).run_id, said, kept.find_latest(connection, [part.run_id for part in parts], "published")
 
 
-def positions(
+def sample_positions(
     connection: Connection, run_id: int, at: float, group: Collection[int]
 ) -> list[tuple[float, float, bool]]:
     """Find where the people of a run's dataset were at a time, as the run found it.
@@ -148,8 +148,8 @@ def positions(
         Of each person with a position, and whether one of the trajectories is the person's.
     """
     row = stored.run_row(connection, run_id)
-    with errors_translated(), connection.transaction():
-        data, _ = reading.trajectories(arrow.Snapshot(connection, postgis(connection)), row.dataset_id)
+    with translate_errors(), connection.transaction():
+        data, _ = reading.read_trajectories(arrow.Snapshot(connection, find_postgis_schema(connection)), row.dataset_id)
     none = np.empty(0, np.int64)
     truth = Truth(data, Members(record=none, trajectory=none), row.params)
     found = truth.everybody(np.array([at // data.grid_s * data.grid_s]))
@@ -183,52 +183,54 @@ def evaluate(
     ParameterError, StoreError
         As for `demand_fit`.
     """
-    with errors_translated():
+    with translate_errors():
         if isinstance(run, str):
-            return _of_parts(connection, url, run, asked, progress)
-        return _keeping(connection, url, run, asked, progress)
+            return _evaluate_parts(connection, url, run, asked, progress)
+        return _evaluate_and_keep(connection, url, run, asked, progress)
 
 
-def _of_parts(connection: Connection, url: str, name: str, asked: Evaluating, progress: Progress) -> Evaluation:
+def _evaluate_parts(connection: Connection, url: str, name: str, asked: Evaluating, progress: Progress) -> Evaluation:
     """Measure the live parts of a release whose data are as they were; of the others, give what was kept before."""
-    parts = _parts(connection, name)
-    first = _first(parts)
+    parts = _list_parts(connection, name)
+    first = _find_first(parts)
     chosen = [part.run_id for part in parts if part.fit or part is first]
     found = kept.find_latest(connection, [part.run_id for part in parts if not part.fit], asked.against)
     for number, run_id in enumerate(chosen, 1):
         about = f"part {number} of {len(chosen)} (run {run_id}): " if len(chosen) > 1 else ""
-        found[run_id] = _keeping(connection, url, run_id, asked, _prefixed(progress, about))
+        found[run_id] = _evaluate_and_keep(connection, url, run_id, asked, _prefix_progress(progress, about))
     others = [replace(found[p.run_id], period=p.period) for p in parts if p is not first and p.run_id in found]
     newest = found[first.run_id]
     return replace(newest, period=first.period, others=tuple(others), notes=(*_note_parts(name, parts), *newest.notes))
 
 
-def _prefixed(progress: Progress, about: str) -> Progress:
+def _prefix_progress(progress: Progress, about: str) -> Progress:
     return lambda stage, done, total: progress(f"{about}{stage}", done, total)
 
 
-def _keeping(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
+def _evaluate_and_keep(
+    connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress
+) -> Evaluation:
     row = demand_fit(connection, run_id)
-    measured = _measured(url, row, asked, progress)
-    kept.keep(connection, kept.of_run(row, measured), measured)
+    measured = _measure_run(url, row, asked, progress)
+    kept.keep(connection, kept.read_kept(row, measured), measured)
     return measured
 
 
 def measure(connection: Connection, url: str, run_id: int, asked: Evaluating, progress: Progress) -> Evaluation:
     """Measure a run as `evaluate` does, and keep nothing."""
     row = demand_fit(connection, run_id)
-    with errors_translated():
-        return _measured(url, row, asked, progress)
+    with translate_errors():
+        return _measure_run(url, row, asked, progress)
 
 
-def _measured(url: str, row: stored.RunRow, asked: Evaluating, progress: Progress) -> Evaluation:
-    with _session(url) as snapshot:
+def _measure_run(url: str, row: stored.RunRow, asked: Evaluating, progress: Progress) -> Evaluation:
+    with _open_snapshot(url) as snapshot:
         demand_fit(snapshot.connection, row.run_id)  # again: data may have come or gone before this state was taken
         return Measurement(snapshot, row, asked, progress).evaluate()
 
 
 @contextmanager
-def _session(url: str) -> Iterator[arrow.Snapshot]:
+def _open_snapshot(url: str) -> Iterator[arrow.Snapshot]:
     """Have a transaction that sees one state of the database, and may make temporary tables."""
     with connect(url) as session:
         # For the temporary table and its indexes. A pooler may give a session that has used temporary tables: it keeps
@@ -237,7 +239,7 @@ def _session(url: str) -> Iterator[arrow.Snapshot]:
             session.execute("SET temp_buffers = '256MB'")
         with session.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            yield arrow.Snapshot(session, postgis(session))
+            yield arrow.Snapshot(session, find_postgis_schema(session))
 
 
 def evaluate_file(
@@ -263,5 +265,5 @@ def evaluate_file(
     DataError
         If it cannot be used, or says nothing of the dataset's time.
     """
-    with errors_translated(), _session(url) as snapshot:
+    with translate_errors(), _open_snapshot(url) as snapshot:
         return Foreign(snapshot, dataset, asked, progress).evaluation(name, read)

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from dbanon.base.errors import ParameterError
 from dbanon.options import fields
 from dbanon.options.scheduling import LOAD, AddingJob
-from dbanon.postgres.connection import Connection, fetch_value, jsonb, server_notices
+from dbanon.postgres.connection import Connection, collect_notices, fetch_value, make_jsonb
 
 
 def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, tuple[str, ...]]:
@@ -22,12 +22,12 @@ def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, t
             f"--source must name a table or view with its schema, such as public.gps. Got '{asked.source[:60]}'."
         )
     said = {option.name: getattr(asked, option.name) for option in fields(AddingJob)}
-    given = {"name": name, **{word: _sent(word, value) for word, value in said.items() if value is not None}}
-    given["load"] = jsonb({word: given.pop(word) for word in LOAD if word in given})
+    given = {"name": name, **{word: _convert_option(word, value) for word, value in said.items() if value is not None}}
+    given["load"] = make_jsonb({word: given.pop(word) for word in LOAD if word in given})
     arguments = (sql.SQL("{} => {}").format(sql.Identifier(word), sql.Placeholder(word)) for word in given)
     call = sql.SQL("SELECT dbanon.add_job({})").format(sql.SQL(", ").join(arguments))
     try:
-        with server_notices(connection) as notices:
+        with collect_notices(connection) as notices:
             [made] = connection.execute(call, given).fetchone() or [None]
     except (psycopg.errors.InvalidDatetimeFormat, psycopg.errors.DatetimeFieldOverflow):
         raise ParameterError(
@@ -36,10 +36,10 @@ def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, t
     return cast("int", made), tuple(notices)
 
 
-def _sent(word: str, value: Any) -> Any:
+def _convert_option(word: str, value: Any) -> Any:
     """Make of an option's value what the driver sends as the server's type for it."""
     if isinstance(value, Mapping):
-        return jsonb(value)
+        return make_jsonb(value)
     if word == "further":
         return Jsonb(value)
     return list(value) if isinstance(value, tuple) else value
@@ -62,7 +62,7 @@ def plan_job(connection: Connection, name: str, periods: int) -> list[dict[str, 
 
 def run_jobs(connection: Connection, name: str | None, *, wait: bool, strict: bool) -> tuple[int, int, tuple[str, ...]]:
     """Take the steps that are due; returns their number, how many periods are held, and the server's notices."""
-    with server_notices(connection) as notices:
+    with collect_notices(connection) as notices:
         row = connection.execute("CALL dbanon.run_jobs(%s, %s, %s)", [name, wait, strict]).fetchone()
     advanced, held = row or (0, 0)
     return advanced, held, tuple(notices)

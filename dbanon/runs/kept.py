@@ -12,7 +12,7 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from dbanon.base.figures import Against, Evaluation, Figure
-from dbanon.postgres.connection import Connection, jsonb
+from dbanon.postgres.connection import Connection, make_jsonb
 from dbanon.runs import stored
 
 
@@ -31,7 +31,7 @@ class Key:
     seed: int
 
 
-def of_run(row: stored.RunRow, measured: Evaluation) -> Key:
+def read_kept(row: stored.RunRow, measured: Evaluation) -> Key:
     """Make the key of figures that were measured for a run on all people."""
     return Key(
         dataset_id=row.dataset_id,
@@ -53,9 +53,9 @@ def keep(connection: Connection, key: Key, measured: Evaluation) -> None:
         *("queries", "seed", "figures", "run_figures", "notes"),
     )
     values = [
-        *(measured.run_id, key.dataset_id, key.revision, key.method, key.algorithm, jsonb(key.params), key.sample),
-        *(key.against, key.queries, key.seed, jsonb({"all": [_write_figure(one) for one in measured.figures]})),
-        *(jsonb(measured.run), list(measured.notes)),
+        *(measured.run_id, key.dataset_id, key.revision, key.method, key.algorithm, make_jsonb(key.params), key.sample),
+        *(key.against, key.queries, key.seed, make_jsonb({"all": [_write_figure(one) for one in measured.figures]})),
+        *(make_jsonb(measured.run), list(measured.notes)),
     ]
     places = ", ".join("%s -> 'all'" if column == "figures" else "%s" for column in columns)
     connection.execute(f"INSERT INTO dbanon.evaluation ({', '.join(columns)}) VALUES ({places})", values)
@@ -73,7 +73,7 @@ def find(connection: Connection, key: Key, dataset: str) -> Evaluation | None:
         ORDER BY e.evaluation_id DESC LIMIT 1"""
     given = {
         **vars(key),
-        "params": jsonb(key.params),
+        "params": make_jsonb(key.params),
         "version": importlib.metadata.version("dbanon"),
         "releases": count_releases(connection, key.dataset_id),
     }

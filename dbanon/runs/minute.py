@@ -6,7 +6,7 @@ Rows of fewer people than the promise hides are not drawn: exact rows are true p
 from dbanon.base.figures import Questions
 from dbanon.base.sweep import Minute
 from dbanon.pages import maps
-from dbanon.postgres.connection import Connection, postgis
+from dbanon.postgres.connection import Connection, find_postgis_schema
 
 _MOST_ROWS, _MOST_BYTES = 400, 30_000
 
@@ -30,7 +30,7 @@ def draw(connection: Connection, run_id: int, k: int, questions: Questions, like
     x0, y0, x1, y1 = like.window if like else _find_window(questions)
     if at is None or x1 <= x0:
         return None
-    own, unit = postgis(connection), maps.UNITS / (x1 - x0)
+    own, unit = find_postgis_schema(connection), maps.UNITS / (x1 - x0)
     query = f"""
         SELECT {own}.ST_AsSVG({own}.ST_SnapToGrid({own}.ST_SimplifyPreserveTopology({own}.ST_Scale({own}.ST_Translate(
             c.region, %s, %s), %s, %s), 2), 1), 1, 0), count(*) OVER ()

@@ -28,9 +28,9 @@ from dbanon.base.errors import DataError, DbanonError, StoreError
 from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Int, Trajectories
 from dbanon.postgres import arrow, server, sqlstate
-from dbanon.postgres.connection import Session, as_is, connect, errors_translated
+from dbanon.postgres.connection import Session, connect, make_sql, translate_errors
 from dbanon.runs import _rows, queue, replica
-from dbanon.runs._cells import fix_cells
+from dbanon.runs._cells import find_fix_cells
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ class Parts:
         parts = _cut(self.subject, self.weight, self.number)
         tasks = ((self.place, self._part(at), question) for at in parts)
         try:
-            answers = self.tasks.map(_answer, tasks, threads=PART_THREADS)
+            answers = self.tasks.map(_answer_question, tasks, threads=PART_THREADS)
         except DbanonError as error:  # of a process that could not do its task: nothing is known of the run
             state = error.sqlstate if isinstance(error, StoreError) else None
             raise StoreError(str(error), state) from error
@@ -148,7 +148,7 @@ class Parts:
                 raise UndecidableError(answer.undecided)
         seen = np.zeros(len(self.ids), np.int64)
         for at, answer in zip(parts, answers, strict=False):
-            if (answer.ids, answer.rows) == (_digest(self.ids[at]), rows):
+            if (answer.ids, answer.rows) == (_digest_ids(self.ids[at]), rows):
                 seen[at] += 1
         if len(answers) != len(parts) or (seen != 1).any():
             raise StoreError(
@@ -193,8 +193,8 @@ def read_without_fixes(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: in
         return None
     codes, subject = arrow.TextCodes.encoding(people.subject)
     place = Place(
-        server=_server(snapshot.connection),
-        snapshot=arrow.exported(snapshot),
+        server=_identify_server(snapshot.connection),
+        snapshot=arrow.export_snapshot(snapshot),
         attack=secrets.token_hex(8),
         run_id=int(run_id),
         dataset_id=int(row["dataset_id"]),
@@ -212,7 +212,7 @@ def read_without_fixes(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: in
             grid_s=row["grid_s"],
             ends=people.ends,
             ask=parts,
-            day=arrow.days(snapshot, int(row["dataset_id"])),
+            day=arrow.read_days(snapshot, int(row["dataset_id"])),
         ),
         subjects=codes,
         parts=parts,
@@ -230,11 +230,11 @@ def _cut(subject: Int, weight: Int, number: int) -> list[Int]:
     return [np.sort(order[low:high]) for low, high in pairwise(ends)]
 
 
-def _digest(ids: Int) -> bytes:
+def _digest_ids(ids: Int) -> bytes:
     return hashlib.sha256(ids.astype(np.int64).tobytes()).digest()
 
 
-def _server(connection: psycopg.Connection[Any]) -> tuple[int, int]:
+def _identify_server(connection: psycopg.Connection[Any]) -> tuple[int, int]:
     found: tuple[int, int] = connection.execute(replica.PLACE).fetchone() or (0, 0)
     return found
 
@@ -255,7 +255,7 @@ class _Ready:
     made: Any
 
 
-def _answer(place: Place, part: _Part, question: _Question) -> _Answer:
+def _answer_question(place: Place, part: _Part, question: _Question) -> _Answer:
     """Read a part, and look at it."""
     try:
         return _look(place, part, question)
@@ -264,42 +264,42 @@ def _answer(place: Place, part: _Part, question: _Question) -> _Answer:
 
 
 def _look(place: Place, part: _Part, question: _Question) -> _Answer:
-    with errors_translated(), _snapshot(place) as snapshot:
+    with translate_errors(), _open_snapshot(place) as snapshot:
         data = _read(snapshot, place, part)
         ready = None if question.prepare is None else _get_ready(snapshot, place, question)
         given = () if question.given is None else (_GIVEN[question.given](snapshot, place.dataset_id, data),)
-    ids, rows, made = _digest(data.trajectory_id), _NO_ROWS, tuple[Any, ...]()
+    ids, rows, made = _digest_ids(data.trajectory_id), _NO_ROWS, tuple[Any, ...]()
     if ready is not None:
-        rows, made = ready.rows | _members(ready, part), (ready.made,)
+        rows, made = ready.rows | _select_members(ready, part), (ready.made,)
     data = within(data, *question.bounds) if question.bounds != (None, None) else data
     found = tuple[Any, ...]()
     if len(data.trajectory_id):
-        found = (question.look(_evidence(data, rows), *question.arguments, *made, *given),)
+        found = (question.look(_make_evidence(data, rows), *question.arguments, *made, *given),)
     return _Answer(ids=ids, rows=ready.digests if ready else b"", found=found)
 
 
-_GIVEN = {"fix_cell": fix_cells}
+_GIVEN = {"fix_cell": find_fix_cells}
 
 
 @contextmanager
-def _snapshot(place: Place) -> Iterator[arrow.Snapshot]:
+def _open_snapshot(place: Place) -> Iterator[arrow.Snapshot]:
     """See what the process with the run sees, by this process's own login."""
-    with _session() as session:
+    with _open_session() as session:
         if not queue.may_compute(session):
             raise StoreError(
                 f"{_EACH} a login with the role dbanon_worker (or that of the database's own prefix). One has "
                 f"another. GRANT it, or change its DBANON_DSN."
             )  # fmt: skip
-        if _server(session) != place.server:
+        if _identify_server(session) != place.server:
             raise StoreError(f"{_EACH} the database of the run. One has another. Change its DBANON_DSN.")
-        with arrow.snapshot(session, place.snapshot) as snapshot:
+        with arrow.open_snapshot(session, place.snapshot) as snapshot:
             yield snapshot
 
 
 _EACH = "Every process that does tasks must have"
 
 
-def _session() -> Session:
+def _open_session() -> Session:
     embedded = not any(os.environ.get(name) for name in ("DBANON_DSN", *server.SERVER_VARIABLES))
     if embedded and not server.EmbeddedServer().status().running:
         raise StoreError(f"{_EACH} a database in its environment. One has none. Set DBANON_DSN there.")
@@ -308,10 +308,10 @@ def _session() -> Session:
 
 def _read(snapshot: arrow.Snapshot, place: Place, part: _Part) -> Trajectories:
     query = f"SELECT revision, srid, grid_m, grid_s FROM ONLY dbanon.dataset WHERE dataset_id = {place.dataset_id}"
-    revision, srid, grid_m, grid_s = snapshot.connection.execute(as_is(query)).fetchone() or (None, 0, 0.0, 0)
+    revision, srid, grid_m, grid_s = snapshot.connection.execute(make_sql(query)).fetchone() or (None, 0, 0.0, 0)
     if revision != place.revision:
         raise StoreError("The dataset changed while its parts were read. Run it again.", sqlstate.CHANGED)
-    read = [arrow.paths(snapshot, place.dataset_id, after=low, until=high) for low, high in part.ranges]
+    read = [arrow.read_paths(snapshot, place.dataset_id, after=low, until=high) for low, high in part.ranges]
     paths = arrow.Paths.joined(read)
     kept = np.isin(paths.trajectory_id, part.ids)
     at = np.searchsorted(part.ids, paths.trajectory_id)
@@ -334,12 +334,16 @@ def _get_ready(snapshot: arrow.Snapshot, place: Place, question: _Question) -> _
             order = np.argsort(rows["member_trajectory"], kind="stable")
             members = {name: rows[name][order] for name in _MEMBERS}
             rows |= {name: _NO_ROWS[name] for name in _MEMBERS}
-            made = question.prepare(_evidence(_nobody(), rows), *question.arguments) if question.prepare else None
+            made = (
+                question.prepare(_make_evidence(_make_empty_people(), rows), *question.arguments)
+                if question.prepare
+                else None
+            )
             _prepared[key] = _Ready(rows=rows, digests=written.digests, by_trajectory=members, made=made)
         return _prepared[key]
 
 
-def _members(ready: _Ready, part: _Part) -> dict[str, Any]:
+def _select_members(ready: _Ready, part: _Part) -> dict[str, Any]:
     """Give the members that are trajectories of a part."""
     low = np.searchsorted(ready.by_trajectory["member_trajectory"], part.ids)
     number = np.searchsorted(ready.by_trajectory["member_trajectory"], part.ids, side="right") - low
@@ -347,7 +351,7 @@ def _members(ready: _Ready, part: _Part) -> dict[str, Any]:
     return {name: column[at] for name, column in ready.by_trajectory.items()}
 
 
-def _nobody() -> Trajectories:
+def _make_empty_people() -> Trajectories:
     """Give the people of evidence on rows alone."""
     return Trajectories(
         trajectory_id=_NONE, subject=_NONE, offset=np.zeros(1, np.int64), t=_NO_TIMES, x=_NO_TIMES, y=_NO_TIMES, srid=0,
@@ -355,5 +359,5 @@ def _nobody() -> Trajectories:
     )  # fmt: skip
 
 
-def _evidence(data: Trajectories, rows: dict[str, Any]) -> Evidence:
+def _make_evidence(data: Trajectories, rows: dict[str, Any]) -> Evidence:
     return Evidence(method="", algorithm="", params={}, suppressed={}, trajectories=data, **rows)

@@ -24,7 +24,7 @@ from dbanon.base import (
     kernels,  # noqa: F401 - Numba, before there are threads: docs/developers/decisions/runs.md says why
     memory,
 )
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, DbanonError, StoreError
@@ -32,7 +32,7 @@ from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
-from dbanon.postgres.connection import Connection, errors_translated, translate
+from dbanon.postgres.connection import Connection, translate, translate_errors
 from dbanon.runs import compiling, parts, queue, reading, replica, stored, writing
 from dbanon.runs.watch import Watch
 
@@ -108,7 +108,7 @@ class _Run:
         self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
         self.progress = watch.progress
         self.asked, self.tasks = asked, tasks
-        self.data = partial(replica.snapshot, connection, asked, claim, self.progress)
+        self.data = partial(replica.open_snapshot, connection, asked, claim, self.progress)
         self.family = methods.method(row.method)
         self.stopwatch = _Stopwatch()
         self.compiled = False
@@ -120,7 +120,7 @@ class _Run:
         self.progress("reading trajectories", 0, None)
         dataset, read = self._read(params)
         memory.release()
-        self.ready = in_background(self._prepare_attack)
+        self.ready = run_in_background(self._prepare_attack)
         self.progress("computing cloaks", 0, None)
         with self.stopwatch("compute_s"), compiling.notify(self._compiling):
             rng = np.random.default_rng(self.row.seed)
@@ -140,12 +140,12 @@ class _Run:
             del cloaks
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack(early)
         self.stopwatch.seconds["total_s"] = time.perf_counter() - began
-        refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=memory.peak_mb())
+        refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=memory.measure_peak_mb())
         return self._result(verdict, refusal, metrics=metrics, suppressed=suppressed)
 
     def verify(self) -> stored.RunResult:
         """Attack the stored rows of a run that was computed before."""
-        self.ready = in_background(self._prepare_attack)
+        self.ready = run_in_background(self._prepare_attack)
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
         refusal = self._record(verdict, digest)
         return self._result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
@@ -158,7 +158,7 @@ class _Run:
             status="refused" if refusal else "verified",
             verdict=verdict,
             timings=self.stopwatch.seconds,
-            peak_rss_mb=memory.peak_mb(),
+            peak_rss_mb=memory.measure_peak_mb(),
             notices=() if refusal else stored.run_notices(self.connection, self.claim.run_id),
             refusal=refusal,
             k=self.row.params.get("k"),
@@ -167,7 +167,7 @@ class _Run:
 
     def _read(self, params: Any) -> tuple[DatasetRow, "_Read"]:
         """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
-        ready = in_background(self._prepare, params)
+        ready = run_in_background(self._prepare, params)
         with self.stopwatch("load_s"), reading.open_reader(self.url, self.data) as reader:
             dataset = reader.dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
@@ -225,7 +225,7 @@ class _Run:
             # The write and the attack find out what is wrong beyond this reading.
             with suppress(DbanonError, psycopg.Error):
                 reader = stack.enter_context(reading.open_reader(self.url))
-                early = reader.read_early(dataset.dataset_id, reading.attack_reads(attacker(self.family.attack)))
+                early = reader.read_early(dataset.dataset_id, reading.list_attack_inputs(attacker(self.family.attack)))
             yield early
             if early is not None:
                 wait(early.coming)
@@ -284,7 +284,7 @@ class _Run:
 
     def _refusal(self, verdict: Verdict) -> str:
         broken = " ".join(f"[{c.name}] {c.sentence}" for c in verdict.clauses if not c.passed)
-        live = stored.live_releases(self.connection, self.claim.run_id)
+        live = stored.list_live_releases(self.connection, self.claim.run_id)
         return (
             f"Run {self.row.run_id} must withstand the {verdict.attack} attack to be published. It did not: {broken} "
             + (f"Its releases stay live: {', '.join(live)}; " if live else "Nothing was published; ")
@@ -296,7 +296,7 @@ class _Run:
         if live:
             return "replace or withdraw it unless the data only changed afterwards."
         read = stored.run_row(self.connection, self.claim.run_id).dataset_revision
-        changed = read != stored.dataset_row(self.connection, self.row.dataset).revision
+        changed = read != stored.find_dataset(self.connection, self.row.dataset).revision
         return "the dataset has changed since that run: start another." if changed else _AGAIN
 
 
@@ -325,7 +325,7 @@ class _Stopwatch:
 def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
     """Do a step of an attack; whatever keeps it from deciding is a refusal that says why."""
     try:
-        with errors_translated():
+        with translate_errors():
             return step()
     except StoreError:  # the connection was lost: nothing was decided, and nothing is recorded
         raise
@@ -356,14 +356,14 @@ def _ending(connection: Connection, claim: queue.Claim, watch: Watch) -> Iterato
         yield
     except BaseException as error:
         if watch.why == "lost":
-            raise (translate(watch.error) if watch.error else queue.lost(claim.run_id)) from None
+            raise (translate(watch.error) if watch.error else queue.make_lost_error(claim.run_id)) from None
         if watch.why == "stop":
             with suppress(psycopg.Error), connection.transaction():
                 connection.execute(_IMPATIENT)
                 queue.requeue_run(connection, claim)
             raise KeyboardInterrupt from None
         if watch.why == "cancel" or isinstance(error, queue.CancelledError):
-            asked = queue.cancelled(connection, claim) or queue.lost(claim.run_id)
+            asked = queue.find_cancellation(connection, claim) or queue.make_lost_error(claim.run_id)
             _give_up(connection, claim, "cancelled", str(asked))
             raise asked from None
         if isinstance(error, KeyboardInterrupt):

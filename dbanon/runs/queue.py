@@ -19,7 +19,7 @@ from psycopg.rows import class_row
 from dbanon.base.errors import ParameterError, StoreError
 from dbanon.options.publishing import Submitting
 from dbanon.postgres import sqlstate
-from dbanon.postgres.connection import Connection, fetch_value, jsonb
+from dbanon.postgres.connection import Connection, fetch_value, make_jsonb
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
             f"The seed must be an integer >= 0 and < 2^63. Got {asked.seed} instead. Choose another, or leave it out "
             f"to have one made."
         )
-    arguments = [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm, asked.seed]
+    arguments = [asked.dataset, method, make_jsonb(asked.params or {}), asked.algorithm, asked.seed]
     return cast("int", fetch_value(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
 
 
@@ -70,7 +70,7 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
     unknown = set(columns) - set(_RUN_COLUMNS)
     if unknown:
         raise ValueError(f"no columns of a run: {sorted(unknown)}")
-    values = {name: jsonb(value) if isinstance(value, Mapping) else value for name, value in columns.items()}
+    values = {name: make_jsonb(value) if isinstance(value, Mapping) else value for name, value in columns.items()}
     assigned = sql.SQL("").join(sql.SQL(", {} = {}").format(sql.Identifier(n), sql.Placeholder(n)) for n in values)
     mark = _MARKS.get(status or "", _END)
     statement = sql.SQL(
@@ -80,32 +80,33 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
     ).format(assigned, mark.format(sql.Literal(importlib.metadata.version("dbanon"))))
     fence = {"status": status, "run_id": claim.run_id, "attempt": claim.attempt}
     if connection.execute(statement, {**fence, **values}).rowcount != 1:
-        raise cancelled(connection, claim) or lost(claim.run_id)
+        raise find_cancellation(connection, claim) or make_lost_error(claim.run_id)
 
 
 class CancelledError(StoreError):
     """The run was cancelled; names the login that did it."""
 
 
-def cancelled(connection: Connection, claim: Claim) -> CancelledError | None:
+def find_cancellation(connection: Connection, claim: Claim) -> CancelledError | None:
     """Make the error of a cancelled run; None if it was not cancelled."""
     login = fetch_value(
         connection,
         "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL",
         [claim.run_id, claim.attempt],
     )
-    return _cancelled_by(login, claim.run_id) if login else None
+    return make_cancelled_error(login, claim.run_id) if login else None
 
 
-def _cancelled_by(login: str, run_id: int) -> CancelledError:
+def make_cancelled_error(login: str, run_id: int) -> CancelledError:
+    """Make the error of a run that was cancelled by a login."""
     return CancelledError(f"Run {run_id} was cancelled by {login}.", sqlstate.CANCELLED)
 
 
-def not_verified(connection: Connection, run_id: int) -> StoreError:
+def make_not_verified_error(connection: Connection, run_id: int) -> StoreError:
     """Make the error of a run whose verification did not finish."""
     login = fetch_value(connection, "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s", [run_id])
     if login:
-        return _cancelled_by(login, run_id)
+        return make_cancelled_error(login, run_id)
     return StoreError(
         f"The verification of run {run_id} did not finish, so its status is unchanged. Verify it again: "
         f"`dbanon verify {run_id}`."
@@ -124,7 +125,7 @@ def lock_run(connection: Connection, claim: Claim) -> None:
     connection.execute("SELECT FROM dbanon.run WHERE run_id = %s FOR UPDATE", [claim.run_id])
 
 
-def lost(run_id: int) -> StoreError:
+def make_lost_error(run_id: int) -> StoreError:
     """Make the error of a run that another process has taken over."""
     return StoreError(
         f"The lock on run {run_id} was lost, and this process writes nothing more for it. Another worker may go on "
@@ -142,7 +143,7 @@ class State:
     total: int | None
 
 
-def state(connection: Connection, run_id: int) -> State:
+def read_state(connection: Connection, run_id: int) -> State:
     """Look how far a run is."""
     with connection.cursor(row_factory=class_row(State)) as cursor:
         found = cursor.execute(
@@ -153,19 +154,19 @@ def state(connection: Connection, run_id: int) -> State:
     return found or State(todo=None, progress=None, done=0, total=None)
 
 
-def process_name(pid: int | None = None) -> str:
+def name_process(pid: int | None = None) -> str:
     """Name a process of this machine, by default this one, as the one that works on a run: host and process."""
     return f"{socket.gethostname()} {pid or os.getpid()}"
 
 
-def no_run(run_id: int) -> ParameterError:
+def make_no_run_error(run_id: int) -> ParameterError:
     """Make the error for a run that is not there."""
     return ParameterError(f"The run must exist. There is no run {run_id}. List the runs: `dbanon runs`.")
 
 
-def no_worker() -> StoreError:
+def make_no_worker_error() -> StoreError:
     """Make the error of a login that may not compute while no worker is up."""
-    refused = sqlstate.no_rights()
+    refused = sqlstate.make_no_rights_error()
     sentence = f"{refused} Or let a worker compute it: none is up, start `dbanon worker` with a login that may."
     return StoreError(sentence, refused.sqlstate)
 

@@ -20,10 +20,10 @@ from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 from dbanon.methods import parsing
 from dbanon.postgres import arrow, sqlstate
-from dbanon.postgres.connection import Connection, connect, errors_translated
+from dbanon.postgres.connection import Connection, connect, translate_errors
 from dbanon.runs import _blocks, _requests, _rows, parts, queue, stored
 from dbanon.runs._beside import SnapshotSessions
-from dbanon.runs._cells import fix_cells
+from dbanon.runs._cells import find_fix_cells
 
 T = TypeVar("T")
 
@@ -32,20 +32,20 @@ _TABLES = """SELECT FROM ONLY dbanon.trajectory, ONLY dbanon.run, ONLY dbanon.re
 _SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
 
 
-def dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
+def read_dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
     """Look up a dataset: its columns by name."""
     columns = "dataset_id, name, srid, grid_m, grid_s, revision"
     query = f"SELECT {columns} FROM ONLY dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
-    found: list[dict[str, Any]] = arrow.table(snapshot, query).to_pylist()
+    found: list[dict[str, Any]] = arrow.read_table(snapshot, query).to_pylist()
     if not found:
         raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}. Load one.")
     return found[0]
 
 
-def trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, arrow.TextCodes]:
+def read_trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, arrow.TextCodes]:
     """Read all trajectories of a dataset, and the texts of their subjects."""
-    row = dataset(snapshot, dataset_id)
-    paths = arrow.paths(snapshot, dataset_id)
+    row = read_dataset(snapshot, dataset_id)
+    paths = arrow.read_paths(snapshot, dataset_id)
     codes, subject = arrow.TextCodes.encoding(paths.subject)
     data = Trajectories(
         trajectory_id=paths.trajectory_id,
@@ -58,42 +58,44 @@ def trajectories(snapshot: arrow.Snapshot, dataset_id: int) -> tuple[Trajectorie
         grid_m=row["grid_m"],
         grid_s=row["grid_s"],
         subject_names=codes.texts,
-        day=arrow.days(snapshot, dataset_id),
+        day=arrow.read_days(snapshot, dataset_id),
     )
     return data, codes
 
 
-def _asked(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
+def _read_requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
     """Read all requests of a dataset, in any order."""
     ahead = source.ahead.pop("requests", None)
     table = _requests.read(source.snapshot, source.dataset_id) if ahead is None else ahead.result()
-    return _requests.encoded(table, source.subjects)
+    return _requests.encode_requests(table, source.subjects)
 
 
-def _rows_of(
+def _read_rows(
     snapshot: arrow.Snapshot, dataset_id: int, columns: str, relation: str, condition: str = "true"
 ) -> pa.Table:
     """Read columns of a dataset's rows in a table."""
     where = f"dataset_id = {int(dataset_id)} AND {condition}"
-    return arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
+    return arrow.read_table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
 
 
-def _sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
+def _read_sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
     """Read the sensitive sites of a dataset, and the shapes of its trajectories."""
-    site_id, site_bounds = _bounds(source, "site_id", "geom", "site")
-    shape_trajectory, shape_bounds = _bounds(source, "trajectory_id", "shape", "trajectory")
+    site_id, site_bounds = _read_bounds(source, "site_id", "geom", "site")
+    shape_trajectory, shape_bounds = _read_bounds(source, "trajectory_id", "shape", "trajectory")
     return Sites(site_id=site_id, site_bounds=site_bounds, shape_trajectory=shape_trajectory, shape_bounds=shape_bounds)
 
 
-def _bounds(source: "_Dataset", key: str, column: str, relation: str) -> tuple[Int, Float]:
+def _read_bounds(source: "_Dataset", key: str, column: str, relation: str) -> tuple[Int, Float]:
     """Read keys and the bounding rectangles of geometries, by ascending key."""
     own = source.snapshot.postgis
     sides = ", ".join(f"{own}.{side}({own}.Box3D({column})) AS s{i}" for i, side in enumerate(_SIDES))
     table = source.rows(f"{key} AS key, {sides}", relation, f"{column} IS NOT NULL ORDER BY {key}")
-    return arrow.numbers(table["key"]), np.column_stack([arrow.numbers(table[f"s{i}"]) for i in range(4)])
+    return arrow.convert_to_numbers(table["key"]), np.column_stack(
+        [arrow.convert_to_numbers(table[f"s{i}"]) for i in range(4)]
+    )
 
 
-def _quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> QuasiIdentifiers:
+def _read_quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> QuasiIdentifiers:
     """Read the set of quasi-identifier times that the parameter `qid_set` names.
 
     Raises `ParameterError` if there is no such set.
@@ -107,36 +109,38 @@ def _quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> QuasiId
             f"The dataset must have a set of quasi-identifiers named {parsing.quoted(name)}. "
             f"It has {', '.join(parsing.quoted(one) for one in sorted(known)) or 'none'}."
         )
-    subject, t = source.subjects.encode(table["subject"]), arrow.numbers(table["t"])
+    subject, t = source.subjects.encode(table["subject"]), arrow.convert_to_numbers(table["t"])
     subject, t = np.unique(np.stack([subject.astype(np.float64), t]), axis=1)
     return QuasiIdentifiers(subject=subject.astype(np.int64), t=t)
 
 
-def _cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
+def _read_cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
     """Read the cells of a dataset, what lies in them and which are neighbours, as PostGIS finds it."""
     table = source.call("cell_pois")
-    cell_id, first, cell = np.unique(arrow.numbers(table["cell_id"]), return_index=True, return_inverse=True)
+    cell_id, first, cell = np.unique(arrow.convert_to_numbers(table["cell_id"]), return_index=True, return_inverse=True)
     categories = arrow.TextCodes.of(table["category"].drop_null())
-    category, number = categories.encode(table["category"]), arrow.numbers(table["pois"])
+    category, number = categories.encode(table["category"]), arrow.convert_to_numbers(table["pois"])
     pois = np.zeros((len(cell_id), len(categories.texts)), np.int64)
     pois[cell[category >= 0], category[category >= 0]] = number[category >= 0]
-    pairs, atoms = source.call("cell_neighbours"), source.call("stored_atoms", *_promise(params))
-    neighbours = np.searchsorted(cell_id, np.column_stack([arrow.numbers(pairs[c]) for c in pairs.column_names]))
+    pairs, atoms = source.call("cell_neighbours"), source.call("stored_atoms", *_get_promise(params))
+    neighbours = np.searchsorted(
+        cell_id, np.column_stack([arrow.convert_to_numbers(pairs[c]) for c in pairs.column_names])
+    )
     atom = np.full(len(cell_id), -1)
-    atom[np.searchsorted(cell_id, arrow.numbers(atoms["cell_id"]))] = arrow.numbers(atoms["atom"])
+    atom[np.searchsorted(cell_id, arrow.convert_to_numbers(atoms["cell_id"]))] = arrow.convert_to_numbers(atoms["atom"])
     return Cells(
         cell_id=cell_id,
-        area_m2=arrow.numbers(table["area_m2"])[first],
+        area_m2=arrow.convert_to_numbers(table["area_m2"])[first],
         categories=tuple(categories.texts.to_pylist()),
         pois=pois,
         neighbours=np.unique(neighbours, axis=0),
-        fix_cell=fix_cells(source.snapshot, source.dataset_id, source.trajectories),
+        fix_cell=find_fix_cells(source.snapshot, source.dataset_id, source.trajectories),
         overlap_m2=float(source.call("cell_faults")["overlap_m2"][0].as_py() or 0),
         atom=atom if len(atoms) else None,
     )
 
 
-def _promise(params: Mapping[str, Any]) -> tuple[float, float]:
+def _get_promise(params: Mapping[str, Any]) -> tuple[float, float]:
     """Give the l and t that atoms are asked for; those of any atoms where a family asks for none."""
     least, most = (
         params[own] if params.get(own) is not None else params.get(name)
@@ -146,10 +150,10 @@ def _promise(params: Mapping[str, Any]) -> tuple[float, float]:
 
 
 _INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
-    "requests": _asked,
-    "sites": _sites,
-    "quasi_identifiers": _quasi_identifiers,
-    "cells": _cells,
+    "requests": _read_requests,
+    "sites": _read_sites,
+    "quasi_identifiers": _read_quasi_identifiers,
+    "cells": _read_cells,
 }
 """Who reads what a family names in `reads` and `joins`."""
 
@@ -166,12 +170,14 @@ class _Dataset:
 
     def rows(self, columns: str, relation: str, condition: str = "true") -> pa.Table:
         """Read columns of this dataset's rows in a table."""
-        return _rows_of(self.snapshot, self.dataset_id, columns, relation, condition)
+        return _read_rows(self.snapshot, self.dataset_id, columns, relation, condition)
 
     def call(self, function: str, *numbers: float) -> pa.Table:
         """Call a SQL function of a dataset, with more numbers after its id."""
         given = "".join(f", '{float(number)}'" for number in numbers)
-        return arrow.table(self.snapshot, f"SELECT * FROM dbanon_internal.{function}({int(self.dataset_id)}{given})")
+        return arrow.read_table(
+            self.snapshot, f"SELECT * FROM dbanon_internal.{function}({int(self.dataset_id)}{given})"
+        )
 
     def inputs(self, names: Iterable[str], params: Mapping[str, Any]) -> dict[str, Any]:
         """Read inputs by name."""
@@ -191,20 +197,20 @@ class _Source:
 
     def table(self, function: str) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
-        return self._columns(arrow.table(self.snapshot, _call(function, self.run_id)))
+        return self._columns(arrow.read_table(self.snapshot, _call(function, self.run_id)))
 
     def table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
         """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
         first, *more = [
             _call(function, self.run_id, f", '{{{','.join(map(str, some.tolist()))}}}'") for some in asked if len(some)
         ] or [_call(function, self.run_id, ", '{}'")]
-        others = [self.beside(partial(arrow.table, query=query)) for query in more]
-        tables = [arrow.table(self.snapshot, first), *(one.result() for one in others)]
+        others = [self.beside(partial(arrow.read_table, query=query)) for query in more]
+        tables = [arrow.read_table(self.snapshot, first), *(one.result() for one in others)]
         return self._columns(pa.concat_tables(tables))
 
     def batches(self, function: str) -> Iterator[dict[str, Any]]:
         """Call a SQL evidence function, some megabytes at a time."""
-        for batch in arrow.batches(self.snapshot, _call(function, self.run_id)):
+        for batch in arrow.read_batches(self.snapshot, _call(function, self.run_id)):
             yield {
                 name: column.to_numpy(zero_copy_only=False)
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -215,7 +221,7 @@ class _Source:
         texts = [one.get(key) for one in self.written.extras]
         number = {text: n for n, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
         code = np.array([-1 if text is None else number[text] for text in (*texts, None)])
-        return code[self.written.extra], [_blocks.elements(text) for text in number]
+        return code[self.written.extra], [_blocks.split_elements(text) for text in number]
 
     def _columns(self, table: pa.Table) -> dict[str, Any]:
         columns = dict(zip(table.column_names, table.columns, strict=True))
@@ -224,7 +230,7 @@ class _Source:
 
     def _column(self, name: str, column: pa.ChunkedArray) -> Any:
         if column.type != pa.string() and not pa.types.is_dictionary(column.type):
-            return arrow.numbers(column)
+            return arrow.convert_to_numbers(column)
         codes = self.dataset.subjects if name == "subject" else arrow.TextCodes.of(column)
         return codes.encode(column)
 
@@ -255,7 +261,7 @@ class Early:
         return self.row == row and all(one.done() and one.exception() is None for one in self.coming)
 
 
-def _evidence(
+def _make_evidence(
     snapshot: arrow.Snapshot,
     data: arrow.Snapshot,
     run_id: int,
@@ -264,16 +270,16 @@ def _evidence(
     early: Early | None,
     tasks: Tasks,
 ) -> tuple[Evidence, bytes]:
-    found = arrow.table(
+    found = arrow.read_table(
         snapshot,
         "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed "
         f"FROM ONLY dbanon.run WHERE run_id = {int(run_id)}",
     ).to_pylist()
     if not found:
-        raise queue.no_run(run_id)
+        raise queue.make_no_run_error(run_id)
     run = found[0]
-    row = dataset(snapshot, run["dataset_id"])
-    if row != dataset(data, run["dataset_id"]):  # changed after `snapshot` was taken
+    row = read_dataset(snapshot, run["dataset_id"])
+    if row != read_dataset(data, run["dataset_id"]):  # changed after `snapshot` was taken
         raise StoreError(
             "The dataset changed while the stored rows were attacked, so nothing was kept. Run it again.",
             sqlstate.CHANGED,
@@ -283,10 +289,10 @@ def _evidence(
     if early is not None and early.is_of(row):
         (paths, codes), ahead, shared = early.data.result(), early.ahead, None
     else:
-        ahead = _ahead(beside, run["dataset_id"], attack_reads(package)) if data is snapshot else {}
+        ahead = _ahead(beside, run["dataset_id"], list_attack_inputs(package)) if data is snapshot else {}
         can_share = data is snapshot and can_share_fixes(package)
         shared = parts.read_without_fixes(snapshot, row, int(run_id), tasks) if can_share else None
-        paths, codes = _people(data, run["dataset_id"], shared)
+        paths, codes = _read_people(data, run["dataset_id"], shared)
     written = reading.result()
     if shared is not None:
         shared.parts.rows = written.digests
@@ -303,10 +309,12 @@ def _evidence(
     return read, stored.run_digest(snapshot.connection, run_id, written.digests + names)
 
 
-def _people(data: arrow.Snapshot, dataset_id: int, shared: parts.Shared | None) -> tuple[Trajectories, arrow.TextCodes]:
+def _read_people(
+    data: arrow.Snapshot, dataset_id: int, shared: parts.Shared | None
+) -> tuple[Trajectories, arrow.TextCodes]:
     """Read all trajectories, or take those whose fixes others read."""
     if shared is None:
-        return trajectories(data, dataset_id)
+        return read_trajectories(data, dataset_id)
     return cast("Trajectories", shared.data), shared.subjects
 
 
@@ -315,7 +323,7 @@ def can_share_fixes(package: Attacker) -> bool:
     return bool(getattr(package, "APART", False))
 
 
-def attack_reads(package: Attacker) -> Collection[str]:
+def list_attack_inputs(package: Attacker) -> Collection[str]:
     """Name the inputs with many rows that an attack reads."""
     return getattr(package, "READS", ())
 
@@ -343,7 +351,7 @@ class Reader:
 
         Raises `ParameterError` if there is none.
         """
-        return DatasetRow(**dataset(self._data, dataset_id))
+        return DatasetRow(**read_dataset(self._data, dataset_id))
 
     def begin(self, dataset_id: int, names: Iterable[str]) -> None:
         """Begin to read inputs that will be asked for, while the trajectories are read: of these, requests are many."""
@@ -353,8 +361,8 @@ class Reader:
     def read_early(self, dataset_id: int, names: Iterable[str]) -> Early:
         """Read the trajectories of a dataset, and inputs with many rows, while this goes on."""
         return Early(
-            row=dataset(self._snapshot, dataset_id),
-            data=self._beside(partial(trajectories, dataset_id=dataset_id)),
+            row=read_dataset(self._snapshot, dataset_id),
+            data=self._beside(partial(read_trajectories, dataset_id=dataset_id)),
             ahead=_ahead(self._beside, dataset_id, names),
         )
 
@@ -364,7 +372,7 @@ class Reader:
         Raises `ParameterError` if there is no such dataset.
         """
         if dataset_id not in self._read:
-            self._read[dataset_id] = trajectories(self._data, dataset_id)
+            self._read[dataset_id] = read_trajectories(self._data, dataset_id)
         return self._read[dataset_id][0]
 
     def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -409,7 +417,7 @@ class Reader:
             If the replica that data are read from has another state of the dataset.
         """
         self._snapshot.connection.execute(_TABLES)
-        return _evidence(self._snapshot, self._data, run_id, self._beside, early=early, tasks=tasks)
+        return _make_evidence(self._snapshot, self._data, run_id, self._beside, early=early, tasks=tasks)
 
     def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
         """Call with a connection that sees what this reader does and with a run, while this reader goes on.
@@ -436,9 +444,9 @@ def open_reader(
         Called when the snapshot is taken; gives the one that datasets are read from, or None for the same.
     """
     with (
-        errors_translated(),
+        translate_errors(),
         connect(url) as connection,
-        arrow.snapshot(connection) as snapshot,
+        arrow.open_snapshot(connection) as snapshot,
         data() as elsewhere,
     ):
         beside = SnapshotSessions(snapshot, url)

@@ -47,7 +47,7 @@ def check(primary: Connection, asked: Reading) -> None:
 
 
 @contextmanager
-def snapshot(
+def open_snapshot(
     primary: Connection, asked: Reading, claim: queue.Claim, progress: Progress
 ) -> Iterator["arrow.Snapshot | None"]:
     """Have a snapshot of the replica that a job names, or is asked for; None where there is none to be read from.
@@ -66,7 +66,7 @@ def snapshot(
     StoreError
         If it does not answer, lags behind for too long, or ends the reading.
     """
-    dsn = _dsn(primary, asked, claim)
+    dsn = _complete_dsn(primary, asked, claim)
     if not dsn:
         yield None
         return
@@ -75,19 +75,19 @@ def snapshot(
     number = fetch_value(primary, "SELECT pg_current_xact_id()::text")
     with _open(primary, dsn) as connection:
         _wait(connection, number, asked.read_wait_s, progress)
-        with arrow.snapshot(connection) as found, _named(connection):
+        with arrow.open_snapshot(connection) as found, _name_server(connection):
             key = fetch_value(connection, _KEY, [claim.run_id])
             if key != claim.lock_key:
-                raise _stranger("one that has gone another way since")
+                raise _refuse_stranger("one that has gone another way since")
             yield found
 
 
 def is_asked(primary: Connection, asked: Reading, claim: queue.Claim) -> bool:
     """Whether datasets are read from a replica."""
-    return bool(_dsn(primary, asked, claim))
+    return bool(_complete_dsn(primary, asked, claim))
 
 
-def _dsn(primary: Connection, asked: Reading, claim: queue.Claim) -> str | None:
+def _complete_dsn(primary: Connection, asked: Reading, claim: queue.Claim) -> str | None:
     return queue.read_dsn(primary, claim.run_id) or asked.read_dsn or os.environ.get("DBANON_READ_DSN")
 
 
@@ -108,14 +108,14 @@ def _open(primary: Connection, dsn: str) -> Session:
 
 def _demand_replica(connection: Session, primary: Connection) -> None:
     if connection.pooled:  # the next transaction might be on another server
-        raise _stranger("a pooler")
+        raise _refuse_stranger("a pooler")
     if not fetch_value(connection, "SELECT pg_is_in_recovery()"):
-        raise _stranger("a server that accepts writing")
+        raise _refuse_stranger("a server that accepts writing")
     if connection.execute(PLACE).fetchone() != primary.execute(PLACE).fetchone():
-        raise _stranger("another database, or that of another server")
+        raise _refuse_stranger("another database, or that of another server")
 
 
-def _stranger(got: str) -> ParameterError:
+def _refuse_stranger(got: str) -> ParameterError:
     return ParameterError(
         f"--read-dsn must name a streaming replica of the database that runs are in. Got {got}. Name its replica "
         f"itself, or leave the option out."
@@ -139,7 +139,7 @@ def _wait(connection: Connection, number: Any, wait_s: int, progress: Progress) 
 
 
 @contextmanager
-def _named(connection: Connection) -> Iterator[None]:
+def _name_server(connection: Connection) -> Iterator[None]:
     """Name the replica in the error that ended its session or a statement of it."""
     try:
         yield

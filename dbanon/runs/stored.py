@@ -22,7 +22,7 @@ from dbanon.base.figures import Figure
 from dbanon.options.publishing import Planning
 from dbanon.pages import notebook
 from dbanon.postgres import sqlstate
-from dbanon.postgres.connection import Connection, errors_translated, fetch_value, jsonb
+from dbanon.postgres.connection import Connection, fetch_value, make_jsonb, translate_errors
 from dbanon.runs import queue
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class RunRow:
     peak_rss_mb: float | None
 
 
-def dataset_row(connection: Connection, name: str) -> DatasetRow:
+def find_dataset(connection: Connection, name: str) -> DatasetRow:
     """Look up a dataset by name; raises `ParameterError` if there is none, naming those there are."""
     with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
         found = cursor.execute(
@@ -94,11 +94,11 @@ def run_row(connection: Connection, run_id: int) -> RunRow:
             [run_id],
         ).fetchone()
     if found is None:
-        raise queue.no_run(run_id)
+        raise queue.make_no_run_error(run_id)
     return found
 
 
-def live_releases(connection: Connection, run_id: int) -> list[str]:
+def list_live_releases(connection: Connection, run_id: int) -> list[str]:
     """Name the live releases of a run."""
     query = "SELECT name FROM dbanon.release WHERE run_id = %s AND withdrawn_at IS NULL ORDER BY name"
     return [row[0] for row in connection.execute(query, [run_id])]
@@ -118,7 +118,7 @@ def list_health(connection: Connection) -> list[dict[str, Any]]:
     """List what is wrong, the worst first."""
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute("SELECT level, about, what, since, remedy FROM dbanon.health ORDER BY level DESC, since")
-        return [{**row, "remedy": sqlstate.for_command_line(row["remedy"])} for row in found]
+        return [{**row, "remedy": sqlstate.adapt_to_command_line(row["remedy"])} for row in found]
 
 
 def count_subjects(connection: Connection, dataset_id: int) -> int:
@@ -126,10 +126,10 @@ def count_subjects(connection: Connection, dataset_id: int) -> int:
     return int(fetch_value(connection, "SELECT subjects FROM dbanon_internal.plan_data(%s)", [dataset_id]))
 
 
-def checked_params(connection: Connection, method: str, algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def check_params(connection: Connection, method: str, algorithm: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Give all parameters as a run with these would store them, defaults too."""
     query = "SELECT dbanon_internal.check_params(%s, %s, %s)"
-    return cast("dict[str, Any]", fetch_value(connection, query, [method, algorithm, jsonb(params)]))
+    return cast("dict[str, Any]", fetch_value(connection, query, [method, algorithm, make_jsonb(params)]))
 
 
 def has_rows(connection: Connection, run_id: int) -> bool:
@@ -162,7 +162,7 @@ def plan_run(connection: Connection, method: str, asked: Planning) -> tuple[Plan
     """
     rows = connection.execute(
         "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s)",
-        [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm],
+        [asked.dataset, method, make_jsonb(asked.params or {}), asked.algorithm],
     ).fetchall()
     return tuple(
         PlanItem(item=item, value=int(value) if value == int(value) else float(value), exact=exact, note=note)
@@ -193,7 +193,7 @@ def add_verification(connection: Connection, run_id: int, verdict: "Verdict", di
             run_id,
             verdict.attack,
             verdict.passed,
-            jsonb(verdict.figures),
+            make_jsonb(verdict.figures),
             Jsonb([asdict(clause) for clause in verdict.clauses]),
             digest,
         ],
@@ -205,13 +205,13 @@ def run_notices(connection: Connection, run_id: int) -> tuple[str, ...]:
     return tuple(row[0] for row in connection.execute("SELECT dbanon_internal.run_notices(%s)", [run_id]))
 
 
-def last_verification(connection: Connection, run_id: int) -> int:
+def find_last_verification(connection: Connection, run_id: int) -> int:
     """Number the last attack on a run; 0 if there was none."""
     query = "SELECT coalesce(max(verification_id), 0) FROM dbanon.verification WHERE run_id = %s"
     return cast("int", fetch_value(connection, query, [run_id]))
 
 
-def latest_verdict(connection: Connection, run_id: int) -> "Verdict":
+def find_latest_verdict(connection: Connection, run_id: int) -> "Verdict":
     """Look up what the last attack on a run found; raises `ParameterError` if there was none."""
     from dbanon.attacks import Clause, Verdict  # with NumPy, which is slow to import
 
@@ -221,7 +221,7 @@ def latest_verdict(connection: Connection, run_id: int) -> "Verdict":
         [run_id],
     ).fetchone()
     if found is None:
-        raise queue.no_run(run_id)
+        raise queue.make_no_run_error(run_id)
     attack, passed, figures, clauses = found
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
@@ -257,7 +257,7 @@ def drop_run(connection: Connection, run_id: int) -> int:
     StoreError
         If it was published, or is being worked on.
     """
-    with errors_translated():
+    with translate_errors():
         row = connection.execute("SELECT dbanon.drop_run(%s)", [run_id]).fetchone()
     return cast("tuple[int]", row)[0]
 
@@ -309,7 +309,7 @@ class RunResult:
             raise VerificationFailed(self.refusal or f"Run {self.run_id} must be verified. It is {self.status}.")
 
 
-def stored_result(connection: Connection, run_id: int, *, after: int = 0) -> RunResult:
+def read_result(connection: Connection, run_id: int, *, after: int = 0) -> RunResult:
     """Report a run that a worker did, from what is stored of it.
 
     Parameters
@@ -328,9 +328,9 @@ def stored_result(connection: Connection, run_id: int, *, after: int = 0) -> Run
         raise kinds.get(row.error_kind or "", StoreError)(
             row.error or f"Run {run_id} must be done. It is {row.status}."
         )
-    if last_verification(connection, run_id) == after:
-        raise queue.not_verified(connection, run_id)
-    verdict = latest_verdict(connection, run_id)
+    if find_last_verification(connection, run_id) == after:
+        raise queue.make_not_verified_error(connection, run_id)
+    verdict = find_latest_verdict(connection, run_id)
     return RunResult(
         run_id=run_id,
         method=row.method,

@@ -9,14 +9,14 @@ from typing import cast
 
 import psycopg
 
-from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated, fetch_value
+from dbanon.postgres.connection import Connection, connect, connect_to_hold, fetch_value, translate_errors
 from dbanon.runs import queue
 
 
 @contextmanager
-def session(lock_url: str, url: str) -> Iterator[int]:
+def open_session(lock_url: str, url: str) -> Iterator[int]:
     """Open a session to tie runs and samples to, and give the key of its lock; at the end they are deleted."""
-    with errors_translated(), connect_to_hold(lock_url) as holder:
+    with translate_errors(), connect_to_hold(lock_url) as holder:
         holder.execute("SET idle_session_timeout = 0")  # it waits while settings are computed
         lock_key = cast("int", fetch_value(holder, "SELECT (dbanon_internal.hold_lock()).lock_key"))
         try:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from dbanon.base import cores
 from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions
 from dbanon.base.dataset import DatasetRow
-from dbanon.base.errors import StoreError, counted
+from dbanon.base.errors import StoreError, format_count
 from dbanon.base.progress import Progress, silent
 from dbanon.base.trajectory import Float, Int
 from dbanon.postgres import binary_copy
-from dbanon.postgres.connection import Connection, errors_translated
+from dbanon.postgres.connection import Connection, translate_errors
 
 LARGEST_RUN_BYTES = 50 * 1024**3
 """A run that would write more than this is refused before it writes."""
@@ -42,7 +42,7 @@ def write_cloaks(
     Raises `StoreError` if they would take more than `LARGEST_RUN_BYTES`; nothing is written then.
     """
     _check_size(cloaks)
-    with errors_translated():
+    with translate_errors():
         if cloaks.regions.bounds is None:
             _write_unions(connection, run_id, dataset.srid, cloaks.regions, progress)
         else:
@@ -58,15 +58,15 @@ def write_cloaks(
 
 def _write_rectangles(connection: Connection, run_id: int, srid: int, regions: Regions, progress: Progress) -> None:
     bounds = cast("Float", regions.bounds)
-    extras, extra = _extras(regions)
-    with binary_copy.copying(connection, "dbanon.region (run_id, region_no, region, crowd, subjects, extra)") as copy:
-        for part in binary_copy.batches(len(regions)):
+    extras, extra = _encode_extras(regions)
+    with binary_copy.open_copy(connection, "dbanon.region (run_id, region_no, region, crowd, subjects, extra)") as copy:
+        for part in binary_copy.split_into_batches(len(regions)):
             columns = [
                 np.arange(part.start + 1, part.stop + 1, dtype=np.int32),
-                binary_copy.rectangles(bounds[part], srid),
+                binary_copy.encode_rectangles(bounds[part], srid),
                 regions.crowd[part].astype(np.int32),
                 regions.subjects[part].astype(np.int32),
-                binary_copy.jsonb(extras.take(pa.array(extra[part]))),
+                binary_copy.encode_jsonb(extras.take(pa.array(extra[part]))),
             ]
             _write(copy, run_id, columns)
             progress("writing regions", part.stop, len(regions))
@@ -78,9 +78,9 @@ def _write_unions(connection: Connection, run_id: int, srid: int, regions: Regio
     Where cells meet exactly, a union is what is left of their outlines when those are taken out that two cells share:
     fifteen times as quick as PostGIS, which unites cells that do not, some thousand at a time.
     """
-    cells = _cells(connection, run_id, cast("Int", regions.cell))
+    cells = _write_cells(connection, run_id, cast("Int", regions.cell))
     fit = shapely.coverage_is_valid(list(cells.values()), gap_width=_NEAR_M)
-    for part in binary_copy.cuts(cast("Int", regions.cell_offset), _CELLS_AT_ONCE):
+    for part in binary_copy.split_at_offsets(cast("Int", regions.cell_offset), _CELLS_AT_ONCE):
         if fit:
             _write_united(connection, run_id, srid, regions, part, cells=cells)
         else:
@@ -88,7 +88,7 @@ def _write_unions(connection: Connection, run_id: int, srid: int, regions: Regio
         progress("writing regions", part.stop, len(regions))
 
 
-def _cells(connection: Connection, run_id: int, cell: Int) -> dict[int, Any]:
+def _write_cells(connection: Connection, run_id: int, cell: Int) -> dict[int, Any]:
     """Read the polygons of cells of the run's dataset, by id."""
     query = "SELECT cell_id, shape FROM dbanon_internal.run_cells(%s, %s::bigint[])"
     rows = connection.execute(query, [run_id, np.unique(cell).tolist()]).fetchall()
@@ -99,7 +99,7 @@ def _write_united(
     connection: Connection, run_id: int, srid: int, regions: Regions, part: slice, *, cells: Mapping[int, Any]
 ) -> None:
     offset, cell = cast("Int", regions.cell_offset), cast("Int", regions.cell)
-    extras, extra = _extras(regions)
+    extras, extra = _encode_extras(regions)
     at = offset[part.start : part.stop + 1]
     apart = ([cells[one] for one in cell[low:high].tolist()] for low, high in pairwise(at))
     polygons = list(cores.map_each(shapely.coverage_union_all, apart))
@@ -108,12 +108,12 @@ def _write_united(
     columns = [
         np.arange(part.start + 1, part.stop + 1, dtype=np.int32),
         pa.array(shapely.to_wkb(multi, include_srid=True, byte_order=1), pa.binary()),
-        binary_copy.arrays(cell[at[0] : at[-1]], at - at[0]),
+        binary_copy.encode_arrays(cell[at[0] : at[-1]], at - at[0]),
         regions.crowd[part].astype(np.int32),
         regions.subjects[part].astype(np.int32),
-        binary_copy.jsonb(extras.take(pa.array(extra[part]))),
+        binary_copy.encode_jsonb(extras.take(pa.array(extra[part]))),
     ]
-    with binary_copy.copying(
+    with binary_copy.open_copy(
         connection, "dbanon.region (run_id, region_no, region, cells, crowd, subjects, extra)"
     ) as copy:
         _write(copy, run_id, columns)
@@ -121,7 +121,7 @@ def _write_united(
 
 def _unite_in_postgis(connection: Connection, run_id: int, regions: Regions, part: slice) -> None:
     offset, cell = cast("Int", regions.cell_offset), cast("Int", regions.cell)
-    extras, extra = _extras(regions)
+    extras, extra = _encode_extras(regions)
     connection.execute(
         "SELECT dbanon_internal.add_cell_regions(%s, %s::integer[], %s::integer[], %s::bigint[], %s::integer[], "
         "%s::integer[], %s::jsonb[])",
@@ -137,7 +137,7 @@ def _unite_in_postgis(connection: Connection, run_id: int, regions: Regions, par
     )
 
 
-def _extras(regions: Regions) -> tuple[pa.Array, NDArray[np.integer[Any]]]:
+def _encode_extras(regions: Regions) -> tuple[pa.Array, NDArray[np.integer[Any]]]:
     """Give the distinct objects with a null at the end, and the index into them of each region."""
     none = len(regions.extras)
     extra = np.full(len(regions), none) if regions.extra is None else regions.extra
@@ -145,52 +145,52 @@ def _extras(regions: Regions) -> tuple[pa.Array, NDArray[np.integer[Any]]]:
 
 
 def _write_periods(connection: Connection, run_id: int, periods: Int) -> None:
-    with binary_copy.copying(connection, "dbanon.period (run_id, period_no, period)") as copy:
-        for part in binary_copy.batches(len(periods)):
+    with binary_copy.open_copy(connection, "dbanon.period (run_id, period_no, period)") as copy:
+        for part in binary_copy.split_into_batches(len(periods)):
             number = np.arange(part.start + 1, part.stop + 1, dtype=np.int32)
-            _write(copy, run_id, [number, binary_copy.periods(periods[part, 0], periods[part, 1])])
+            _write(copy, run_id, [number, binary_copy.encode_periods(periods[part, 0], periods[part, 1])])
 
 
 def _write_records(connection: Connection, run_id: int, cloaks: Cloaks, progress: Progress) -> None:
     records = len(cloaks.offset) - 1
-    with binary_copy.copying(connection, "dbanon.record (run_id, record_id, periods, regions)") as copy:
-        for part in binary_copy.cuts(cloaks.offset):
+    with binary_copy.open_copy(connection, "dbanon.record (run_id, record_id, periods, regions)") as copy:
+        for part in binary_copy.split_at_offsets(cloaks.offset):
             at = cloaks.offset[part.start : part.stop + 1]
             rows, offset = slice(int(at[0]), int(at[-1])), at - at[0]
             columns = [
                 np.arange(part.start + 1, part.stop + 1),
-                binary_copy.arrays(cloaks.period[rows].astype(np.int32) + 1, offset),
-                binary_copy.arrays(cloaks.region[rows] + np.int32(1), offset),
+                binary_copy.encode_arrays(cloaks.period[rows].astype(np.int32) + 1, offset),
+                binary_copy.encode_arrays(cloaks.region[rows] + np.int32(1), offset),
             ]
             _write(copy, run_id, columns)
             progress("writing cloaks", part.stop, records)
 
 
 def _write_members(connection: Connection, run_id: int, cloaks: Cloaks) -> None:
-    with binary_copy.copying(connection, "dbanon.membership (run_id, record_id, trajectory_id, period)") as copy:
-        for part in binary_copy.batches(len(cloaks.member_record)):
-            period = binary_copy.stretches(cloaks.member_start, cloaks.member_end, part)
+    with binary_copy.open_copy(connection, "dbanon.membership (run_id, record_id, trajectory_id, period)") as copy:
+        for part in binary_copy.split_into_batches(len(cloaks.member_record)):
+            period = binary_copy.encode_stretches(cloaks.member_start, cloaks.member_end, part)
             _write(copy, run_id, [cloaks.member_record[part], cloaks.member_trajectory[part], period])
 
 
 def _write_hiding(connection: Connection, run_id: int, hiding: Hiding) -> None:
-    with binary_copy.copying(connection, "dbanon.hiding (run_id, record_id, period, others)") as copy:
-        for part in binary_copy.cuts(hiding.offset):
+    with binary_copy.open_copy(connection, "dbanon.hiding (run_id, record_id, period, others)") as copy:
+        for part in binary_copy.split_at_offsets(hiding.offset):
             at = hiding.offset[part.start : part.stop + 1]
-            others = binary_copy.arrays(hiding.other[at[0] : at[-1]].astype(np.int64), at - at[0])
-            period = binary_copy.stretches(hiding.start, hiding.end, part)
+            others = binary_copy.encode_arrays(hiding.other[at[0] : at[-1]].astype(np.int64), at - at[0])
+            period = binary_copy.encode_stretches(hiding.start, hiding.end, part)
             _write(copy, run_id, [hiding.record[part].astype(np.int64), period, others])
 
 
 def _write_atoms(connection: Connection, run_id: int, atoms: Atoms) -> None:
-    with binary_copy.copying(connection, "dbanon.atom (run_id, cell_id, atom)") as copy:
-        for part in binary_copy.batches(len(atoms.cell)):
+    with binary_copy.open_copy(connection, "dbanon.atom (run_id, cell_id, atom)") as copy:
+        for part in binary_copy.split_into_batches(len(atoms.cell)):
             _write(copy, run_id, [atoms.cell[part].astype(np.int64), atoms.atom[part].astype(np.int32)])
 
 
 def _write(copy: psycopg.Copy, run_id: int, columns: list[binary_copy.Column]) -> None:
     """Write rows of a run's table, whose first column is the run."""
-    copy.write(memoryview(binary_copy.rows([np.full(len(columns[0]), run_id, np.int64), *columns])))
+    copy.write(memoryview(binary_copy.encode_rows([np.full(len(columns[0]), run_id, np.int64), *columns])))
 
 
 def _check_size(cloaks: Cloaks) -> None:
@@ -209,5 +209,5 @@ def _check_size(cloaks: Cloaks) -> None:
     if size > LARGEST_RUN_BYTES:
         raise StoreError(
             f"A run may write at most {LARGEST_RUN_BYTES / 1024**3:.0f} GB. This one would write "
-            f"{size / 1024**3:.0f} GB in {counted(cloaks.rows, 'cloak')}. Use fewer instants or a shorter time."
+            f"{size / 1024**3:.0f} GB in {format_count(cloaks.rows, 'cloak')}. Use fewer instants or a shorter time."
         )

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from dbanon.base.errors import SchemaMismatch, StoreError
-from dbanon.postgres.connection import Connection, as_is, connect, errors_translated, fetch_value, translate
+from dbanon.postgres.connection import Connection, connect, fetch_value, make_sql, translate, translate_errors
 from dbanon.schema import _roles, _text, _uninstall
 
 Inventory = _uninstall.Inventory
@@ -28,7 +28,7 @@ def check(connection: psycopg.Connection) -> None:
 
     Raises `SchemaMismatch` if the schema is missing, older or newer.
     """
-    revision = _revision(connection)
+    revision = _read_revision(connection)
     if revision is None:
         raise SchemaMismatch(
             f"Schema dbanon must be at revision {EXPECTED_REVISION} and this database has none. Run `dbanon db "
@@ -48,7 +48,7 @@ def is_open(connection: psycopg.Connection) -> bool:
     return row is not None and bool(row[0])
 
 
-def _revision(connection: psycopg.Connection) -> str | None:
+def _read_revision(connection: psycopg.Connection) -> str | None:
     """Read the revision, unless its table is not dbanon's own: what another login has put there is not read."""
     if not _roles.is_there(connection, "alembic_version"):
         return None
@@ -60,7 +60,7 @@ def is_current(url: str) -> bool:
     """Check whether `upgrade` would change nothing: same program, revision, SQL files and methods."""
     with connect(url) as connection:
         row = connection.execute("SELECT obj_description(to_regclass('dbanon.alembic_version'), 'pg_class')").fetchone()
-    return row is not None and row[0] == _text.stamp()
+    return row is not None and row[0] == _text.compute_stamp()
 
 
 def upgrade_embedded(url: str) -> None:
@@ -114,7 +114,7 @@ def script(
         postgis=postgis_schema,
         since=since,
     )
-    return "".join(_text.sections(asked))
+    return "".join(_text.build_sections(asked))
 
 
 def installer(functions: str) -> str:
@@ -174,21 +174,23 @@ def upgrade(
     try:
         with _open(url) as connection:
             asked = _text.Asked(
-                prefix=(_roles.recorded(connection) or _roles.DEFAULT_PREFIX) if role_prefix is None else role_prefix,
+                prefix=(_roles.read_recorded(connection) or _roles.DEFAULT_PREFIX)
+                if role_prefix is None
+                else role_prefix,
                 move_roles=role_prefix is not None,
                 share_roles=share_roles,
                 restrict_public=restrict_public,
-                postgis=_postgis_schema(connection),
+                postgis=_find_postgis_schema(connection),
             )
-            sections = list(_text.sections(asked))
+            sections = list(_text.build_sections(asked))
             connection.add_notice_handler(pass_on)
             with connection.transaction():
                 for section in sections:
-                    connection.execute(as_is(section))
+                    connection.execute(make_sql(section))
     except psycopg.Error as error:
         if (error.sqlstate or "").startswith("DA"):
             raise translate(error) from error
-        raise _failure(error) from error
+        raise _make_failure(error) from error
     return EXPECTED_REVISION
 
 
@@ -212,16 +214,16 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
     StoreError
         If the login may not do it, another session uses what is to be deleted, or more has been built on it meanwhile.
     """
-    with errors_translated(), _open(url) as connection:
+    with translate_errors(), _open(url) as connection:
         connection.autocommit = False
-        found = _uninstall.inventory(connection)
+        found = _uninstall.take_inventory(connection)
         connection.rollback()
         if found is None or not confirm(found):
             return None
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(f"{_text.LOCK_WAIT_S:g}s"))
-        connection.execute(as_is(_text.functions()))
+        connection.execute(make_sql(_text.functions()))
         connection.execute("SELECT pg_temp.wait_for_turn()")
-        now = _uninstall.inventory(connection)
+        now = _uninstall.take_inventory(connection)
         if now is None or set(now.built_on_it) - set(found.built_on_it):
             raise StoreError(
                 "Another session changed the database after the list of things to delete was made, so nothing was "
@@ -249,13 +251,13 @@ def _open(url: str) -> Connection:
     return connection
 
 
-def _postgis_schema(connection: Connection) -> str:
+def _find_postgis_schema(connection: Connection) -> str:
     """Name the schema that PostGIS lives in, or is to live in."""
     query = "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = %s"
     return fetch_value(connection, query, ["postgis"]) or "public"
 
 
-def _failure(error: BaseException | None) -> StoreError:
+def _make_failure(error: BaseException | None) -> StoreError:
     sqlstate = getattr(error, "sqlstate", None)
     said = str(error).strip().splitlines()[0] if error and str(error).strip() else type(error).__name__
     if isinstance(error, psycopg.errors.InsufficientPrivilege):

@@ -26,7 +26,7 @@ TRUSTED = f"""(r.rolsuper OR r.rolname = current_user AND current_user = session
     AND shobj_description(r.oid, 'pg_authid') = 'dbanon: {PURPOSES["admin"]}')"""
 
 
-def names(prefix: str) -> list[str]:
+def list_names(prefix: str) -> list[str]:
     """Name the roles of a prefix."""
     return [f"{prefix}_{role}" for role in PURPOSES]
 
@@ -51,7 +51,7 @@ def is_there(connection: Connection, table: str) -> bool:
     return bool(fetch_value(connection, query, [table]))
 
 
-def recorded(connection: Connection) -> str | None:
+def read_recorded(connection: Connection) -> str | None:
     """Return the prefix that is recorded in this database: a copy has that of its original."""
     if not is_there(connection, "installation"):
         return None

@@ -44,39 +44,39 @@ class Asked:
     since: str | None = None  # the revision that the database has at least; tables up to it are left out
 
 
-def sections(asked: Asked) -> Iterator[str]:
+def build_sections(asked: Asked) -> Iterator[str]:
     """Make the text, a file of ``sql/`` after the other.
 
     Raises `ParameterError` if the prefix or the schema of PostGIS cannot be one, or the revision is none.
     """
-    yield from _sections(_marks(_answers(asked), asked.since))
+    yield from _build_sections(_list_marks(_list_answers(asked), asked.since))
 
 
 def installer(functions: str) -> str:
     """Fill in what the functions of the extension hold: the text, in which the marks for what is asked stay open."""
-    text = "".join(_sections(_marks({mark: mark for mark in _answers(Asked())}, None)))
-    return _filled(functions, {**_fixed(), "@text@": text})
+    text = "".join(_build_sections(_list_marks({mark: mark for mark in _list_answers(Asked())}, None)))
+    return _fill_marks(functions, {**_list_fixed_marks(), "@text@": text})
 
 
 def functions() -> str:
     """Make the part of the text that defines the session's own functions, which a removal needs as well."""
-    return _filled((folder("sql") / _FUNCTIONS).read_text(encoding="utf-8"), _fixed())
+    return _fill_marks((locate_folder("sql") / _FUNCTIONS).read_text(encoding="utf-8"), _list_fixed_marks())
 
 
-def folder(name: str) -> Path:
+def locate_folder(name: str) -> Path:
     """Find the migrations or SQL files: inside an installed package, else at the top of the repository."""
     packed = _INSTALLED / f"_{name}"
     return packed if packed.is_dir() else _REPOSITORY / name
 
 
-def stamp() -> str:
+def compute_stamp() -> str:
     """Describe what an upgrade leaves, as the comment of the table that holds the revision.
 
     Methods, attacks and options go in as source: every command asks for the stamp, and modules are slow to import.
     """
     packages = (_INSTALLED / "methods", _INSTALLED / "attacks", _INSTALLED / "options")
     sources = [file for package in packages for file in sorted(package.rglob("*.py"))]
-    files = [*sorted(folder("sql").rglob("*.sql")), *sources]
+    files = [*sorted(locate_folder("sql").rglob("*.sql")), *sources]
     content = [version().encode(), *(file.read_bytes() for file in files)]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
     return f"The revision of schema dbanon, {EXPECTED_REVISION}. Its SQL files, methods and attacks: {whole}."
@@ -101,25 +101,26 @@ _HEAD = """\
 """
 
 
-def _sections(marks: dict[str, str]) -> Iterator[str]:
-    yield _filled(_HEAD, marks)
-    for file in sorted(folder("sql").rglob("*.sql")):
-        title = f"sql/{file.relative_to(folder('sql')).as_posix()}"
-        text = _filled(file.read_text(encoding="utf-8"), marks)
+def _build_sections(marks: dict[str, str]) -> Iterator[str]:
+    yield _fill_marks(_HEAD, marks)
+    for file in sorted(locate_folder("sql").rglob("*.sql")):
+        title = f"sql/{file.relative_to(locate_folder('sql')).as_posix()}"
+        text = _fill_marks(file.read_text(encoding="utf-8"), marks)
         yield f"\n\n-- ---- {title} {'-' * max(3, 110 - len(title))}\n\n{text.rstrip()}\n"
 
 
-def _filled(text: str, marks: dict[str, str]) -> str:
+def _fill_marks(text: str, marks: dict[str, str]) -> str:
     return re.sub("|".join(marks), lambda mark: marks[mark[0]], text)
 
 
-def _fixed() -> dict[str, str]:
+def _list_fixed_marks() -> dict[str, str]:
     """Marks that are the same in every text."""
     width = max(map(len, _roles.PURPOSES)) + 4
     return {
         **_words_of_options(),
         "@purposes@": ",\n        ".join(
-            f"({f'{_literal(role)},':{width}}{_literal(purpose)})" for role, purpose in _roles.PURPOSES.items()
+            f"({f'{_format_literal(role)},':{width}}{_format_literal(purpose)})"
+            for role, purpose in _roles.PURPOSES.items()
         ),
         "@trusted@": _roles.TRUSTED,
         "@upgrade_lock@": str(UPGRADE_LOCK),
@@ -128,7 +129,7 @@ def _fixed() -> dict[str, str]:
         "@oldest_revision@": _OLDEST_REVISION,
         "@head@": EXPECTED_REVISION,
         "@version@": version(),
-        "@version_text@": _literal(version()),
+        "@version_text@": _format_literal(version()),
     }
 
 
@@ -146,7 +147,7 @@ def _words_of_options() -> dict[str, str]:
     }
 
 
-def _answers(asked: Asked) -> dict[str, str]:
+def _list_answers(asked: Asked) -> dict[str, str]:
     """Marks for what is asked."""
     _roles.check_prefix(asked.prefix)
     if not re.fullmatch(r"[^'\"\\$@%\x00-\x1f\x7f]{1,63}", asked.postgis):
@@ -156,31 +157,31 @@ def _answers(asked: Asked) -> dict[str, str]:
         )
     return {
         "@postgis@": asked.postgis if asked.postgis == "public" else f'"{asked.postgis}"',
-        "@postgis_name@": _literal(asked.postgis),
+        "@postgis_name@": _format_literal(asked.postgis),
         "@prefix@": asked.prefix,
         **{f"@{role}@": f"{asked.prefix}_{role}" for role in _roles.PURPOSES},
-        "@move_roles@": _boolean(asked.move_roles),
-        "@share_roles@": _boolean(asked.share_roles),
-        "@restrict_public@": _boolean(asked.restrict_public),
-        "@since@": _literal(asked.since),
+        "@move_roles@": _format_boolean(asked.move_roles),
+        "@share_roles@": _format_boolean(asked.share_roles),
+        "@restrict_public@": _format_boolean(asked.restrict_public),
+        "@since@": _format_literal(asked.since),
     }
 
 
-def _marks(answers: dict[str, str], since: str | None) -> dict[str, str]:
+def _list_marks(answers: dict[str, str], since: str | None) -> dict[str, str]:
     from dbanon.methods import METHODS  # with NumPy, which is slow to import
 
-    marks = {**_fixed(), **answers, "@stamp@": _literal(stamp())}
-    revisions = "\n\n".join(_guarded(name, _filled(text, marks)) for name, text in _revisions(since))
-    methods = "\n\n".join(map(_method, METHODS.values()))
+    marks = {**_list_fixed_marks(), **answers, "@stamp@": _format_literal(compute_stamp())}
+    revisions = "\n\n".join(_guard_revision(name, _fill_marks(text, marks)) for name, text in _list_revisions(since))
+    methods = "\n\n".join(map(_format_method, METHODS.values()))
     return {**marks, "@revisions@": revisions or "-- None are later.", "@methods@": methods}
 
 
-def _revisions(since: str | None) -> Iterator[tuple[str, str]]:
+def _list_revisions(since: str | None) -> Iterator[tuple[str, str]]:
     """Read the revisions after one, or all, oldest first: their names and statements."""
     # Imported here: every other command is faster without it.
     from alembic.script import ScriptDirectory
 
-    chain = list(ScriptDirectory(str(folder("migrations"))).walk_revisions())[::-1]
+    chain = list(ScriptDirectory(str(locate_folder("migrations"))).walk_revisions())[::-1]
     known = [revision.revision for revision in chain]
     if since is not None and since not in known:
         raise ParameterError(f"--from must be a revision of dbanon's. Got {since[:60]!r}. {choose_one(known)}")
@@ -188,7 +189,7 @@ def _revisions(since: str | None) -> Iterator[tuple[str, str]]:
         yield revision.revision, str(revision.module.SCRIPT)
 
 
-def _guarded(revision: str, statements: str) -> str:
+def _guard_revision(revision: str, statements: str) -> str:
     """Write a revision so that a database that has it skips it."""
     return f"""\
 DO $do$
@@ -207,21 +208,21 @@ END
 $do$;"""
 
 
-def _method(method: "Method") -> str:
-    row = _row(method)
-    values = ",\n    ".join(map(_literal, row.values()))
-    names, new = (_wrapped([start + name for name in row]) for start in ("", "excluded."))
+def _format_method(method: "Method") -> str:
+    row = _make_row(method)
+    values = ",\n    ".join(map(_format_literal, row.values()))
+    names, new = (_wrap_words([start + name for name in row]) for start in ("", "excluded."))
     return (
         f"INSERT INTO dbanon.method ({names})\nVALUES (\n    {values}\n)\n"
         f"ON CONFLICT (name) DO UPDATE SET ({names})\n    = ({new});"
     )
 
 
-def _wrapped(words: list[str]) -> str:
+def _wrap_words(words: list[str]) -> str:
     return textwrap.fill(", ".join(words), 90, subsequent_indent="    ")
 
 
-def _row(method: "Method") -> dict[str, str]:
+def _make_row(method: "Method") -> dict[str, str]:
     from dbanon.methods import describe
 
     algorithms = [dataclasses.asdict(a) for a in method.algorithms]
@@ -234,31 +235,35 @@ def _row(method: "Method") -> dict[str, str]:
         "guarantee": method.guarantee,
         "region_type": method.region_type,
         "attack": method.name,
-        "algorithms": _json(algorithms),
-        "columns": _json(columns),
+        "algorithms": _format_json(algorithms),
+        "columns": _format_json(columns),
         "paper": method.paper,
-        "parameters": _json(describe(method)),
+        "parameters": _format_json(describe(method)),
         "adversary": method.adversary,
         "row_meaning": method.row_meaning,
         "left_out": method.left_out,
-        "traits": _json({**method.traits, **_words(method)}),
+        "traits": _format_json({**method.traits, **_list_words(method)}),
     }
 
 
-def _json(value: Any, indent: str = "    ") -> str:
+def _format_json(value: Any, indent: str = "    ") -> str:
     """Write a value in lines of at most 120 characters, where its texts are short enough."""
     line = json.dumps(value)
     if len(line) + len(indent) <= 120 or not isinstance(value, list | dict):
         return line
     more = f"{indent}  "
     if isinstance(value, list):
-        opening, items, closing = "[", [_json(item, more) for item in value], "]"
+        opening, items, closing = "[", [_format_json(item, more) for item in value], "]"
     else:
-        opening, items, closing = "{", [f"{json.dumps(name)}: {_json(item, more)}" for name, item in value.items()], "}"
+        opening, items, closing = (
+            "{",
+            [f"{json.dumps(name)}: {_format_json(item, more)}" for name, item in value.items()],
+            "}",
+        )
     return f"{opening}\n{more}" + f",\n{more}".join(items) + f"\n{indent}{closing}"
 
 
-def _words(method: "Method") -> dict[str, Any]:
+def _list_words(method: "Method") -> dict[str, Any]:
     """Give the plain words of a family's clauses by name, the test that each is of, and what each test leaves open."""
     from dbanon import attacks
     from dbanon.attacks import once
@@ -273,10 +278,10 @@ def version() -> str:
     return importlib.metadata.version("dbanon")
 
 
-def _literal(value: str | None) -> str:
+def _format_literal(value: str | None) -> str:
     """Write a text as the server reads it, whose standard_conforming_strings the text itself has set."""
     return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
 
 
-def _boolean(value: bool | None) -> str:
+def _format_boolean(value: bool | None) -> str:
     return "NULL" if value is None else str(value).lower()

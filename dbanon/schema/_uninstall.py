@@ -61,7 +61,7 @@ class Inventory:
     built_on_it: list[str] = field(default_factory=list)
 
 
-def inventory(connection: Connection) -> Inventory | None:
+def take_inventory(connection: Connection) -> Inventory | None:
     """List what an uninstall would delete; None if there is nothing of dbanon's."""
     if not any(_roles.is_there(connection, table) for table in ("installation", "alembic_version")):
         return None
@@ -92,7 +92,7 @@ def _count(connection: Connection, table: str) -> int:
 
 def remove(connection: Connection) -> dict[str, str]:
     """Delete it all, in the caller's transaction; returns the roles that stay, each with the reason."""
-    before = _roles.recorded(connection)
+    before = _roles.read_recorded(connection)
     prefix = before or _roles.DEFAULT_PREFIX
     if before:
         connection.execute("SELECT pg_temp.give_back(%s)", [prefix])
@@ -105,7 +105,7 @@ def remove(connection: Connection) -> dict[str, str]:
 
 def _drop_roles(connection: Connection, prefix: str) -> dict[str, str]:
     stay = {}
-    for role in _roles.names(prefix):
+    for role in _roles.list_names(prefix):
         databases = fetch_value(connection, "SELECT pg_temp.databases_of(ARRAY[%s])", [role])
         if databases:
             stay[role] = f"used by database {', '.join(databases)}"

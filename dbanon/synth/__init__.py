@@ -30,7 +30,7 @@ import shapely
 
 from dbanon import load
 from dbanon.base import memory
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, silent
@@ -38,7 +38,7 @@ from dbanon.load import datasets
 from dbanon.options import fields
 from dbanon.options.generating import Generating, OfDataset, Plan
 from dbanon.postgres import binary_copy
-from dbanon.postgres.connection import Connection, errors_translated, fetch_value
+from dbanon.postgres.connection import Connection, fetch_value, translate_errors
 from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests, _utm
 from dbanon.synth._journeys import Int
 from dbanon.synth._requests import POIS
@@ -153,7 +153,7 @@ class Scenario:
 
 def _numbers(plan: Plan, first: int) -> Iterator[Int]:
     """Numbers of the objects, in batches."""
-    for part in binary_copy.batches(plan.objects, max(1, BATCH_FIXES // plan.instants)):
+    for part in binary_copy.split_into_batches(plan.objects, max(1, BATCH_FIXES // plan.instants)):
         yield np.arange(first + part.start, first + part.stop, dtype=np.int64)
 
 
@@ -162,7 +162,7 @@ def _ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
     coming: Future[T] | None = None
     for call in calls:
         made = [] if coming is None else [coming.result()]
-        coming = in_background(call)
+        coming = run_in_background(call)
         yield from made
     if coming is not None:
         yield coming.result()
@@ -214,7 +214,7 @@ class _Tally:
             requests=self.requests,
             quasi_identifiers=self.quasi_identifiers,
             timings={**self.seconds, "total_s": time.perf_counter() - self.began},
-            peak_rss_mb=memory.peak_mb(),
+            peak_rss_mb=memory.measure_peak_mb(),
             **columns,
         )
 
@@ -239,7 +239,7 @@ def into_database(connection: Connection, dataset: str, asked: Generating, progr
     network, mode = read_network(asked), asked.mode
     described = {option.name: getattr(asked, option.name) for option in fields(OfDataset)}
     described |= {"dataset": dataset, "mode": mode}
-    with errors_translated(), connection.transaction():
+    with translate_errors(), connection.transaction():
         old = datasets.claim(connection, described)
         _check_srid(connection, network.srid, old if mode == "append" else None)
         progress("finding the quickest ways", 0, None)
@@ -327,12 +327,20 @@ def _encoded(dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers:
     """Make some objects, and of them the rows of the tables of `LOADED` for COPY."""
     made = scenario.made(numbers)
     fixes, sent, known = made
-    paths = binary_copy.paths(fixes.xym, fixes.offset, scenario.network.srid)
+    paths = binary_copy.encode_paths(fixes.xym, fixes.offset, scenario.network.srid)
     contents = pa.array([f'{{"poi": "{poi}"}}' for poi in POIS])
     tables = [
         [_names(numbers), paths],
-        [_names(sent.number), binary_copy.timestamps(sent.t), binary_copy.jsonb(contents.take(pa.array(sent.poi)))],
-        [pa.array([SET_NAME]).take(pa.array(known.number * 0)), _names(known.number), binary_copy.timestamps(known.t)],
+        [
+            _names(sent.number),
+            binary_copy.encode_timestamps(sent.t),
+            binary_copy.encode_jsonb(contents.take(pa.array(sent.poi))),
+        ],
+        [
+            pa.array([SET_NAME]).take(pa.array(known.number * 0)),
+            _names(known.number),
+            binary_copy.encode_timestamps(known.t),
+        ],
     ]
     return made, [
         _rows([*_fill_ids(dataset_id, load, len(columns[0])), *columns])
@@ -346,14 +354,14 @@ def _fill_ids(dataset_id: int, load: int, count: int) -> list[Int]:
 
 def _rows(columns: list[Any]) -> _Rows:
     count = len(columns[0])
-    parts = [[column[part.start : part.stop] for column in columns] for part in binary_copy.batches(count)]
-    return [memoryview(binary_copy.rows(part)) for part in parts] if count else []
+    parts = [[column[part.start : part.stop] for column in columns] for part in binary_copy.split_into_batches(count)]
+    return [memoryview(binary_copy.encode_rows(part)) for part in parts] if count else []
 
 
 def _copy(connection: Connection, tables: list[_Rows]) -> None:
     for target, rows in zip(LOADED.values(), tables, strict=True):
         if rows:
-            with binary_copy.copying(connection, target) as copy:
+            with binary_copy.open_copy(connection, target) as copy:
                 for part in rows:
                     copy.write(part)
 

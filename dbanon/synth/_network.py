@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.base.errors import DataError, ParameterError, format_count
 from dbanon.options.generating import MIN_LIMIT_KMH
 from dbanon.synth import _utm
 
@@ -288,7 +288,9 @@ def _nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
     ids = table.columns["id"]
     twice = len(ids) - len(pc.unique(ids))
     if twice:
-        raise DataError(f"The ids of nodes must be unique. {path.name} repeats {counted(twice, 'id')}. Keep each once.")
+        raise DataError(
+            f"The ids of nodes must be unique. {path.name} repeats {format_count(twice, 'id')}. Keep each once."
+        )
     degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
     return ids, table.numbers("x"), table.numbers("y"), degrees
 
@@ -303,7 +305,8 @@ def _edges(
     unknown = int(pc.sum(pc.or_(pc.is_null(ends[0]), pc.is_null(ends[1])).cast(pa.int64())).as_py())
     if unknown:
         raise DataError(
-            f"Every edge must join two nodes of {nodes}. Got {counted(unknown, 'edge')} in {path.name} with another. "
+            f"Every edge must join two nodes of {nodes}. Got {format_count(unknown, 'edge')} in {path.name} with "
+            "another. "
             f"Check that the two files belong together."
         )
     a, b = (end.to_numpy().astype(np.int32) for end in ends)
@@ -332,7 +335,7 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     slow = int((kmh < MIN_LIMIT_KMH).sum())
     if slow:
         raise DataError(
-            f"A speed limit must be at least {MIN_LIMIT_KMH:g} km/h. Got {counted(slow, 'edge')} of "
+            f"A speed limit must be at least {MIN_LIMIT_KMH:g} km/h. Got {format_count(slow, 'edge')} of "
             f"{table.path.name} with a lower one. Correct them, or see --limits."
         )
     return kmh / 3.6
@@ -345,7 +348,7 @@ def _limits_of(kind: Float, path: Path, limits_kmh: Mapping[int, float]) -> Floa
     strange = int((known[place] != kind).sum())
     if strange:
         raise DataError(
-            f"Every class of edge must have a speed limit. Got {counted(strange, 'edge')} in {path.name} of other "
+            f"Every class of edge must have a speed limit. Got {format_count(strange, 'edge')} in {path.name} of other "
             f"classes than {', '.join(str(c) for c in sorted(limits_kmh))}. Give the limits of all, such as --limits "
             f"0=110,1=80."
         )
@@ -407,7 +410,7 @@ class _Table:
         if bad:
             raise DataError(
                 f"Column '{name}' of {self.path.name} must hold finite numbers. Got NaN or infinity in "
-                f"{counted(bad, 'row')}. Correct or remove these."
+                f"{format_count(bad, 'row')}. Correct or remove these."
             )
         return np.asarray(values, dtype=np.float64)
 

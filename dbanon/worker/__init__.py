@@ -30,7 +30,7 @@ from dbanon.base.tasks import Processes, Tasks
 from dbanon.database import Database, RunResult, open_database
 from dbanon.options.reading import Reading
 from dbanon.postgres import sqlstate
-from dbanon.postgres.connection import Connection, connect_to_hold, errors_translated
+from dbanon.postgres.connection import Connection, connect_to_hold, translate_errors
 from dbanon.runs import compiling, queue, replica
 from dbanon.worker.cluster import Cluster
 from dbanon.worker.events import Form, Log
@@ -155,7 +155,7 @@ def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedu
     """Keep the processes up until a signal comes; returns the exit code of one that says that none can work here."""
     context = multiprocessing.get_context("spawn")
     signals, reloads = _catch_signals()
-    processes = [_started(context, settings) for _ in range(settings.jobs)]
+    processes = [_start_process(context, settings) for _ in range(settings.jobs)]
     log.event("up", f"up, {settings.jobs} at once")
     useless = None
     while not (signals or useless):
@@ -171,7 +171,7 @@ def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedu
             for process in processes:
                 _signal(process, signal.SIGHUP)
         if not (signals or useless):
-            processes = [p if p.is_alive() else _restarted(context, settings, p) for p in processes]
+            processes = [p if p.is_alive() else _restart_processes(context, settings, p) for p in processes]
     watched.stopping()
     _stop(processes, signals)
     log.event("down", "down")
@@ -195,19 +195,21 @@ def _signal(process: multiprocessing.context.SpawnProcess, number: int) -> None:
         os.kill(process.pid, number)
 
 
-def _started(context: multiprocessing.context.SpawnContext, settings: Settings) -> multiprocessing.context.SpawnProcess:
+def _start_process(
+    context: multiprocessing.context.SpawnContext, settings: Settings
+) -> multiprocessing.context.SpawnProcess:
     process = context.Process(target=_work, args=(settings,))
     process.start()
     return process
 
 
-def _restarted(
+def _restart_processes(
     context: multiprocessing.context.SpawnContext, settings: Settings, old: multiprocessing.context.SpawnProcess
 ) -> multiprocessing.context.SpawnProcess:
     if old.exitcode != _INTERRUPTED:  # whatever ended it may do so again
         time.sleep(_AGAIN_S[0])
     old.close()
-    return _started(context, settings)
+    return _start_process(context, settings)
 
 
 def _stop(processes: list[multiprocessing.context.SpawnProcess], signals: list[int]) -> None:
@@ -291,10 +293,10 @@ class _Process:
                 with (
                     open_database(self.settings.dsn) as database,
                     connect_to_hold(database.lock_url) as holder,
-                    errors_translated(),
+                    translate_errors(),
                 ):
                     database.tasks, database.progress = self.tasks, self._tell
-                    channel = queue.register_worker(holder, queue.process_name())
+                    channel = queue.register_worker(holder, queue.name_process())
                     wait_s = _AGAIN_S[0]
                     self._serve(database, holder, channel)
             except SchemaMismatch:
@@ -333,7 +335,7 @@ class _Process:
         try:
             result = database.run_next(
                 holder,
-                queue.process_name(),
+                queue.name_process(),
                 asked=self.settings.reading,
                 stopping=self.hurry,
                 give_up=lambda: os._exit(_INTERRUPTED),
@@ -350,7 +352,7 @@ class _Process:
             return True
         if result is not None:
             seconds = _seconds(began)
-            self.log.event("done", _line(result, seconds), state=result.status, seconds=seconds, **self.about())
+            self.log.event("done", _format_line(result, seconds), state=result.status, seconds=seconds, **self.about())
             for line in result.notices if self.settings.log == "text" else ():  # they have figures of people
                 self.log.event("notice", line)
         return result is not None
@@ -373,12 +375,12 @@ class _Process:
 
 def _demand_alive(*connections: Connection) -> None:
     """Raise `StoreError` if a connection is gone: then all begin anew."""
-    with errors_translated():
+    with translate_errors():
         for connection in connections:
             connection.execute("SELECT 1")
 
 
-def _line(result: RunResult, seconds: float) -> str:
+def _format_line(result: RunResult, seconds: float) -> str:
     return f"run {result.run_id} ({result.method}, {result.algorithm}): {result.status} in {seconds:.1f} s"
 
 

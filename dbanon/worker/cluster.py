@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from dbanon.base import cores, parts
-from dbanon.base.errors import DataError, StoreError, counted
+from dbanon.base.errors import DataError, StoreError, format_count
 from dbanon.base.tasks import share_tasks
 from dbanon.postgres.server import SERVER_VARIABLES
 
@@ -55,8 +55,8 @@ class Cluster:
             If the scheduler does not answer.
         """
         with self._connected() as client, self._asking():
-            number, readers = len(client.nthreads()), _readers(client)
-        say(f"the tasks of runs go to {self._address}, with {counted(number, 'process', 'processes')} now")
+            number, readers = len(client.nthreads()), _count_readers(client)
+        say(f"the tasks of runs go to {self._address}, with {format_count(number, 'process', 'processes')} now")
         if not self._address.startswith("tls://"):
             say("tasks carry true positions, and this address does not encrypt them: use tls:// beyond this machine")
         if number and not readers:
@@ -83,7 +83,7 @@ class Cluster:
         """
         del threads
         with self._connected() as client, self._asking():
-            return _readers(client)
+            return _count_readers(client)
 
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
         from distributed import KilledWorker
@@ -154,7 +154,7 @@ class Cluster:
         )
 
 
-def _readers(client: Any) -> int:
+def _count_readers(client: Any) -> int:
     known = client.run(_knows_a_database, on_error="return")  # of a process that is gone: what it raised
     return sum(client.nthreads().values()) if known and all(one is True for one in known.values()) else 0
 

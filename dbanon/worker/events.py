@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from dbanon.base.console import stderr_line
+from dbanon.base.console import replace_stderr_line
 from dbanon.base.errors import DbanonError
 from dbanon.runs import queue
 
@@ -35,9 +35,9 @@ class Log:
 
         Fields are job, period, step, state, run_id, seconds, tries, sqlstate and sentence.
         """
-        worker = queue.process_name()
+        worker = queue.name_process()
         if self._form == "text":
-            stderr_line(f"worker {worker}: {text}")
+            replace_stderr_line(f"worker {worker}: {text}")
             return
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         known = {name: value for name, value in fields.items() if value is not None}
@@ -48,9 +48,9 @@ class Log:
     def failure(self, event: str, text: str, error: DbanonError, **fields: Any) -> None:
         """Write an event that an error is."""
         state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
-        self.event(event, text, level="error", sqlstate=state, sentence=quotable(state, str(error)), **fields)
+        self.event(event, text, level="error", sqlstate=state, sentence=choose_quotable(state, str(error)), **fields)
 
 
-def quotable(state: str | None, sentence: str) -> str | None:
+def choose_quotable(state: str | None, sentence: str) -> str | None:
     """Return a sentence of an error of that SQLSTATE for a line of JSON; None where it might say too much."""
     return sentence if state in _QUOTED else None

@@ -13,7 +13,7 @@ import psycopg
 from dbanon.base.errors import DbanonError, StoreError
 from dbanon.database import Database, open_database
 from dbanon.postgres.connection import Connection, fetch_value
-from dbanon.worker.events import Log, quotable
+from dbanon.worker.events import Log, choose_quotable
 
 _LOOK_S = 30.0  # between two looks at what is due
 _SOON_S = 1.0  # while a run is being computed
@@ -93,5 +93,5 @@ class Schedule:
         self._log.event(
             "job", f"job {step['job']}, {step['period']}, {step['step']}: {error or state}",
             level="error" if state == "held" else "warning" if sqlstate else "info",
-            sentence=error if sqlstate is None else quotable(sqlstate, error), **step,
+            sentence=error if sqlstate is None else choose_quotable(sqlstate, error), **step,
         )  # fmt: skip

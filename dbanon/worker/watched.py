@@ -56,7 +56,7 @@ class Watched:
         self._ready = self._touched = False
         if heartbeat is not None:
             _touch(heartbeat)
-        self._server = None if listen is None else _server(listen, self._answer)
+        self._server = None if listen is None else _start_server(listen, self._answer)
         self._threads = [threading.Thread(target=self._look, daemon=True)] if heartbeat or listen else []
         if self._server is not None:
             self._threads.append(threading.Thread(target=self._server.serve_forever, daemon=True))
@@ -75,7 +75,7 @@ class Watched:
     def beat(self, pids: list[int | None]) -> None:
         """Say that the supervisor is alive, and which processes do the runs now."""
         self._beaten = time.monotonic()
-        self._names = frozenset(queue.process_name(pid) for pid in pids if pid is not None)
+        self._names = frozenset(queue.name_process(pid) for pid in pids if pid is not None)
 
     def reload(self) -> None:
         """Connect afresh."""
@@ -129,8 +129,8 @@ class Watched:
             lacking = "No process of this worker is connected to the database."
             return _answer_health(connected and self._ready, "The worker is connected and takes runs.", lacking)
         if path == "/metrics":
-            return _metrics(self._vitals if connected else [], connected=connected and self._ready)
-        return _plain(HTTPStatus.NOT_FOUND, "There are /healthz, /readyz and /metrics.")
+            return _format_metrics(self._vitals if connected else [], connected=connected and self._ready)
+        return _make_answer(HTTPStatus.NOT_FOUND, "There are /healthz, /readyz and /metrics.")
 
 
 def _touch(file: Path) -> None:
@@ -146,14 +146,14 @@ def _touch(file: Path) -> None:
 
 
 def _answer_health(fine: bool, yes: str, no: str) -> tuple[HTTPStatus, str, bytes]:
-    return _plain(HTTPStatus.OK, yes) if fine else _plain(HTTPStatus.SERVICE_UNAVAILABLE, no)
+    return _make_answer(HTTPStatus.OK, yes) if fine else _make_answer(HTTPStatus.SERVICE_UNAVAILABLE, no)
 
 
-def _plain(status: HTTPStatus, sentence: str) -> tuple[HTTPStatus, str, bytes]:
+def _make_answer(status: HTTPStatus, sentence: str) -> tuple[HTTPStatus, str, bytes]:
     return status, "text/plain; charset=utf-8", f"{sentence}\n".encode()
 
 
-def _metrics(vitals: list[dict[str, Any]], *, connected: bool) -> tuple[HTTPStatus, str, bytes]:
+def _format_metrics(vitals: list[dict[str, Any]], *, connected: bool) -> tuple[HTTPStatus, str, bytes]:
     """Write figures in the text format of Prometheus; what is not known has no line."""
     from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
@@ -168,7 +168,7 @@ def _metrics(vitals: list[dict[str, Any]], *, connected: bool) -> tuple[HTTPStat
     return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)
 
 
-def _server(listen: str, answer: Callable[[str], tuple[HTTPStatus, str, bytes]]) -> ThreadingHTTPServer:
+def _start_server(listen: str, answer: Callable[[str], tuple[HTTPStatus, str, bytes]]) -> ThreadingHTTPServer:
     host, separator, port = listen.rpartition(":")
     if not (separator and host and port.isascii() and port.isdecimal() and int(port) < 2**16):
         raise ParameterError(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psycopg
 
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance import workers
@@ -71,7 +71,7 @@ class Attempt:
         with psycopg.connect(self.url, autocommit=True) as connection:
             before = self._newest(connection)
             for i in range(SUBMISSIONS // 2):
-                in_background(self._anonymize, f"try_{self.number}_{i}", 3 + i)
+                run_in_background(self._anonymize, f"try_{self.number}_{i}", 3 + i)
                 connection.execute("SELECT dbanon.submit_run('city', 'tp-aware', %s)", [f'{{"k": {4 + i}}}'])
             # Not counted by their numbers: a server that is stopped at once skips some.
             workers.until(lambda: len(self._since(connection, before)) == SUBMISSIONS, PATIENCE_S)

@@ -11,7 +11,7 @@ import pytest
 from dbanon import synth
 from dbanon.base.figures import Answers, Evaluation, Figure, Questions
 from dbanon.database import Database, open_database
-from dbanon.postgres.programs import installations
+from dbanon.postgres.programs import find_installations
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, database_url, logins, shared_database
 from tests.acceptance import commands
@@ -34,7 +34,9 @@ collect_ignore = (
 )
 if not (Path("/usr/lib/python3/dist-packages/qgis").is_dir() and shutil.which("ogr2ogr")):
     collect_ignore.append("test_gis.py")
-if not any(Path(f"/usr/share/postgresql/{p.major}/extension/pg_cron.control").is_file() for p in installations()[:1]):
+if not any(
+    Path(f"/usr/share/postgresql/{p.major}/extension/pg_cron.control").is_file() for p in find_installations()[:1]
+):
     collect_ignore.append("test_cron.py")
 if not CHROMIUM.is_file():
     collect_ignore.append("test_browser.py")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon.base.console import visible
+from dbanon.base.console import make_visible
 from dbanon.cli import loading
 from dbanon.database import open_database
 from dbanon.postgres.server import Target
@@ -1127,7 +1127,7 @@ def test_bad_input_is_one_sentence_with_its_exit_code_and_leaves_nothing(url: st
 
     told = call(url, "--json", *words)
     said = json_of(told)
-    assert (visible(str(said.pop("error"))), said) == (told.sentence, {"exit_code": code})
+    assert (make_visible(str(said.pop("error"))), said) == (told.sentence, {"exit_code": code})
     assert told.sentence == done.sentence
 
     assert state(url) == before

@@ -31,7 +31,7 @@ MEASURED = """
 import atexit, sys
 from dbanon.base import memory
 from dbanon.cli.main import main
-atexit.register(lambda: print(memory.peak_mb()))
+atexit.register(lambda: print(memory.measure_peak_mb()))
 main(sys.argv[1:])"""
 SLOW = ("--where", "pg_sleep(0.05) IS NOT NULL")
 LARGE = """

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from dbanon import synth, testing
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 from dbanon.cli._stopping import Stopping
 from dbanon.database import open_database
 from dbanon.postgres.server import EmbeddedServer
@@ -68,7 +68,7 @@ def interrupted(
         deadline = time.monotonic() + 0.5
         while waiting(observer) == held and time.monotonic() < deadline:
             time.sleep(0.01)
-        told = in_background(then, process)
+        told = run_in_background(then, process)
     done = finished(process)
     told.result()
     return done

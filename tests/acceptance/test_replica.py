@@ -111,14 +111,14 @@ def plain(primary: EmbeddedServer) -> RunResult:
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     """Do something with the session that reads trajectories, just before it does."""
-    read = arrow.paths
+    read = arrow.read_paths
 
     def let(happen: Callable[[psycopg.Connection], None]) -> None:
         def paths(snapshot: arrow.Snapshot, dataset_id: int) -> arrow.Paths:
             happen(snapshot.connection)
             return read(snapshot, dataset_id)
 
-        monkeypatch.setattr(arrow, "paths", paths)
+        monkeypatch.setattr(arrow, "read_paths", paths)
 
     return let
 
@@ -131,13 +131,13 @@ def test_the_rows_and_the_verdict_are_those_of_a_run_without_it(
     database: Database, standby: Standby, plain: RunResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, str]] = []
-    fetch = arrow.batches
+    fetch = arrow.read_batches
 
     def batches(snapshot: arrow.Snapshot, query: str) -> Any:
         asked.append((snapshot.connection.info.host, query))
         return fetch(snapshot, query)
 
-    monkeypatch.setattr(arrow, "batches", batches)
+    monkeypatch.setattr(arrow, "read_batches", batches)
     found = database.run("tp-aware", **ASKED, read_dsn=standby.url)
     again = database.verify(found.run_id, read_dsn=standby.url)
 

@@ -70,7 +70,7 @@ def bare_programs() -> Iterator[Path]:
 @pytest.fixture
 def only_bare_programs(bare_programs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """This machine as if its only PostgreSQL had no PostGIS; a short directory for a server."""
-    monkeypatch.setattr(programs, "_candidate_directories", lambda: iter([bare_programs]))
+    monkeypatch.setattr(programs, "_list_directories", lambda: iter([bare_programs]))
     return bare_programs
 
 
@@ -78,7 +78,7 @@ def only_bare_programs(bare_programs: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_upgrading_a_server_without_postgis_says_what_to_install(
     only_bare_programs: Path, monkeypatch: pytest.MonkeyPatch, city_files: tuple[Path, Path]
 ) -> None:
-    (found,) = programs.installations()
+    (found,) = programs.find_installations()
     monkeypatch.setattr(server, "find_binaries", lambda major=None: found)
     directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
     directory.chmod(0o711)

@@ -54,7 +54,13 @@ class InParts:
 
     def look(self, data, look, arguments, bounds, prepare, *given):
         rows = {item.name: getattr(self.evidence, item.name) for item in fields(Evidence)}
-        rows |= {"trajectories": parts._nobody(), "params": {}, "suppressed": {}, "method": "", "algorithm": ""}
+        rows |= {
+            "trajectories": parts._make_empty_people(),
+            "params": {},
+            "suppressed": {},
+            "method": "",
+            "algorithm": "",
+        }
         members = np.isin(rows["member_trajectory"], data.trajectory_id)
         own = {name: rows[name][members] for name in parts._MEMBERS}
         rows |= parts._NO_ROWS if prepare is None else {name: parts._NO_ROWS[name] for name in parts._MEMBERS}

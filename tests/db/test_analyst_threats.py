@@ -15,7 +15,7 @@ from psycopg import errors
 
 from dbanon import schema
 from dbanon.base.errors import StoreError
-from dbanon.postgres.connection import errors_translated
+from dbanon.postgres.connection import translate_errors
 from dbanon.postgres.server import parse
 from dbanon.testing import cloned_database
 from tests.clients import client
@@ -313,7 +313,7 @@ def test_the_servers_own_words_about_a_row_reach_nobody(connection: psycopg.Conn
         " FROM dbanon.trajectory WHERE subject = 'p3'",
     )
     for statement in statements:
-        with pytest.raises(StoreError) as caught, errors_translated():
+        with pytest.raises(StoreError) as caught, translate_errors():
             connection.execute(statement)
         assert "p3" in str(caught.value.__cause__)  # what is kept back
         assert "p3" not in str(caught.value)

@@ -110,7 +110,7 @@ def write(
             atoms=None if of is None else Atoms(cell=cell, atom=of), suppressed=LEFT_OUT, metrics={},
         )  # fmt: skip
         name = str(value(connection, "SELECT name FROM dbanon.dataset WHERE dataset_id = %s", dataset))
-        writing.write_cloaks(connection, run, stored.dataset_row(connection, name), cloaks)
+        writing.write_cloaks(connection, run, stored.find_dataset(connection, name), cloaks)
     connection.execute(VERIFIED, [run, run])
     return run
 

@@ -56,7 +56,7 @@ def test_the_digest_is_of_the_rows_that_are_read_whatever_changes_meanwhile(
     database: str, run: int, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that commits after the snapshot is in neither, so that publishing, which computes it anew, refuses."""
-    whole = arrow.paths
+    whole = arrow.read_paths
 
     def changed(*arguments: object) -> arrow.Paths:
         with psycopg.connect(database, autocommit=True) as other:  # rows may have been read, trajectories were not
@@ -65,7 +65,7 @@ def test_the_digest_is_of_the_rows_that_are_read_whatever_changes_meanwhile(
 
     with connect(database) as connection:
         before = stored.run_digest(connection, run)
-        monkeypatch.setattr(arrow, "paths", changed)
+        monkeypatch.setattr(arrow, "read_paths", changed)
         with reading.open_reader(database) as reader:
             evidence, late = reader.evidence(run)
         after = stored.run_digest(connection, run)
@@ -161,7 +161,7 @@ EARLY = pipeline._Run._reading_early
 AWAY: dict[str, tuple[Any, str, Any]] = {
     "further connection": (reading, "open_reader", _fail),
     "first query": (reading.Reader, "read_early", _fail),
-    "later query": (reading, "trajectories", _fail),
+    "later query": (reading, "read_trajectories", _fail),
     "session": (pipeline._Run, "_reading_early", _ended),
 }
 
@@ -206,7 +206,7 @@ def test_requests_that_are_read_beside_the_trajectories_are_the_same(database: s
 def test_a_query_that_fails_after_some_rows_ends_with_the_servers_error(database: str, rows: int) -> None:
     query = f"SELECT 1 / (i - {rows}) AS one, 'text' AS two FROM pg_catalog.generate_series(1, {rows + 5}) i"
     with connect(database) as connection:
-        with pytest.raises(psycopg.errors.DivisionByZero), arrow.snapshot(connection) as snapshot:
-            arrow.table(snapshot, query)
-        with arrow.snapshot(connection) as snapshot:  # the connection is as good as before
-            assert arrow.table(snapshot, "SELECT 7 AS i")["i"].to_pylist() == [7]
+        with pytest.raises(psycopg.errors.DivisionByZero), arrow.open_snapshot(connection) as snapshot:
+            arrow.read_table(snapshot, query)
+        with arrow.open_snapshot(connection) as snapshot:  # the connection is as good as before
+            assert arrow.read_table(snapshot, "SELECT 7 AS i")["i"].to_pylist() == [7]

@@ -95,7 +95,7 @@ def stretches(start: np.ndarray | None, end: np.ndarray | None, count: int) -> l
 @every_contract
 def test_evidence_is_as_compact_and_the_same_as_what_was_written(ten: psycopg.Connection, contract: Contract) -> None:
     cloaks, run = contract.cloaks(), write(ten, contract)
-    with arrow.snapshot(ten) as snapshot:
+    with arrow.open_snapshot(ten) as snapshot:
         found = _rows.read(snapshot, run).fields
     assert found["place"] is None
     assert len(found["region_no"]) == len(cloaks.regions)
@@ -249,7 +249,7 @@ def test_a_row_deleted_through_the_view_leaves_the_others_their_places(own: psyc
     assert value(own, places) == [1, 2, 3]
     own.execute("DELETE FROM dbanon.cloak WHERE (record_id, seq) = (1, 2)")
     assert value(own, places) == [1, 3]
-    with arrow.snapshot(own) as snapshot:
+    with arrow.open_snapshot(own) as snapshot:
         found = _rows.read(snapshot, 1).fields
     assert found["offset"].tolist() == [0, 2, 4]
     by_record = dict(zip(found["record_id"].tolist(), np.split(found["place"], [2]), strict=True))

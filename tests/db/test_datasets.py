@@ -404,7 +404,7 @@ def test_its_name_is_free_and_nothing_finds_it(withdrawn: psycopg.Connection) ->
             with refusal("DA001", name):
                 withdrawn.execute("SELECT dbanon." + call.format(f"'{name}'"))  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="must exist"):
-            stored.dataset_row(withdrawn, name)
+            stored.find_dataset(withdrawn, name)
     for call in ("verify_run(1)", "publish(1, 'again')"):
         with pytest.raises(psycopg.Error) as caught:
             withdrawn.execute(f"SELECT dbanon.{call}")  # type: ignore[arg-type]

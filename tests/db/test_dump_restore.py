@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from dbanon import schema, testing
-from dbanon.postgres.programs import find_binaries, installations, run_as
+from dbanon.postgres.programs import find_binaries, find_installations, run_as
 from dbanon.postgres.server import DATABASE, EmbeddedServer, dumps_lack_postgis
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, json_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Verify = Callable[..., None]
 PAGE = Path(__file__).parents[2] / "docs" / "administrators" / "dump-upgrade-remove.md"
 embedded_only = pytest.mark.skipif(
-    not any(item.postgis for item in installations()), reason="no PostgreSQL programs with PostGIS on this machine"
+    not any(item.postgis for item in find_installations()), reason="no PostgreSQL programs with PostGIS on this machine"
 )
 
 

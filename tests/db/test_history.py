@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from dbanon import schema, testing
-from dbanon.postgres.programs import find_binaries, installations
+from dbanon.postgres.programs import find_binaries, find_installations
 from dbanon.postgres.server import EmbeddedServer, parse, uri
 from dbanon.testing import cloned_database, database_url
 from tests.acceptance.commands import call
@@ -320,7 +320,9 @@ def standby(primary: EmbeddedServer) -> Iterator[tuple[str, Callable[[str], None
 
 
 @pytest.mark.stress
-@pytest.mark.skipif(not any(item.postgis for item in installations()), reason="no PostgreSQL programs with PostGIS")
+@pytest.mark.skipif(
+    not any(item.postgis for item in find_installations()), reason="no PostgreSQL programs with PostGIS"
+)
 def test_a_standby_that_was_promoted_asks_at_once_and_its_primary_never(primary: EmbeddedServer) -> None:
     """Before the first checkpoint of the new timeline, of which the control file does not know yet."""
     with standby(primary) as (url, pg_ctl):

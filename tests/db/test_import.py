@@ -334,7 +334,7 @@ def test_a_run_reads_the_sides_of_shapes(database, areas):
     connection = areas(("a", 0, SQUARE), ("b", 0, "POINT (7 8)"))
     _import(connection, srid=32632)
     with reading.open_reader(database) as reader:
-        places = reader.inputs(stored.dataset_row(connection, "d").dataset_id, ["sites"])["sites"]
+        places = reader.inputs(stored.find_dataset(connection, "d").dataset_id, ["sites"])["sites"]
     assert places.shape_bounds.tolist() == [[100, 100, 140, 130]]
     (key,) = connection.execute("SELECT trajectory_id FROM dbanon.trajectory WHERE subject = 'a'").fetchone()
     assert places.shape_trajectory.tolist() == [key]

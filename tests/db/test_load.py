@@ -352,9 +352,9 @@ def test_an_unknown_dataset_names_those_there_are(connection, write):
 
 def test_appending_adds_on_the_datasets_own_grid(connection, write):
     _load(connection, write(GOOD), grid_m=10, grid_s=60)
-    before = stored.dataset_row(connection, "d")
+    before = stored.find_dataset(connection, "d")
     _load(connection, write(HEAD + "c,0,13.4,52.5\n"), mode="append")
-    after = stored.dataset_row(connection, "d")
+    after = stored.find_dataset(connection, "d")
     assert (after.srid, after.grid_m, after.grid_s) == (32610, 10, 60)
     assert after.revision > before.revision
     assert _all(connection, "SELECT count(*), count(DISTINCT ST_SRID(path)) FROM dbanon.trajectory") == [(3, 1)]
@@ -368,13 +368,13 @@ def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(c
     load.load_requests(
         connection, write("subject,time,poi\na,0,bank\n"), LoadingRequests(dataset="d", columns=("poi",))
     )
-    data = stored.dataset_row(connection, "d")
+    data = stored.find_dataset(connection, "d")
     queued = queue.submit_run(connection, "tp-aware", Submitting(dataset="d", algorithm="traj-anon", seed=1))
     with refusal(StoreError, f"run {queued}", "waiting"):
         _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
     connection.execute("SELECT dbanon.cancel_run(%s)", [queued])
     _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
-    after = stored.dataset_row(connection, "d")
+    after = stored.find_dataset(connection, "d")
     assert (after.dataset_id, after.srid, after.grid_m) == (data.dataset_id, 32633, 7)
     assert _all(connection, "SELECT subject FROM dbanon.trajectory") == [("z",)]
     assert _all(connection, "SELECT count(*) FROM dbanon.run") == [(0,)]

@@ -81,11 +81,11 @@ def _quarantine(connection):
 
 
 def test_sites_are_stored_where_postgis_puts_them_and_recorded(town, write):
-    before = stored.dataset_row(town, "town").revision
+    before = stored.find_dataset(town, "town").revision
     report = _load(town, write(CLINICS))
     assert (report.kind, report.read, report.kept, report.quarantined, report.far) == ("sites", 2, 2, {}, {})
     assert (report.srid, report.trajectories, report.subjects, report.notices) == (32632, 0, 0, ())
-    assert stored.dataset_row(town, "town").revision > before
+    assert stored.find_dataset(town, "town").revision > before
     off = _all(
         town,
         "SELECT s.name, ST_SRID(geom), "
@@ -103,7 +103,7 @@ def test_a_run_reads_the_bounds_of_what_was_loaded(database, plane, write):
     rows = f'name,area\nward,"{SQUARE}"\ndoor,POINT (7 8)\nfence,"LINESTRING (10 20, 30 5)"\n'
     _metres(plane, write(rows), SHAPE)
     with reading.open_reader(database) as reader:
-        places = reader.inputs(stored.dataset_row(plane, "town").dataset_id, ["sites"])["sites"]
+        places = reader.inputs(stored.find_dataset(plane, "town").dataset_id, ["sites"])["sites"]
     assert places.site_bounds.tolist() == [[100, 100, 140, 130], [7, 8, 7, 8], [10, 5, 30, 20]]
 
 
@@ -328,11 +328,11 @@ def test_adding_keeps_what_is_there_and_replacing_does_not(plane, write):
 @pytest.mark.parametrize("rows", ["", "x,y,name\n", "x,y,name\nnowhere,1,a\n", "x,y\n1,1\n"])
 def test_a_file_that_cannot_be_used_replaces_nothing(plane, write, rows):
     _metres(plane, write(HEAD + "1,1,a\n"))
-    revision = stored.dataset_row(plane, "town").revision
+    revision = stored.find_dataset(plane, "town").revision
     with pytest.raises(DataError):
         _metres(plane, write(rows), replace=True)
     assert _sites(plane) == [("a", "POINT(1 1)")]
-    assert stored.dataset_row(plane, "town").revision == revision
+    assert stored.find_dataset(plane, "town").revision == revision
 
 
 def test_other_datasets_keep_their_sites_and_do_not_make_duplicates(plane, write):

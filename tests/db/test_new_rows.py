@@ -299,7 +299,7 @@ def test_a_row_that_cannot_be_used_is_kept_in_quarantine_under_the_names_of_its_
 def test_a_table_without_points_is_told_of_its_columns_of_coordinates(gps: psycopg.Connection) -> None:
     with pytest.raises(psycopg.Error) as caught:
         gps.execute("SELECT dbanon.import_trajectories('public.gps', 'd', 'cab', 'ts')")
-    names(str(sqlstate.translated(caught.value)), "--x lon", "--y lat")
+    names(str(sqlstate.translate(caught.value)), "--x lon", "--y lat")
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_a_filter_that_is_no_condition_is_refused_without_its_text(gps: psycopg.
     error = refused(gps, filter="'" + given.replace("'", "''") + "'")
     assert error.sqlstate == "DA011"
     names(str(error), "public.gps", FILTERS[given])
-    assert given == "" or given not in str(sqlstate.translated(error))
+    assert given == "" or given not in str(sqlstate.translate(error))
     assert gps.execute("SELECT to_regclass('public.gps') IS NOT NULL").fetchone() == (True,)
 
 

@@ -13,7 +13,7 @@ from dbanon.load.datasets import ASKED
 from dbanon.options import Field, fields, loading, publishing, scheduling
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
 from dbanon.options.reading import Reading
-from dbanon.postgres.connection import jsonb
+from dbanon.postgres.connection import make_jsonb
 
 TYPES = {
     str: "text", int: "integer", float: "double precision", bool: "boolean", tuple: "double precision[]",
@@ -130,7 +130,7 @@ EACH = ImportingTrajectories(
 def test_each_option_reaches_the_server_as_it_was_given(connection: psycopg.Connection[Any]) -> None:
     assert all(getattr(EACH, one.name) != one.default for one in fields(ImportingTrajectories))
     connection.execute("SET TimeZone = 'UTC'")
-    [told] = connection.execute(f"SELECT to_jsonb({ASKED})", {"asked": jsonb(vars(EACH))}).fetchone()
+    [told] = connection.execute(f"SELECT to_jsonb({ASKED})", {"asked": make_jsonb(vars(EACH))}).fetchone()
     assert told == json.loads(json.dumps(vars(EACH), default=datetime.isoformat))
 
 
@@ -169,7 +169,7 @@ def test_a_number_that_json_or_an_integer_cannot_hold_gets_the_sentence_of_its_o
 ) -> None:
     asked = {"dataset": "d", "mode": "create", "subject": "s", "crs": "EPSG:4326", "grid_m": 1, "grid_s": 1} | given
     with pytest.raises(psycopg.Error) as caught:
-        connection.execute(f"SELECT dbanon_internal.begin_load({ASKED})", {"asked": jsonb(asked)})
+        connection.execute(f"SELECT dbanon_internal.begin_load({ASKED})", {"asked": make_jsonb(asked)})
     assert caught.value.sqlstate == "DA011"
     assert all(word in str(caught.value) for word in what)
 

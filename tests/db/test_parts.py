@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import ParameterError, StoreError, VerificationFailed
 from dbanon.base.progress import silent
@@ -468,7 +468,7 @@ def test_two_sessions_grow_one_after_the_other(grown: psycopg.Connection, login:
             psycopg.connect(login("dbanon_operator"), autocommit=True) as second,
             psycopg.connect(login("dbanon_operator"), autocommit=True) as third,
         ):
-            same, other = in_background(grow, second, runs[1]), in_background(grow, third, runs[2])
+            same, other = run_in_background(grow, second, runs[1]), run_in_background(grow, third, runs[2])
             _wait_for(grown, f"SELECT count(*) = 2 FROM {WAITING}")
             first.commit()
             with refusal("DA003", "a part from"):
@@ -482,7 +482,7 @@ def test_two_sessions_begin_one_release(own: psycopg.Connection, login: Login) -
     with psycopg.connect(login("dbanon_operator")) as first:
         grow(first, runs[0])
         with psycopg.connect(login("dbanon_operator"), autocommit=True) as second:
-            other = in_background(grow, second, runs[1])
+            other = run_in_background(grow, second, runs[1])
             _wait_for(own, f"SELECT count(*) = 1 FROM {WAITING}")
             first.commit()
             assert other.result(20) == 4
@@ -503,7 +503,7 @@ def test_a_publication_that_is_killed_leaves_nothing(
     run, before = run_of(grown, 4), _state(grown)
     with psycopg.connect(database) as other:
         other.execute("LOCK TABLE dbanon.release IN SHARE ROW EXCLUSIVE MODE")  # it has copied its rows by then
-        growing = in_background(grow, operator, run)
+        growing = run_in_background(grow, operator, run)
         _wait_for(grown, f"SELECT count(*) = 1 FROM {WAITING}")
         grown.execute("SELECT pg_terminate_backend(%s)", [operator.info.backend_pid])
         with pytest.raises(psycopg.OperationalError):
@@ -784,10 +784,10 @@ def test_the_private_page_is_of_the_newest_part_whose_data_are_there_and_names_t
 
     def positions(run_id: int, at: float, group: Collection[int]) -> list[tuple[float, float, bool]]:
         asked.append(at)
-        return evaluating.positions(grown, run_id, at, group)
+        return evaluating.sample_positions(grown, run_id, at, group)
 
     private = reporting.Private(
-        part=partial(evaluating.chosen_part, grown), positions=positions, evaluate=lambda run_id: None
+        part=partial(evaluating.choose_part, grown), positions=positions, evaluate=lambda run_id: None
     )
     first, second, newest = column(grown, "SELECT run_id FROM dbanon.release ORDER BY lower(bounds)")
     grown.execute("ALTER TABLE dbanon.run DISABLE TRIGGER USER")

@@ -169,8 +169,8 @@ def test_a_part_that_was_left_out_is_no_verdict(here: str, run: int, monkeypatch
 def test_another_state_than_that_of_the_run_is_no_verdict(here: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that forgets the snapshot reads what is there now: another revision, and other rows."""
     complete(here)
-    import_snapshot = arrow.snapshot
-    monkeypatch.setattr(arrow, "snapshot", lambda connection, name=None: import_snapshot(connection))
+    import_snapshot = arrow.open_snapshot
+    monkeypatch.setattr(arrow, "open_snapshot", lambda connection, name=None: import_snapshot(connection))
 
     def change(what: str) -> Callable[[], None]:
         def make() -> None:
@@ -201,7 +201,7 @@ def do_alone(run: int) -> str:
     part = parts._Part(ids=np.array([100]), subject=np.array([0]), ranges=[(99, 100)])
     question = parts._Question(look=len, arguments=(), bounds=(None, None), prepare=None, given=None)
     with pytest.raises(StoreError) as caught:
-        parts._answer(place, part, question)
+        parts._answer_question(place, part, question)
     return str(caught.value)
 
 

@@ -9,7 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from dbanon.methods import METHODS
-from dbanon.postgres.connection import as_is
+from dbanon.postgres.connection import make_sql
 from dbanon.schema import _text
 from tests.facts import names
 
@@ -228,7 +228,7 @@ def test_a_run_of_an_algorithm_that_left_the_registry_stays_refused(own: psycopg
     own.execute("UPDATE dbanon.run SET algorithm = 'older'")
     verify(own)
     assert publish(own, "while_it_is_known") == 4
-    own.execute(as_is(_text._method(METHODS["tp-aware"])))  # as an upgrade does
+    own.execute(make_sql(_text._format_method(METHODS["tp-aware"])))  # as an upgrade does
     verify(own)
     error = refusal(own, "SELECT dbanon.publish(1, 'ten')")
     assert error.sqlstate == "DA004"

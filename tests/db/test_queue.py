@@ -9,7 +9,7 @@ import pytest
 
 from dbanon.base.errors import ParameterError, StoreError
 from dbanon.options.publishing import Submitting
-from dbanon.postgres.connection import connect, errors_translated
+from dbanon.postgres.connection import connect, translate_errors
 from dbanon.runs import queue, stored
 from tests.facts import names, refusal
 
@@ -78,7 +78,7 @@ def test_what_cannot_run_is_not_queued(connection: psycopg.Connection, run: int)
         (("ten", "tp-aware", None, {}, -1), ("seed", ">= 0", -1)),
     ):
         dataset, method, algorithm, params, seed = arguments
-        with refusal(ParameterError, *facts), errors_translated():
+        with refusal(ParameterError, *facts), translate_errors():
             queue.submit_run(
                 connection, method, Submitting(dataset=dataset, algorithm=algorithm, params=params, seed=seed)
             )
@@ -126,10 +126,10 @@ def test_a_waiting_run_is_cancelled_at_once_and_a_running_one_is_asked_to_end(
     assert queue.cancel_run(connection, waiting) == "being cancelled"
     assert shown(connection, waiting) == ("running", "being cancelled")
     assert queue.watch_run(other, claim, None, 0, None) == "cancel"
-    with refusal(StoreError, "cancel", "run 1", "verified"), errors_translated():
+    with refusal(StoreError, "cancel", "run 1", "verified"), translate_errors():
         queue.cancel_run(connection, 1)
     names(failing(connection, "SELECT dbanon.cancel_run(1)").message_hint or "", "SELECT dbanon.drop_run(1)")
-    with refusal(ParameterError, "run 99"), errors_translated():
+    with refusal(ParameterError, "run 99"), translate_errors():
         queue.cancel_run(connection, 99)
 
 
@@ -208,7 +208,7 @@ def test_a_verification_is_queued_and_keeps_rows_and_status_whatever_happens(
     connection: psycopg.Connection, database: str, run: int
 ) -> None:
     queue.ask_verification(connection, run)
-    with refusal(StoreError, "run 1", "verified"), errors_translated():
+    with refusal(StoreError, "run 1", "verified"), translate_errors():
         queue.ask_verification(connection, run)
     assert queue.cancel_run(connection, run) == "verified"
     queue.ask_verification(connection, run)
@@ -230,7 +230,7 @@ def test_a_verification_is_queued_and_keeps_rows_and_status_whatever_happens(
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 def test_only_what_was_computed_is_verified(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s", [status])
-    with refusal(ParameterError, "run 1", "computed", status), errors_translated():
+    with refusal(ParameterError, "run 1", "computed", status), translate_errors():
         queue.ask_verification(connection, run)
 
 

@@ -97,20 +97,20 @@ def test_nobody_is_forgotten_on_an_old_snapshot(held_open: psycopg.Connection, r
 
 
 def test_a_verification_that_was_cancelled_is_no_verdict(connection: psycopg.Connection, run: int) -> None:
-    before = stored.last_verification(connection, run)
+    before = stored.find_last_verification(connection, run)
     assert before > 0
     queue.ask_verification(connection, run)
     assert queue.cancel_run(connection, run) == "verified"
     with refusal(queue.CancelledError, "run", "cancelled"):
-        stored.stored_result(connection, run, after=before)
-    assert stored.stored_result(connection, run).status == "verified"
+        stored.read_result(connection, run, after=before)
+    assert stored.read_result(connection, run).status == "verified"
 
 
 def test_a_verification_that_died_is_no_verdict(connection: psycopg.Connection, run: int) -> None:
     queue.ask_verification(connection, run)
     connection.execute("UPDATE dbanon.run SET todo = NULL")
     with refusal(StoreError, f"run {run}", f"`dbanon verify {run}`"):
-        stored.stored_result(connection, run, after=stored.last_verification(connection, run))
+        stored.read_result(connection, run, after=stored.find_last_verification(connection, run))
 
 
 def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(

@@ -363,7 +363,7 @@ def test_commands_name_readers_and_show_their_releases(
 def test_a_run_is_published_for_its_readers(
     database: str, connection: psycopg.Connection, run: int, role: Roles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Database, "_at_once", lambda self, ask, asked: stored.stored_result(self.connection, run))
+    monkeypatch.setattr(Database, "_at_once", lambda self, ask, asked: stored.read_result(self.connection, run))
     given = ("run", "tp-aware", "--dataset", "ten", "-p", "k=5", "--publish", "ran", "--readers")
     refused(call(database, *given, "nobody_of_this_name"), 2, "'nobody_of_this_name'")
     made = role()

@@ -8,7 +8,7 @@ import pytest
 from dbanon import releases
 from dbanon.base.errors import DbanonError, ParameterError
 from dbanon.options.publishing import Publishing
-from dbanon.postgres.connection import errors_translated
+from dbanon.postgres.connection import translate_errors
 from tests.facts import names, refusal
 
 TRY = "SELECT state FROM dbanon_internal.try_publish(%s, %s, false, false, %s, false, %s, false)"
@@ -73,7 +73,7 @@ def test_a_refusal_is_noted_in_the_sentence_of_dbanon_and_never_in_that_of_the_s
     connection: psycopg.Connection, run: int
 ) -> None:
     connection.execute("SELECT dbanon.publish(1, 'ten')")
-    with refusal(ParameterError, "'ten'", "already"), errors_translated():
+    with refusal(ParameterError, "'ten'", "already"), translate_errors():
         releases.publish(connection, run, "ten", Publishing())
     row = connection.execute("SELECT publish_error FROM dbanon.runs").fetchone()
     names(row and row[0], "ten", "already")
@@ -81,7 +81,7 @@ def test_a_refusal_is_noted_in_the_sentence_of_dbanon_and_never_in_that_of_the_s
         "CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void "
         "LANGUAGE plpgsql AS $$ BEGIN PERFORM 'p-7.x'::integer; END $$"
     )
-    with pytest.raises(DbanonError), errors_translated():
+    with pytest.raises(DbanonError), translate_errors():
         releases.publish(connection, run, "more", Publishing())
     row = connection.execute("SELECT publish_error FROM dbanon.runs").fetchone()
     names(row and row[0], "more", "22P02")
@@ -96,7 +96,7 @@ def test_a_refusal_that_cannot_be_noted_is_the_error_that_is_shown(connection: p
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     with psycopg.connect(connection.info.dsn, password=connection.info.password) as other:
         other.execute("UPDATE dbanon.run SET error = error")
-        with refusal(ParameterError, "'ten'", "already"), errors_translated():
+        with refusal(ParameterError, "'ten'", "already"), translate_errors():
             releases.publish(connection, run, "ten", Publishing())
     row = connection.execute(KEPT).fetchone()
     assert row is not None

@@ -52,7 +52,7 @@ def from_sql(reader: psycopg.Connection, name: str | None, algorithm: str | None
             "SELECT dbanon_internal.check_params(%s, %s, %s)", [name, algorithm, json.dumps(params)]
         ).fetchone()
     except psycopg.Error as error:
-        told = sqlstate.translated(error)
+        told = sqlstate.translate(error)
         return str(told) if isinstance(told, ParameterError) else repr(told)
     assert row is not None
     return dict(row[0])

@@ -17,7 +17,7 @@ from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
 from dbanon.options.publishing import Publishing, Submitting
 from dbanon.postgres import arrow, sqlstate
-from dbanon.postgres.connection import connect, errors_translated
+from dbanon.postgres.connection import connect, translate_errors
 from dbanon.runs import _requests, queue, reading, stored, writing
 from tests.facts import names, refusal
 
@@ -48,7 +48,7 @@ def _cloaks(count, *, extras=(), extra=None):
 @pytest.fixture
 def dataset(connection):
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 2.5, 30)")
-    return stored.dataset_row(connection, "d")
+    return stored.find_dataset(connection, "d")
 
 
 @pytest.fixture
@@ -142,16 +142,16 @@ def test_short_trajectories_come_together_beside_a_long_one(database, connection
             " FROM generate_series(1, %s) i, generate_series(1, %s) j GROUP BY i",
             [dataset.dataset_id, people, fixes],
         )
-    fetched, pieces = arrow._pieces, []
+    fetched, pieces = arrow._read_pieces, []
 
     def counted(*arguments):
         for piece in fetched(*arguments):
             pieces.append(piece)
             yield piece
 
-    monkeypatch.setattr(arrow, "_pieces", counted)
-    with connect(database) as session, arrow.snapshot(session) as snapshot:
-        paths = arrow.paths(snapshot, dataset.dataset_id)
+    monkeypatch.setattr(arrow, "_read_pieces", counted)
+    with connect(database) as session, arrow.open_snapshot(session) as snapshot:
+        paths = arrow.read_paths(snapshot, dataset.dataset_id)
     assert np.diff(paths.offset).tolist() == [3] * 2000 + [100_000]
     assert paths.t.tolist() == [1, 2, 3] * 2000 + list(range(1, 100_001))
     assert len(pieces) < 20
@@ -214,8 +214,8 @@ def _heeding():
 def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
     Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), connect(database) as opened, arrow.snapshot(opened) as snapshot:
-        arrow.table(snapshot, "SELECT pg_catalog.generate_series(1, 2000000000) AS i")
+    with pytest.raises(KeyboardInterrupt), connect(database) as opened, arrow.open_snapshot(opened) as snapshot:
+        arrow.read_table(snapshot, "SELECT pg_catalog.generate_series(1, 2000000000) AS i")
     assert time.monotonic() - began < 10
 
 
@@ -369,13 +369,13 @@ def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
     row = connection.execute("SELECT run_id, attack, passed, digest FROM dbanon.verification").fetchone()
     assert row == (new_run, "tp-aware", False, digest)
     assert len(digest) == 32
-    found = stored.latest_verdict(connection, new_run)
+    found = stored.find_latest_verdict(connection, new_run)
     assert (found.passed, found.figures) == (False, {"records": 3})
     assert [(c.name, c.passed, c.violations) for c in found.clauses] == [("crowd", False, 2)]
 
 
 def check(connection, name):
-    with errors_translated():
+    with translate_errors():
         releases.check_release(connection, name, Publishing(replace=False))
 
 
@@ -430,17 +430,17 @@ def test_names_that_would_need_quotes_are_refused_before_a_run_is_made(connectio
 
 
 def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_run):
-    with pytest.raises(VerificationFailed, match="dbanon"), errors_translated():
+    with pytest.raises(VerificationFailed, match="dbanon"), translate_errors():
         releases.publish(connection, new_run, "ten_people", Publishing())
-    with pytest.raises(ParameterError), errors_translated():
+    with pytest.raises(ParameterError), translate_errors():
         releases.publish(connection, 999, "ten_people", Publishing())
-    with pytest.raises(ParameterError), errors_translated():
+    with pytest.raises(ParameterError), translate_errors():
         releases.unpublish(connection, "nothing_there")
 
 
 def test_an_unknown_dataset_or_run_is_named(connection, dataset):
     with refusal(ParameterError, "'dd'", "'d'"):
-        stored.dataset_row(connection, "dd")
+        stored.find_dataset(connection, "dd")
     with refusal(ParameterError, "run 77"):
         stored.run_row(connection, 77)
 
@@ -464,7 +464,7 @@ def test_an_unknown_dataset_or_run_is_named(connection, dataset):
 )
 def test_a_sqlstate_becomes_a_sentence_and_only_our_own_words_are_quoted(connection, state, kind, word):
     statement = f"DO $$ BEGIN RAISE EXCEPTION 'secret' USING ERRCODE = '{state}', HINT = 'Do this.'; END $$"
-    with pytest.raises(kind, match=word) as caught, errors_translated():
+    with pytest.raises(kind, match=word) as caught, translate_errors():
         connection.execute(statement)
     assert isinstance(caught.value.__cause__, psycopg.Error)
     assert ("secret" in str(caught.value)) == state.startswith("DA")
@@ -502,7 +502,7 @@ def test_requests_far_apart_and_among_those_of_another_dataset_are_all_read(data
             "VALUES (%s, %s, %s, to_timestamp(%s), %s)",
             rows,
         )
-    with arrow.snapshot(connection) as snapshot:
+    with arrow.open_snapshot(connection) as snapshot:
         found = _requests.read(snapshot, dataset.dataset_id)
     expected = connection.execute(
         "SELECT date_part('epoch', sent_at), subject, content::text FROM dbanon.request WHERE dataset_id = %s",
@@ -519,6 +519,6 @@ def test_trajectories_and_requests_are_read_whatever_their_ids(connection, datas
             " VALUES (%s, %s, %s, ST_GeomFromText('POINT M (0 0 0)', 32610))",
             [number, dataset.dataset_id, f"s{number}"],
         )
-    with arrow.snapshot(connection) as snapshot:
-        paths, people = arrow.paths(snapshot, dataset.dataset_id), arrow.read_owners(snapshot, dataset.dataset_id)
+    with arrow.open_snapshot(connection) as snapshot:
+        paths, people = arrow.read_paths(snapshot, dataset.dataset_id), arrow.read_owners(snapshot, dataset.dataset_id)
     assert paths.trajectory_id.tolist() == people.trajectory_id.tolist() == [-(2**60), -3, 0, 5, 2**60]

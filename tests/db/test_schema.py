@@ -177,11 +177,11 @@ def test_a_broken_sql_file_rolls_everything_back(
     database: str, connection: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = listing(connection)
-    shutil.copytree(_text.folder("sql"), tmp_path / "sql")
+    shutil.copytree(_text.locate_folder("sql"), tmp_path / "sql")
     (tmp_path / "sql" / "06_fine.sql").write_text("CREATE TABLE dbanon.left_behind ();")
     (tmp_path / "sql" / "07_broken.sql").write_text("SELECT nonsense;")
-    find = _text.folder
-    monkeypatch.setattr(_text, "folder", lambda name: tmp_path / "sql" if name == "sql" else find(name))
+    find = _text.locate_folder
+    monkeypatch.setattr(_text, "locate_folder", lambda name: tmp_path / "sql" if name == "sql" else find(name))
     with pytest.raises(StoreError, match="nonsense"):
         schema.upgrade(database, share_roles=True)
     assert listing(connection) == before

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from dbanon.base.errors import StoreError
-from dbanon.postgres.programs import find_binaries, installations
+from dbanon.postgres.programs import find_binaries, find_installations
 from dbanon.postgres.server import SERVER_VARIABLES, EmbeddedServer, psql
 from dbanon.testing import logins
 from tests.acceptance.commands import call
@@ -25,7 +25,7 @@ from tests.facts import refusal
 pytestmark = [
     pytest.mark.db,
     pytest.mark.skipif(
-        not any(item.postgis for item in installations()) and os.environ.get("DBANON_TEST_SERVER") != "embedded",
+        not any(item.postgis for item in find_installations()) and os.environ.get("DBANON_TEST_SERVER") != "embedded",
         reason="no PostgreSQL programs with PostGIS on this machine",
     ),
 ]

@@ -83,7 +83,7 @@ def test_regions_an_analyst_can_tell_apart_are_not_one(database: str, connection
 def test_cloaked_is_a_json_boolean_or_nothing(connection: psycopg.Connection, extra: str | None, cloaked: int) -> None:
     run = new_run(connection, new_dataset(connection), {})
     add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, extra)])
-    with arrow.snapshot(connection) as snapshot:
+    with arrow.open_snapshot(connection) as snapshot:
         assert _rows.read(snapshot, run).fields["region_other_keys"].tolist() == [0]
     said = "SELECT cloaked FROM dbanon_internal.cloaked_evidence(%s)"
     assert (connection.execute(said, [run]).fetchall() or [(0,)]) == [(cloaked,)]

@@ -29,7 +29,7 @@ def submitted(connection: psycopg.Connection, holder: int, dataset: str = "ten")
 def test_runs_and_samples_go_when_the_session_of_their_sweep_ends(database: str, run: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         before = counts(connection)
-        with tied.session(database, database) as holder:
+        with tied.open_session(database, database) as holder:
             sample = tied.sample_people(connection, "ten", 4, holder)
             submitted(connection, holder)
             submitted(connection, holder, sample)
@@ -60,7 +60,7 @@ def test_what_a_killed_session_leaves_goes_when_anybody_looks(database: str, run
 
 def test_a_run_that_was_published_meanwhile_stays(database: str, run: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        with tied.session(database, database) as holder:
+        with tied.open_session(database, database) as holder:
             connection.execute(
                 "UPDATE dbanon.run SET tied_to = dbanon_internal.holder(%s) WHERE run_id = %s", [holder, run]
             )
@@ -72,7 +72,7 @@ def test_a_run_that_was_published_meanwhile_stays(database: str, run: int) -> No
 def test_a_sample_has_the_same_people_each_time_with_all_that_is_theirs_and_all_places(database: str, run: int) -> None:
     people = "SELECT array_agg(DISTINCT t.subject ORDER BY t.subject) FROM dbanon.trajectory t JOIN dbanon.dataset d " \
         "USING (dataset_id) WHERE d.name = %s"  # fmt: skip
-    with psycopg.connect(database, autocommit=True) as connection, tied.session(database, database) as holder:
+    with psycopg.connect(database, autocommit=True) as connection, tied.open_session(database, database) as holder:
         connection.execute(
             "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) "
             "SELECT dataset_id, subject, to_timestamp(first_s), '{}' FROM dbanon.trajectory WHERE dataset_id = 1; "
@@ -99,7 +99,7 @@ def test_a_sample_has_the_same_people_each_time_with_all_that_is_theirs_and_all_
 
 
 def test_a_run_of_a_sample_is_never_published(database: str, run: int) -> None:
-    with psycopg.connect(database, autocommit=True) as connection, tied.session(database, database) as holder:
+    with psycopg.connect(database, autocommit=True) as connection, tied.open_session(database, database) as holder:
         sample = tied.sample_people(connection, "ten", 4, holder)
         made = submitted(connection, holder, sample)
         connection.execute("UPDATE dbanon.run SET status = 'verified', todo = NULL WHERE run_id = %s", [made])
@@ -110,7 +110,7 @@ def test_a_run_of_a_sample_is_never_published(database: str, run: int) -> None:
 
 
 def test_whoever_is_forgotten_is_in_no_sample_either(database: str, run: int) -> None:
-    with psycopg.connect(database, autocommit=True) as connection, tied.session(database, database) as holder:
+    with psycopg.connect(database, autocommit=True) as connection, tied.open_session(database, database) as holder:
         sample = tied.sample_people(connection, "ten", 9, holder)
         who = connection.execute(
             "SELECT subject FROM dbanon.trajectory ORDER BY trajectory_id DESC LIMIT 1"
@@ -122,7 +122,7 @@ def test_whoever_is_forgotten_is_in_no_sample_either(database: str, run: int) ->
 
 def test_a_login_ties_only_what_it_submitted(database: str, run: int, login: Login) -> None:
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
-        with tied.session(database, database) as holder, psycopg.connect(database, autocommit=True) as owner:
+        with tied.open_session(database, database) as holder, psycopg.connect(database, autocommit=True) as owner:
             waiting = owner.execute(SUBMIT).fetchone()[0]
             with pytest.raises(psycopg.Error) as refused:
                 tied.tie_run(operator, waiting, holder)

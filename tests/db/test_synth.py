@@ -241,7 +241,7 @@ def test_utm_agrees_with_postgis_to_a_micrometre(opened: Database, rng: np.rando
 
 def test_paths_are_the_bytes_that_postgis_writes(opened: Database) -> None:
     xym = np.array([[1.5, -2, 10], [3, 4, 20.5], [5, 6, 7], [0, 0, 1], [1, 1, 2], [2, 2, 3]])
-    made = binary_copy.paths(xym, np.array([0, 2, 3, 6]), 32610).to_pylist()
+    made = binary_copy.encode_paths(xym, np.array([0, 2, 3, 6]), 32610).to_pylist()
     texts = ["LINESTRING M (1.5 -2 10,3 4 20.5)", "POINT M (5 6 7)", "LINESTRING M (0 0 1,1 1 2,2 2 3)"]
     query = "SELECT ST_AsEWKB(ST_GeomFromText(%s, 32610), 'NDR')"
     assert made == [opened.connection.execute(query, [text]).fetchone()[0] for text in texts]

@@ -333,7 +333,7 @@ def test_lists_of_extra_are_cut_as_the_server_cuts_them(connection: psycopg.Conn
         WHEN 'array' THEN extra -> 'requests' ELSE jsonb_build_array(jsonb_build_array(extra -> 'requests')) END) e)
         FROM dbanon.cloak WHERE (record_id, seq) = (1, 1)"""
     (said,) = connection.execute(query).fetchone() or ()
-    (found,) = [_blocks.elements(one["requests"]) for one in _written(connection).extras if "z" in one]
+    (found,) = [_blocks.split_elements(one["requests"]) for one in _written(connection).extras if "z" in one]
     assert found == said
 
 
@@ -361,10 +361,10 @@ def test_the_digest_of_what_was_read_is_the_one_that_the_server_makes(connection
             # Else the revision, which is in the digest, would change with a name.
             connection.execute("ALTER TABLE dbanon.trajectory DISABLE TRIGGER USER")
             connection.execute(change)
-            paths, codes = reading.trajectories(snapshot, 1)
-            members = _blocks.members(snapshot, run)
+            paths, codes = reading.read_trajectories(snapshot, 1)
+            members = _blocks.read_members(snapshot, run)
             names = _blocks.digest_names(members.trajectory, paths.trajectory_id, paths.subject, codes.texts)
-            large = _blocks.regions(snapshot, run).digest + members.digest + names
+            large = _blocks.read_regions(snapshot, run).digest + members.digest + names
             whole = stored.run_digest(connection, run)
             assert stored.run_digest(connection, run, large) == whole, change
             connection.execute("UPDATE dbanon.run SET rows = 1000000")  # a process a table

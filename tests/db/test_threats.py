@@ -9,7 +9,7 @@ from dbanon import releases, schema
 from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed
 from dbanon.database import open_database
 from dbanon.options.publishing import Publishing
-from dbanon.postgres.connection import errors_translated
+from dbanon.postgres.connection import translate_errors
 from tests.facts import refusal
 
 
@@ -45,17 +45,17 @@ def test_an_analyst_cannot_hold_up_a_publication(
 def test_a_dataset_with_trajectories_keeps_its_srid_and_a_new_grid_is_a_new_revision(
     connection: psycopg.Connection, run: int
 ) -> None:
-    with pytest.raises(DataError, match="SRID"), errors_translated():
+    with pytest.raises(DataError, match="SRID"), translate_errors():
         connection.execute("UPDATE dbanon.dataset SET srid = 3857")
     connection.execute("UPDATE dbanon.dataset SET grid_m = grid_m * 2")
     connection.execute("UPDATE dbanon.dataset SET grid_m = grid_m / 2")
-    with pytest.raises(VerificationFailed, match="changed"), errors_translated():
+    with pytest.raises(VerificationFailed, match="changed"), translate_errors():
         releases.publish(connection, run, "ten", Publishing())
 
 
 def test_what_a_run_says_it_left_out_is_part_of_what_was_verified(connection: psycopg.Connection, run: int) -> None:
     connection.execute("""UPDATE dbanon.run SET suppressed = '{"subjects": {"absent_at_some_instant": 7}}'""")
-    with pytest.raises(VerificationFailed, match="changed"), errors_translated():
+    with pytest.raises(VerificationFailed, match="changed"), translate_errors():
         releases.publish(connection, run, "ten", Publishing())
 
 

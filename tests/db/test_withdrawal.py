@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from dbanon import schema, testing
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 from dbanon.postgres.server import EmbeddedServer, Target, parse
 from dbanon.testing import cloned_database, database_url
 from tests import here
@@ -182,8 +182,8 @@ def test_readers_in_the_middle_of_a_query_and_those_who_come_meanwhile_do_not_ke
         return None
 
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as slow:
-        asked = in_background(value, slow, "SELECT count(pg_sleep(60)) FROM published.ten")
-        others = [in_background(read_on, busy) for _ in range(4)]
+        asked = run_in_background(value, slow, "SELECT count(pg_sleep(60)) FROM published.ten")
+        others = [run_in_background(read_on, busy) for _ in range(4)]
         asleep = f"query ~ 'pg_sleep.* FROM published.ten' AND {here.SESSIONS}"
         until(connection, f"SELECT count(*) = 5 FROM pg_stat_activity WHERE {asleep}")
         try:
@@ -202,7 +202,7 @@ def test_who_comes_while_a_release_is_being_taken_waits_and_reads_what_replaces_
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, login: Login
 ) -> None:
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as late:
-        waiting = in_background(value, operator, REPLACE)  # gives the reader five seconds
+        waiting = run_in_background(value, operator, REPLACE)  # gives the reader five seconds
         awaited = f"NOT granted AND mode = 'AccessExclusiveLock' AND {here.LOCKS}"
         until(connection, f"SELECT count(*) > 0 FROM pg_locks WHERE {awaited}")
         with meanwhile(connection, late, "SELECT count(*) FROM published.ten") as read:
@@ -588,7 +588,7 @@ def test_forty_sessions_that_come_again_and_again_keep_no_release(
                     reader.rollback()
 
     holders = f"SELECT count(*) >= 20 FROM pg_locks WHERE relation = 'published.ten'::regclass AND {here.LOCKS}"
-    threads = [in_background(come_again, number % 2 == 0) for number in range(40)]
+    threads = [run_in_background(come_again, number % 2 == 0) for number in range(40)]
     try:
         for _ in range(10):
             operator.execute("SELECT dbanon.publish(1, 'ten')")
@@ -709,7 +709,7 @@ def test_an_operator_ends_nobody_but_by_taking_a_release(
 @contextmanager
 def meanwhile(observer: psycopg.Connection, login: psycopg.Connection, statement: str) -> Iterator[Future[object]]:
     """Begin a statement that has to wait for what the block does."""
-    done = in_background(value, login, statement)
+    done = run_in_background(value, login, statement)
     until(observer, waits(login))
     yield done
     wait([done], timeout=10)
@@ -787,7 +787,7 @@ def test_two_who_wait_for_each_other_are_told_so(
     operator.execute("BEGIN")
     operator.execute("SELECT count(*) FROM published.ten")
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
-        replacing = in_background(other.execute, REPLACE)
+        replacing = run_in_background(other.execute, REPLACE)
         until(connection, waits(other))
         outcomes = []
         for ask in (lambda: operator.execute("SELECT dbanon.publish(1, 'another')"), replacing.result):
@@ -807,7 +807,7 @@ def test_a_run_dropped_while_its_publication_waits_is_named(
     operator.execute("BEGIN")
     operator.execute("SELECT dbanon.drop_run(1)")
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
-        publishing = in_background(other.execute, "SELECT dbanon.publish(1, 'ten')")
+        publishing = run_in_background(other.execute, "SELECT dbanon.publish(1, 'ten')")
         until(connection, waits(other))
         operator.execute("COMMIT")
         with refusal("DA001", "run 1"):

@@ -7,7 +7,7 @@ import numpy as np
 import psycopg
 from psycopg.types.json import Jsonb
 
-from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions, by_hour
+from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions, count_by_hour
 from dbanon.runs import stored, writing
 
 AT = 1_212_566_400  # 8:00
@@ -34,7 +34,7 @@ VALUES (%s, 'attack', true, dbanon_internal.run_digest(%s))
 """
 LEFT_OUT = {
     "subjects": {"too_few": 3},
-    "by_hour": by_hour(np.array([AT]), np.array([13]), np.array([10]), {"too_few": np.array([3])}),
+    "by_hour": count_by_hour(np.array([AT]), np.array([13]), np.array([10]), {"too_few": np.array([3])}),
 }
 
 
@@ -177,6 +177,6 @@ def write(connection: psycopg.Connection, contract: Contract, cloaks: Cloaks | N
         row = connection.execute(RUN, [contract.name, contract.k, Jsonb(LEFT_OUT)]).fetchone()
         assert row is not None
         written = contract.cloaks() if cloaks is None else cloaks
-        writing.write_cloaks(connection, row[0], stored.dataset_row(connection, "ten"), written)
+        writing.write_cloaks(connection, row[0], stored.find_dataset(connection, "ten"), written)
     connection.execute(VERIFIED, [row[0], row[0]])
     return int(row[0])

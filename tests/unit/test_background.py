@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 from dbanon.synth import _ahead as make_ahead
 
 
@@ -20,17 +20,17 @@ def stuck() -> Iterator[threading.Event]:
 
 
 def test_the_result_of_a_call_is_waited_for() -> None:
-    assert in_background(divmod, 7, 2).result() == (3, 1)
+    assert run_in_background(divmod, 7, 2).result() == (3, 1)
 
 
 def test_an_exception_is_raised_where_the_result_is_waited_for() -> None:
-    coming = in_background(divmod, 7, 0)
+    coming = run_in_background(divmod, 7, 0)
     with pytest.raises(ZeroDivisionError):
         coming.result()
 
 
 def test_a_program_ends_without_its_calls() -> None:
-    program = "import time; from dbanon.base.background import in_background; in_background(time.sleep, 600)"
+    program = "import time; from dbanon.base.background import run_in_background; run_in_background(time.sleep, 600)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 

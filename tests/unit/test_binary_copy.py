@@ -25,7 +25,7 @@ def _fields(stream, count):
 
 
 def test_fixed_columns_are_big_endian_with_their_width():
-    stream = binary_copy.rows([np.array([1, -2], np.int64), np.array([3, 4], np.int32), np.array([0.5, 1.5])])
+    stream = binary_copy.encode_rows([np.array([1, -2], np.int64), np.array([3, 4], np.int32), np.array([0.5, 1.5])])
     assert _fields(stream, 3) == [
         [struct.pack(">q", 1), struct.pack(">i", 3), struct.pack(">d", 0.5)],
         [struct.pack(">q", -2), struct.pack(">i", 4), struct.pack(">d", 1.5)],
@@ -34,7 +34,7 @@ def test_fixed_columns_are_big_endian_with_their_width():
 
 def test_texts_of_any_length_and_nulls_sit_between_fixed_columns():
     texts = pa.array(["a", None, "", "größer"])
-    stream = binary_copy.rows([np.arange(4, dtype=np.int16), texts, np.ones(4, bool), texts.slice(0)])
+    stream = binary_copy.encode_rows([np.arange(4, dtype=np.int16), texts, np.ones(4, bool), texts.slice(0)])
     rows = _fields(stream, 4)
     assert [r[1] for r in rows] == [b"a", None, b"", "größer".encode()]
     assert [r[3] for r in rows] == [b"a", None, b"", "größer".encode()]
@@ -42,17 +42,17 @@ def test_texts_of_any_length_and_nulls_sit_between_fixed_columns():
 
 
 def test_a_slice_of_an_arrow_array_is_encoded_as_itself():
-    stream = binary_copy.rows([pa.array(["x", "yy", None, "zzz"]).slice(1, 3)])
+    stream = binary_copy.encode_rows([pa.array(["x", "yy", None, "zzz"]).slice(1, 3)])
     assert _fields(stream, 1) == [[b"yy"], [None], [b"zzz"]]
 
 
 def test_no_rows_are_an_empty_stream():
-    assert bytes(binary_copy.rows([np.empty(0, np.int64)])) == b""
-    assert bytes(binary_copy.rows([np.empty(0, np.int64), pa.array([], pa.string())])) == b""
+    assert bytes(binary_copy.encode_rows([np.empty(0, np.int64)])) == b""
+    assert bytes(binary_copy.encode_rows([np.empty(0, np.int64), pa.array([], pa.string())])) == b""
 
 
 def test_rectangles_are_closed_counter_clockwise_ewkb_polygons():
-    (value,) = binary_copy.rectangles(np.array([[1.0, 2.0, 3.0, 5.0]]), 32610)
+    (value,) = binary_copy.encode_rectangles(np.array([[1.0, 2.0, 3.0, 5.0]]), 32610)
     polygon = wkb.loads(value.tobytes())
     assert polygon.equals_exact(wkb.loads(wkb.dumps(polygon.envelope)), 0) or polygon.equals(polygon.envelope)
     assert polygon.bounds == (1.0, 2.0, 3.0, 5.0)
@@ -61,20 +61,20 @@ def test_rectangles_are_closed_counter_clockwise_ewkb_polygons():
 
 
 def test_periods_are_half_open_microseconds_since_2000():
-    (value,) = binary_copy.periods(np.array([946_684_800]), np.array([946_684_860]))
+    (value,) = binary_copy.encode_periods(np.array([946_684_800]), np.array([946_684_860]))
     assert struct.unpack(">Biqiq", value.tobytes()) == (0x02, 8, 0, 8, 60_000_000)
 
 
 def test_jsonb_gets_its_version_byte_and_nulls_stay_null():
-    assert binary_copy.jsonb(pa.array(['{"a": 1}', None])).to_pylist() == [b'\x01{"a": 1}', None]
+    assert binary_copy.encode_jsonb(pa.array(['{"a": 1}', None])).to_pylist() == [b'\x01{"a": 1}', None]
 
 
 def test_decimal_seconds_keep_their_microseconds():
-    assert binary_copy.timestamps(np.array([1_212_562_884.123456])).tolist() == [
+    assert binary_copy.encode_timestamps(np.array([1_212_562_884.123456])).tolist() == [
         (1_212_562_884 - 946_684_800) * 10**6 + 123456
     ]
 
 
 def test_batches_cover_all_rows_once():
-    assert [(s.start, s.stop) for s in binary_copy.batches(5, 2)] == [(0, 2), (2, 4), (4, 5)]
-    assert list(binary_copy.batches(0)) == []
+    assert [(s.start, s.stop) for s in binary_copy.split_into_batches(5, 2)] == [(0, 2), (2, 4), (4, 5)]
+    assert list(binary_copy.split_into_batches(0)) == []

@@ -73,7 +73,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Part]:
             return Done()
 
     monkeypatch.setattr(compiling, "ProcessPoolExecutor", Pool)
-    monkeypatch.setattr(kernels, "stamp", lambda _: tmp_path / "kept" / "stamp")
+    monkeypatch.setattr(kernels, "locate_stamp", lambda _: tmp_path / "kept" / "stamp")
     return parts
 
 
@@ -94,7 +94,7 @@ def test_methods_that_are_named_do_not_stand_for_all(asked: list[Part]) -> None:
 
 def test_what_another_process_compiles_is_waited_for(asked: list[Part], tmp_path: Path) -> None:
     stamp = tmp_path / "kept" / "stamp"
-    with compiling._alone(stamp):
+    with compiling._lock_stamp(stamp):
         second = threading.Thread(target=compiling.compile_ahead)
         second.start()
         second.join(0.2)
@@ -122,10 +122,10 @@ def test_other_sources_have_another_stamp(tmp_path: Path) -> None:
     one, other = tmp_path / "one.py", tmp_path / "other.py"
     one.write_text("a = 1")
     other.write_text("b = 1")
-    before = kernels.stamp([one, other])
-    assert kernels.stamp([other, one]) == before
+    before = kernels.locate_stamp([one, other])
+    assert kernels.locate_stamp([other, one]) == before
     other.write_text("b = 2")
-    assert kernels.stamp([one, other]) != before
+    assert kernels.locate_stamp([one, other]) != before
 
 
 @pytest.mark.parametrize("name", ["tp-aware", "kte", "mob", "semantic"])

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dbanon.postgres.programs import installations
+from dbanon.postgres.programs import find_installations
 from dbanon.schema import _text
 from tests.upgrade.extension_files import ROOT, build
 
 pgxs = pytest.mark.skipif(
-    shutil.which("make") is None or not installations(), reason="no make, or no PostgreSQL programs on this machine"
+    shutil.which("make") is None or not find_installations(),
+    reason="no make, or no PostgreSQL programs on this machine",
 )
 
 
@@ -26,7 +27,7 @@ def run(*command: str | Path) -> str:
 
 
 def make(folder: Path, *words: str) -> None:
-    run("make", "-s", "-C", folder, f"PG_CONFIG={installations()[0].bindir / 'pg_config'}", *words)
+    run("make", "-s", "-C", folder, f"PG_CONFIG={find_installations()[0].bindir / 'pg_config'}", *words)
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_the_installer_runs_with_the_rights_of_its_caller_and_leaves_open_what_i
     roles = {f"'@{role}@'" for role in ("admin", "operator", "worker", "analyst")}
     assert {word for word in asked if word not in after} == roles  # which it makes of the purposes
     assert "$dbanon_setup$" not in marked
-    assert marked.count("-- ---- sql/") == len(list(_text.folder("sql").rglob("*.sql")))
+    assert marked.count("-- ---- sql/") == len(list(_text.locate_folder("sql").rglob("*.sql")))
 
 
 def test_what_pgxn_demands_is_in_its_archive(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_a_debian_package_has_the_files_and_needs_the_server_and_postgis(
     monkeypatch.setenv("WITH_DBANON", sys.executable)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.chdir(tmp_path)
-    major = str(installations()[0].major)
+    major = str(find_installations()[0].major)
     package = tmp_path / f"postgresql-{major}-dbanon_{build().VERSION}_all.deb"
     run(copied / "debian-package", major)
     listed = run("dpkg-deb", "--contents", package)

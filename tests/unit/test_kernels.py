@@ -40,8 +40,8 @@ def loaded(folder: Path) -> ModuleType:
     for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
         del sys.modules[name]
     importlib.invalidate_caches()
-    kernels._sources.cache_clear()
-    kernels._source.cache_clear()
+    kernels._digest_sources.cache_clear()
+    kernels._read_source.cache_clear()
     return importlib.import_module(f"{folder.name}.loops")
 
 

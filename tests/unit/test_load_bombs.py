@@ -25,14 +25,14 @@ from dbanon.base.errors import DataError
 from dbanon.load import _files, _parse
 rows = 0
 try:
-    for batch in _files.batches(Path(sys.argv[1]), {NAMES}, options="--subject"):
+    for batch in _files.read_batches(Path(sys.argv[1]), {NAMES}, options="--subject"):
         rows += len(batch)
-        subject = _parse.texts(batch.columns["subject"])
-        assert _parse.too_long(subject).any()
-        _parse.as_json(batch.columns)
+        subject = _parse.parse_texts(batch.columns["subject"])
+        assert _parse.is_too_long(subject).any()
+        _parse.format_json(batch.columns)
 except DataError as error:
     print(error)
-print(rows, memory.peak_mb())
+print(rows, memory.measure_peak_mb())
 """
 
 
@@ -109,10 +109,10 @@ def test_slices_hold_the_rows_of_the_file_in_their_order(tmp_path: Path, monkeyp
     names = [f"{i % 7}" * (i % 90) or None for i in range(5_000)]
     for dictionary in (True, False):
         path = _write(tmp_path / "slices.parquet", pa.array(names), use_dictionary=dictionary, row_group_size=1_777)
-        read = list(_files.batches(path, NAMES, options="--subject"))
-        assert [name for batch in read for name in _parse.texts(batch.columns["subject"]).to_pylist()] == names
+        read = list(_files.read_batches(path, NAMES, options="--subject"))
+        assert [name for batch in read for name in _parse.parse_texts(batch.columns["subject"]).to_pylist()] == names
         assert [line for batch in read for line in batch.line.to_pylist()] == list(range(2, 5_002))
-        texts = [_parse.texts(batch.columns["subject"]).drop_null().to_pylist() for batch in read]
+        texts = [_parse.parse_texts(batch.columns["subject"]).drop_null().to_pylist() for batch in read]
         assert max(len("".join(part)) for part in texts) <= 1_000 + 90
 
 
@@ -127,7 +127,9 @@ def test_texts_are_read_however_they_are_written(tmp_path: Path, encoding: str, 
     pq.write_table(
         pa.table({"s": pa.array(cells, kind)}), path, data_page_version=version, row_group_size=50, **options
     )
-    read = [_parse.texts(batch.columns["s"]).to_pylist() for batch in _files.batches(path, ["s"], options="--s")]
+    read = [
+        _parse.parse_texts(batch.columns["s"]).to_pylist() for batch in _files.read_batches(path, ["s"], options="--s")
+    ]
     assert [name for names in read for name in names] == ["b", None, "\u00e9", None] * 40
 
 
@@ -137,4 +139,4 @@ def test_a_page_header_that_is_none_is_told_of_the_file(tmp_path: Path) -> None:
         whole = path.read_bytes()
         (tmp_path / "bad.parquet").write_bytes(whole[:4] + filler + whole[4 + len(filler) :])
         with refusal(DataError, "bad.parquet", "whole"):
-            list(_files.batches(tmp_path / "bad.parquet", NAMES, options="--subject"))
+            list(_files.read_batches(tmp_path / "bad.parquet", NAMES, options="--subject"))

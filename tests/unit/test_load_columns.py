@@ -19,7 +19,7 @@ def _out_of_range(seconds):
 
 
 def _read(path, *names):
-    parts = list(_files.batches(path, names, options="--x"))
+    parts = list(_files.read_batches(path, names, options="--x"))
     return {name: [cell for part in parts for cell in part.columns[name].to_pylist()] for name in names}, [
         line for part in parts for line in part.line.to_pylist()
     ]
@@ -27,22 +27,22 @@ def _read(path, *names):
 
 def _refusal(path, *names):
     with pytest.raises(DataError) as refused:
-        list(_files.batches(path, names, options="--x"))
+        list(_files.read_batches(path, names, options="--x"))
     return str(refused.value)
 
 
 def test_numbers_are_read_with_signs_exponents_and_blanks():
     cells = pa.array(["1", " -2.5 ", "+3", "1e2", ".5", "5."])
-    assert _parse.numbers(cells).to_pylist() == [1.0, -2.5, 3.0, 100.0, 0.5, 5.0]
+    assert _parse.parse_numbers(cells).to_pylist() == [1.0, -2.5, 3.0, 100.0, 0.5, 5.0]
 
 
 def test_cells_that_are_no_numbers_are_null_and_the_others_stay():
     cells = pa.array(["1", "", None, "x", "0x10", "1_0", "1,5", "--1", "2"])
-    assert _parse.numbers(cells).to_pylist() == [1.0, *[None] * 7, 2.0]
+    assert _parse.parse_numbers(cells).to_pylist() == [1.0, *[None] * 7, 2.0]
 
 
 def test_nan_and_infinity_are_numbers_that_are_not_finite():
-    cells = _parse.numbers(pa.array(["nan", "NaN", "-inf", "Infinity", "1e999", "bad"])).to_pylist()
+    cells = _parse.parse_numbers(pa.array(["nan", "NaN", "-inf", "Infinity", "1e999", "bad"])).to_pylist()
     assert [cell is not None and not math.isfinite(cell) for cell in cells] == [True] * 5 + [False]
 
 
@@ -110,10 +110,12 @@ def test_a_column_of_dates_is_midnight_in_the_zone_given():
 
 def test_cells_as_json_are_what_they_were():
     awkward = ["plain", 'a "quoted" one', "back\\slash", "späti", None, ""]
-    rows = _parse.as_json({'na"me': pa.array(awkward), "n": pa.array([1.5, 2.0, None, -0.25, 3.0, 4.0])}).to_pylist()
+    rows = _parse.format_json(
+        {'na"me': pa.array(awkward), "n": pa.array([1.5, 2.0, None, -0.25, 3.0, 4.0])}
+    ).to_pylist()
     assert [json.loads(row)['na"me'] for row in rows] == awkward
     assert [json.loads(row)["n"] for row in rows] == ["1.5", "2", None, "-0.25", "3", "4"]
-    assert json.loads(_parse.as_json({"c": pa.array(["tab\there\0"])})[0].as_py()) == {"c": "tab here "}
+    assert json.loads(_parse.format_json({"c": pa.array(["tab\there\0"])})[0].as_py()) == {"c": "tab here "}
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
@@ -164,8 +166,8 @@ def test_parquet_timestamps_are_read_with_and_without_a_zone():
 
 
 def test_subjects_lose_blanks_and_empty_ones_are_null():
-    assert _parse.texts(pa.array([" a ", "", "  ", None])).to_pylist() == ["a", None, None, None]
-    assert _parse.texts(pa.array([7, None], pa.int16())).to_pylist() == ["7", None]
+    assert _parse.parse_texts(pa.array([" a ", "", "  ", None])).to_pylist() == ["a", None, None, None]
+    assert _parse.parse_texts(pa.array([7, None], pa.int16())).to_pylist() == ["7", None]
 
 
 def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch):
@@ -180,7 +182,7 @@ def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch)
 def test_a_byte_order_mark_quotes_and_line_breaks_in_quotes_are_read(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\r\n"x, y","1\n2"\r\n')
-    (batch,) = _files.batches(path, ["a", "b"], options="--a", may_break=["b"])
+    (batch,) = _files.read_batches(path, ["a", "b"], options="--a", may_break=["b"])
     assert {name: column.to_pylist() for name, column in batch.columns.items()} == {"a": ["x, y"], "b": ["1\n2"]}
 
 
@@ -276,7 +278,7 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path):
 )
 def test_columns_of_sites_that_cannot_be_meant_are_refused(columns, facts):
     with refusal(ParameterError, *facts):
-        _tables._checked_columns(LoadingSites(dataset="d", **columns))
+        _tables._check_columns(LoadingSites(dataset="d", **columns))
 
 
 def test_columns_of_sites_are_x_and_y_where_nothing_is_said():
@@ -287,7 +289,7 @@ def test_columns_of_sites_are_x_and_y_where_nothing_is_said():
         ({"x": "lon"}, ["lon", "y"]),
         ({"geom": "area", "name": "n"}, ["area", "n"]),
     ):
-        assert _tables._checked_columns(LoadingSites(dataset="d", **columns)) == named
+        assert _tables._check_columns(LoadingSites(dataset="d", **columns)) == named
 
 
 def test_shapes_that_cannot_be_read_are_null_and_endless_ones_infinite():
@@ -300,7 +302,7 @@ def test_shapes_that_cannot_be_read_are_null_and_endless_ones_infinite():
         "?",
         "",
     ]
-    shapes = shapely.from_wkb(_tables._shapes(pa.array(cells)).to_pylist())
+    shapes = shapely.from_wkb(_tables._encode_shapes(pa.array(cells)).to_pylist())
     assert [None if shape is None else shape.wkt for shape in shapes[:3]] == [
         "POINT (1 2)",
         "POINT (Infinity Infinity)",
@@ -310,13 +312,13 @@ def test_shapes_that_cannot_be_read_are_null_and_endless_ones_infinite():
 
 
 def test_points_are_null_where_a_coordinate_is_missing_and_never_empty():
-    made = _tables._points(pa.array([1.0, None, float("nan")]), pa.array([2.0, 2.0, float("nan")]))
+    made = _tables._encode_points(pa.array([1.0, None, float("nan")]), pa.array([2.0, 2.0, float("nan")]))
     shapes = shapely.from_wkb(made.to_pylist())
     assert [shape and shape.wkt for shape in shapes] == ["POINT (1 2)", None, "POINT (Infinity Infinity)"]
 
 
 def test_times_that_are_not_finite_are_infinite_and_wild_ones_stay_out_of_range():
-    made = _tables._timestamps(pa.array([0.0, None, float("inf"), float("nan"), 1e30, -1e30]))
+    made = _tables._encode_timestamps(pa.array([0.0, None, float("inf"), float("nan"), 1e30, -1e30]))
     micros = [None if cell is None else int.from_bytes(cell, "big", signed=True) for cell in made.to_pylist()]
     assert micros[0] == -946_684_800_000_000
     assert micros[1] is None
@@ -326,5 +328,5 @@ def test_times_that_are_not_finite_are_infinite_and_wild_ones_stay_out_of_range(
 
 def test_a_box_whose_least_x_is_the_greater_crosses_the_antimeridian():
     x, y = np.array([179.5, -179.5, 0.0]), np.zeros(3)
-    assert _bbox.inside(x, y, (179, -1, -179, 1)).tolist() == [True, True, False]
-    assert _bbox.inside(x, y, (-179.6, -1, 1, 1)).tolist() == [False, True, True]
+    assert _bbox.is_inside(x, y, (179, -1, -179, 1)).tolist() == [True, True, False]
+    assert _bbox.is_inside(x, y, (-179.6, -1, 1, 1)).tolist() == [False, True, True]

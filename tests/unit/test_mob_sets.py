@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dbanon.base import cores
-from dbanon.base.cloaks import sides
+from dbanon.base.cloaks import summarise_sides
 from dbanon.base.errors import DataError, InfeasibleError
 from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import METHODS
@@ -256,7 +256,7 @@ def test_figures_are_of_published_pairs_and_metres():
         "median_class_size": 2.5,
         "coverage_percent": 100,
         "generalised_percent": 50,
-        **sides(np.array([40, 40])),
+        **summarise_sides(np.array([40, 40])),
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dbanon.attacks import Clause, Verdict
 from dbanon.base import console
-from dbanon.base.cloaks import sides
+from dbanon.base.cloaks import summarise_sides
 from dbanon.base.figures import Figure
 from dbanon.cli import report
 from dbanon.pages import notebook, svg
@@ -37,7 +37,7 @@ def result(
         method="tp-aware",
         algorithm=algorithm,
         status="verified" if passed else "refused",
-        metrics={"published_share": 0.72, **sides(side_m)},
+        metrics={"published_share": 0.72, **summarise_sides(side_m)},
         verdict=Verdict(attack="tp-aware", passed=passed, figures={"seen": 300, "requests": 50}, clauses=clauses),
         suppressed={"subjects": {"absent_at_some_instant": 60, "window_below_k": 0}, "requests": {}, "by_hour": hours},
         k=k,
@@ -125,14 +125,14 @@ def test_a_view_of_a_release_has_its_promise_and_no_count_of_few() -> None:
 
 
 def test_sizes_are_by_equal_factors_between_the_least_and_the_greatest_tenth() -> None:
-    shares = notebook.sizes(sides(SIDES), 8)
+    shares = notebook.sizes(summarise_sides(SIDES), 8)
     assert (shares[0][0], shares[-1][1]) == (pytest.approx(10 * 10**0.3), pytest.approx(10 * 10**2.7))
     assert [share for _, _, share in shares] == pytest.approx([0.1] * 8)
-    assert notebook.sizes({}, 8) == notebook.sizes(sides(np.array([4.0])), 8) == []
+    assert notebook.sizes({}, 8) == notebook.sizes(summarise_sides(np.array([4.0])), 8) == []
 
 
 def test_neither_the_least_nor_the_greatest_region_is_a_figure() -> None:
-    told = sides(np.array([1.0, *[50.0] * 100, 90_000.0]))
+    told = summarise_sides(np.array([1.0, *[50.0] * 100, 90_000.0]))
     assert set(told.values()) == {50.0}
 
 
@@ -169,5 +169,5 @@ def test_pictures_are_drawn_only_on_a_terminal_that_shows_them(
     monkeypatch: pytest.MonkeyPatch, encoding: str, tty: bool, drawn: bool
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal(encoding, tty=tty))
-    assert console.draws() == drawn
+    assert console.can_draw() == drawn
     assert ("█" in report.run_text(result())) == drawn

@@ -82,7 +82,7 @@ def test_in_a_notebook_it_is_a_bar_or_lines_where_there_can_be_none(
 
 def test_a_program_without_notebooks_imports_nothing_of_them() -> None:
     assert "IPython" not in sys.modules
-    assert not progress._in_notebook()
+    assert not progress._is_in_notebook()
 
 
 @pytest.mark.parametrize("fail", [False, True])

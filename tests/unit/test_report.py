@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dbanon.base.console import visible
-from dbanon.base.errors import counted
+from dbanon.base.console import make_visible
+from dbanon.base.errors import format_count
 from dbanon.cli.report import WIDTH, method_text, methods_text, table
 from dbanon.methods import METHODS, Method, describe
 
@@ -21,13 +21,13 @@ def test_a_table_has_a_line_for_each_row_whatever_the_names_hold() -> None:
 
 def test_what_has_a_picture_is_shown_as_it_is() -> None:
     text = "été 東京 🚕 \\x1b"
-    assert visible(text) == text
-    assert visible(f"{text}\n\t", lines=True) == f"{text}\n\\t"
+    assert make_visible(text) == text
+    assert make_visible(f"{text}\n\t", lines=True) == f"{text}\n\\t"
 
 
 def test_a_count_is_written_with_its_noun() -> None:
-    assert [counted(n, "row") for n in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
-    assert [counted(n, "person is", "people are") for n in (1, 2)] == ["1 person is", "2 people are"]
+    assert [format_count(n, "row") for n in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
+    assert [format_count(n, "person is", "people are") for n in (1, 2)] == ["1 person is", "2 people are"]
 
 
 def test_the_methods_fit_a_terminal_and_a_screen() -> None:

@@ -200,11 +200,11 @@ def test_the_programs_of_an_existing_cluster_are_asked_for_by_version(machine: P
 def test_a_working_directory_that_is_gone_hides_no_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = programs.installations()
+    before = programs.find_installations()
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert programs.installations() == before
+    assert programs.find_installations() == before
 
 
 def test_importing_the_module_brings_no_driver_and_no_mapper() -> None:

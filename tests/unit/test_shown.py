@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dbanon.attacks import attacker
 from dbanon.base.described import ClauseFound, Described, LeftOut, Part
-from dbanon.base.errors import counted
+from dbanon.base.errors import format_count
 from dbanon.base.figures import Figure
 from dbanon.methods import METHODS, Method
 from dbanon.pages import compare, release, shown, words
@@ -150,7 +150,7 @@ def described(**changed: Any) -> Described:
 
 
 def found(name: str, violations: int = 0, by: str = "") -> ClauseFound:
-    sentence = f"It must hold; broken by {by or counted(violations, 'row')}."
+    sentence = f"It must hold; broken by {by or format_count(violations, 'row')}."
     return ClauseFound(
         name=name,
         passed=not violations,

@@ -31,17 +31,17 @@ UNTIMED = '<trk><trkseg><trkpt lat="53.1" lon="8.2"/></trkseg></trk>'
 
 def _read(given: Any, *names: str, geometry: str | None = None) -> dict[str, list[Any]]:
     wanted = _sources.Wanted("--x", geometry=geometry)
-    parts = list(_sources.fixes(given).batches(names, wanted))
+    parts = list(_sources.open_fixes(given).batches(names, wanted))
     return {name: [cell for part in parts for cell in part.columns[name].to_pylist()] for name in names}
 
 
 def _points(wkb: Any) -> list[tuple[Any, Any]]:
-    x, y = _geometry.points(pa.array(wkb, pa.binary()))
+    x, y = _geometry.read_points(pa.array(wkb, pa.binary()))
     return list(zip(x.to_pylist(), y.to_pylist(), strict=True))
 
 
 def _prepared(*given: Any, **options: Any) -> _trajectories.Fixes:
-    return _trajectories.prepared(list(given), LoadingTrajectories(dataset="d", **options))
+    return _trajectories.prepare_fixes(list(given), LoadingTrajectories(dataset="d", **options))
 
 
 # ---- tables in memory ------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_a_stream_is_read_batch_by_batch_and_cut_into_bounded_slices() -> None:
             made[0] += 1
             yield pa.record_batch([np.zeros(_arrow.ROWS + 1)], schema=schema)
 
-    source = _sources.table(pa.RecordBatchReader.from_batches(schema, batches()))
+    source = _sources.open_table(pa.RecordBatchReader.from_batches(schema, batches()))
     seen = []
     for batch in source.batches(["x"], _sources.Wanted("--x")):
         seen.append((len(batch), made[0]))
@@ -118,7 +118,7 @@ def test_a_column_whose_encoding_changes_between_batches_is_read() -> None:
 @pytest.mark.parametrize("given", [5, None, [1, 2], {"x": 1}, np.zeros(3)], ids=repr)
 def test_what_is_neither_a_path_nor_a_table_is_told_what_may_be_given(given: Any) -> None:
     with refusal(ParameterError, "__arrow_c_stream__", "pandas", "DuckDB", type(given).__name__):
-        _sources.table(given)
+        _sources.open_table(given)
 
 
 def _failing() -> pa.RecordBatchReader:
@@ -408,7 +408,7 @@ def test_json_that_is_broken_is_refused_in_one_sentence(tmp_path: Path, text: st
 
 
 def _instants(*texts: str | None, tz: str | None = "UTC") -> list[tuple[Any, ...]]:
-    read = _moving.instants(pa.array(texts, pa.string()), _parse.Times(tz))
+    read = _moving.read_instants(pa.array(texts, pa.string()), _parse.Times(tz))
     return list(zip(read.row.tolist(), read.t.to_pylist(), read.x.to_pylist(), read.y.to_pylist(), strict=True))
 
 
@@ -456,7 +456,7 @@ def test_places_that_are_no_numbers_are_not_finite_and_systems_are_told() -> Non
     assert np.isnan(x)
     wkb = shapely.to_wkb(shapely.set_srid(shapely.Point(1, 2), 25832), hex=True, include_srid=True)
     texts = pa.array(["SRID=4326;POINT(1 2)@1970-01-01", f"{wkb}@1970-01-01"])
-    assert _moving.instants(texts, _parse.Times("UTC")).srids == {4326, 25832}
+    assert _moving.read_instants(texts, _parse.Times("UTC")).srids == {4326, 25832}
 
 
 def test_times_of_moving_points_need_a_zone_as_others_do() -> None:

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from dbanon.base.errors import SchemaMismatch, StoreError
-from dbanon.postgres.sqlstate import for_command_line, is_passing, translated
+from dbanon.postgres.sqlstate import adapt_to_command_line, is_passing, translate
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ from dbanon.postgres.sqlstate import for_command_line, is_passing, translated
     ],
 )
 def test_sql_is_written_as_the_command_line_does(said: str, written: str) -> None:
-    assert for_command_line(said) == written
+    assert adapt_to_command_line(said) == written
 
 
 @pytest.mark.parametrize("missing", ["InvalidSchemaName", "UndefinedTable", "UndefinedFunction", "UndefinedObject"])
 def test_where_schema_or_roles_are_missing_the_error_says_what_makes_them(missing: str) -> None:
-    error = translated(getattr(psycopg.errors, missing)('role "dbanon_operator" does not exist'))
+    error = translate(getattr(psycopg.errors, missing)('role "dbanon_operator" does not exist'))
     assert isinstance(error, SchemaMismatch)
     assert "`dbanon db upgrade`" in str(error)
 
@@ -121,7 +121,7 @@ _HOST = 'connection to server at "10.0.0.1", port 5432 failed: '
     ],
 )
 def test_a_connection_that_is_not_to_be_had_passes_and_its_reason_is_named(words: str, state: str, fact: str) -> None:
-    told = translated(psycopg.OperationalError(f"connection failed: {words}"))
+    told = translate(psycopg.OperationalError(f"connection failed: {words}"))
     assert isinstance(told, StoreError)
     assert (told.sqlstate, is_passing(told)) == (state, True)
     assert fact in str(told)
@@ -129,14 +129,14 @@ def test_a_connection_that_is_not_to_be_had_passes_and_its_reason_is_named(words
 
 @pytest.mark.parametrize("state", ["42501", "53100", "53200", "22023", "57014", "25006", None])
 def test_what_will_not_pass_is_not_tried_again(state: str | None) -> None:
-    told = translated(psycopg.errors.lookup(state)("Not so.") if state else psycopg.ProgrammingError("Not so."))
+    told = translate(psycopg.errors.lookup(state)("Not so.") if state else psycopg.ProgrammingError("Not so."))
     assert isinstance(told, StoreError)
     assert not is_passing(told)
     assert "Not so" not in str(told)
 
 
 def test_a_pooler_that_finds_no_connection_for_a_statement_says_why() -> None:
-    told = translated(psycopg.errors.TooManyConnections("sorry, too many clients already\nDETAIL:  secret"))
+    told = translate(psycopg.errors.TooManyConnections("sorry, too many clients already\nDETAIL:  secret"))
     assert isinstance(told, StoreError)
     assert (told.sqlstate, is_passing(told)) == ("53300", True)
     assert "too many clients" in str(told)

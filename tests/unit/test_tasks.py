@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dbanon.base import cores, tasks
-from dbanon.base.background import in_background
+from dbanon.base.background import run_in_background
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import HERE, Processes, Tasks
 from dbanon.methods import METHODS
@@ -172,7 +172,7 @@ def test_an_interruption_ends_the_helpers_at_once(three: Processes, marks: str) 
         wait_until(lambda: len(marked(marks)) == 2)
         os.kill(os.getpid(), signal.SIGINT)
 
-    interrupting = in_background(interrupt)
+    interrupting = run_in_background(interrupt)
     with pytest.raises(KeyboardInterrupt):
         three.map(shared_tasks.go_on, [(marks, number) for number in range(9)])
     interrupting.result()

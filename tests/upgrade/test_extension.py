@@ -268,7 +268,7 @@ def test_a_dump_is_whole_on_a_server_with_the_files_and_on_one_without(
 def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Files of a made-up next version: a column, a function, a changed signature."""
     for name in ("migrations", "sql"):
-        shutil.copytree(_text.folder(name), tmp_path / name)
+        shutil.copytree(_text.locate_folder(name), tmp_path / name)
     (tmp_path / "migrations" / "versions" / "9000_next.py").write_text(REVISION)
     (tmp_path / "sql" / "11_made_up.sql").write_text(MADE_UP)
     for file in (tmp_path / "sql").rglob("*.sql"):
@@ -279,7 +279,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, s
         )
         file.write_text(text)
     with monkeypatch.context() as patch:
-        patch.setattr(_text, "folder", lambda name: tmp_path / name)
+        patch.setattr(_text, "locate_folder", lambda name: tmp_path / name)
         patch.setattr(_text, "EXPECTED_REVISION", "9000")
         made: dict[str, str] = build().files(NEXT, [build().VERSION])
     return made

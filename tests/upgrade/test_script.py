@@ -265,7 +265,7 @@ def test_a_session_that_was_refused_writes_as_before(empty: Empty) -> None:
     with psycopg.connect(empty(), autocommit=True) as connection:
         before = connection.execute("SHOW ALL").fetchall()
         with refusal("DA023", "psql -X"):
-            for section in _text.sections(_text.Asked()):
+            for section in _text.build_sections(_text.Asked()):
                 connection.execute(section.encode())
         connection.execute("CREATE TABLE mine ()")
         after = connection.execute("SHOW ALL").fetchall()  # with those of PL/pgSQL, which was not loaded before
@@ -377,10 +377,10 @@ SELECT count(*) FROM dbanon.dataset;  -- any statement may stand here
 def test_the_script_of_a_later_revision_brings_only_what_is_new(
     database: str, connection: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(_text.folder("migrations"), tmp_path / "migrations")
+    shutil.copytree(_text.locate_folder("migrations"), tmp_path / "migrations")
     (tmp_path / "migrations" / "versions" / "9000_next.py").write_text(_NEXT)
-    find, earlier = _text.folder, schema.script(share_roles=True)
-    monkeypatch.setattr(_text, "folder", lambda name: tmp_path / name if name == "migrations" else find(name))
+    find, earlier = _text.locate_folder, schema.script(share_roles=True)
+    monkeypatch.setattr(_text, "locate_folder", lambda name: tmp_path / name if name == "migrations" else find(name))
     monkeypatch.setattr(_text, "EXPECTED_REVISION", "9000")
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 1, 1)")
     before = keys(database)

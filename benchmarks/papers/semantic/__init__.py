@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from benchmarks.papers.semantic import greedy
 from benchmarks.papers.semantic.greedy import Group
-from dbanon.base.errors import DataError, counted
+from dbanon.base.errors import DataError, format_count
 from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Cells, Int, Trajectories
 from dbanon.methods.semantic import Parameters, _graph, _losses, _rows
@@ -37,7 +37,7 @@ def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: C
     if parts > 1:
         raise DataError(
             "For the paper's algorithm cells must be connected by shared edges. They make "
-            f"{counted(int(parts), 'separate part')}; load cells without gaps between them."
+            f"{format_count(int(parts), 'separate part')}; load cells without gaps between them."
         )
     units = _rows.units_of(data, cell, rank, params)
     found = greedy.groups(units, _graph.graph(cells, params), _losses.scale(params, data.grid_s), params.k)

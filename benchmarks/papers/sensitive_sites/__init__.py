@@ -9,7 +9,7 @@ one for each user and site. Guards go with `knn` as with BK; `local` has none.
 import numpy as np
 
 from benchmarks.papers.sensitive_sites import local, nearest_users
-from dbanon.base.errors import InfeasibleError, counted
+from dbanon.base.errors import InfeasibleError, format_count
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites import Parameters, _guards, _rows
 from dbanon.methods.sensitive_sites._boxes import Boxes
@@ -44,8 +44,8 @@ def _covered(scene: Scene, k: int) -> tuple[Int, Int]:
     covered = int((np.bincount(site, minlength=m) >= k).sum())
     if covered < m:
         raise InfeasibleError(
-            f"local must find k = {k} users for each of {counted(m, 'site')}. It did for {covered}, with "
-            f"{counted(n, 'user')}. Lower k, leave out sites, or load more users."
+            f"local must find k = {k} users for each of {format_count(m, 'site')}. It did for {covered}, with "
+            f"{format_count(n, 'user')}. Lower k, leave out sites, or load more users."
         )
     return site, scene.by_rank[user]
 

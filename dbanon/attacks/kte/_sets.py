@@ -33,7 +33,7 @@ class Picks:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Picked:
-    """What the picks come to."""
+    """How many others hide each subject in each window, and how many picks break a rule."""
 
     # number, fitting: how many others picked each pair of `Speaking`, and of how many of these the record fits it.
     number: Int  # [q]

@@ -17,7 +17,7 @@ from dbanon.base.trajectory import Bool, QuasiIdentifiers, Trajectories
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
-    """What the attack found."""
+    """What the clauses and figures are counted from: the stored rows, and whom the adversary is left with."""
 
     scene: Scene
     rows: Truth

@@ -35,7 +35,7 @@ class Scene:
     own: Own
 
     def arrays(self) -> tuple[Any, ...]:
-        """Give what kernels take."""
+        """Return the arrays that `_fit` takes after the pairs, in its order."""
         return self.own.offset, self.own.instant, self.at.x, self.at.y, self.found.region, self.found.box
 
 
@@ -51,7 +51,7 @@ class _Index:
     single_key: Int  # [s]
 
     def arrays(self) -> tuple[Any, ...]:
-        """Give what kernels take."""
+        """Return the fields that `_rows_holding` takes after the places, in its order."""
         return self.row, self.first, self.wide, self.wide_box, self.single, self.single_key
 
 

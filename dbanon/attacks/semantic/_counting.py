@@ -19,7 +19,7 @@ from dbanon.base.trajectory import Bool, Int
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
-    """What the attack found."""
+    """What the clauses and figures are counted from: regions, groups, and where each fix of a member went."""
 
     of: Units
     places: Regions

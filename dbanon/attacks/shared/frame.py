@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal
 
 from dbanon.attacks import Clause, Kind, Verdict
 from dbanon.attacks.shared.claims import UndecidableError, must
-from dbanon.base.errors import DataError, counted
+from dbanon.base.errors import DataError, format_count
 
 TESTS = ("singling out", "linkability", "inference")
 """The three tests of the Article 29 Working Party: Opinion 05/2014 on Anonymisation Techniques (WP216)."""
@@ -52,7 +52,7 @@ class Condition:
     def count(self, violations: int, params: Mapping[str, Any], *, among: int | None = None) -> Clause:
         """Make the clause of a verdict; `among` says how many could break it."""
         one = "person" if self.broken_by == "people" else re.sub(r"s\b", "", self.broken_by)  # "record or membership"
-        number = counted(violations if among is None else among, one, self.broken_by)
+        number = format_count(violations if among is None else among, one, self.broken_by)
         by = number if among is None else f"{violations} of {number}"
         sentence = f"{self.must.format_map(params)}; broken by {by}. {self.remedy}".rstrip()
         return Clause(name=self.name, passed=violations == 0, violations=violations, sentence=sentence)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.errors import DataError, counted
+from dbanon.base.errors import DataError, format_count
 from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, Int, Trajectories, freeze
 from dbanon.methods.parsing import LATEST_S
@@ -70,7 +70,8 @@ def demand_sane_times(data: Trajectories) -> None:
     if data.fixes and max(-float(data.t.min()), float(data.t.max())) > LATEST_S:
         wild = int((np.abs(data.t) > LATEST_S).sum())
         raise DataError(
-            f"Every time must be unix seconds before the year 5138. Got {counted(wild, 'other')}. Load without those."
+            f"Every time must be unix seconds before the year 5138. Got {format_count(wild, 'other')}. Load without "
+            "those."
         )
 
 

@@ -52,7 +52,7 @@ def group(
     Greedy: of the pairs that are left, the cheapest, joined by those who add least in pairs, until it has k. The last
     subjects, fewer than k, join the groups they cost least. Exchanges: for k = 2, alternating chains of pairs; else,
     and for groups of more than k, subjects of two groups, where the merges of both become cheaper. O(s) time and memory
-    beyond `_blocks.MOST` subjects.
+    beyond `_blocks.MAX_BLOCK_SUBJECTS` subjects.
     """
     order = np.argsort(rank[samples.subject], kind="stable")
     n = len(order)

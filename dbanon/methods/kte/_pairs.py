@@ -10,8 +10,8 @@ from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import Part
 
-MAX_TABULATED_SUBJECTS = 1_500  # subjects up to which all pairs are tabulated,
-MAX_TABULATED_SAMPLES = 10**9  # where merging them all reads no more samples than this
+MAX_TABULATED_SUBJECTS = 1_500  # all pairs of more subjects are computed when asked for
+MAX_TABULATED_SAMPLES = 10**9  # also where merging all pairs would read more samples than this
 _SLOTS = 256  # of the table of remembered costs, for each subject
 
 
@@ -35,7 +35,7 @@ class Pairs(NamedTuple):
 
 
 def build_pairs(samples: Part, most: int) -> Pairs:
-    """Make them for subjects in the order that decides between equals; all pairs of up to `most`."""
+    """Prepare the costs of pairs of subjects, in the run's order; compute all at once for up to `most` subjects."""
     n = len(samples.offset) - 1
     begin, end = samples.offset[:-1].copy(), samples.offset[1:].copy()
     lengths = np.sort(end - begin)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.cloaks import Cloaks, Hiding, by_hour, sides
-from dbanon.base.errors import InfeasibleError, ParameterError, counted
+from dbanon.base.cloaks import Cloaks, Hiding, count_by_hour, summarise_sides
+from dbanon.base.errors import InfeasibleError, ParameterError, format_count
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int, Trajectories
 from dbanon.methods.kernels import align
@@ -48,7 +48,7 @@ def compute_cloaks(
     if not len(found.merged.first):
         raise InfeasibleError(
             f"A run of kte must leave some people to publish. With {algorithm} and k = {params.k} all of the "
-            f"{counted(data.subjects, 'person', 'people')} are left out. Choose a lower k, a longer leak_s or "
+            f"{format_count(data.subjects, 'person', 'people')} are left out. Choose a lower k, a longer leak_s or "
             f"another algorithm."
         )
     return _cloaks(data, known, found)
@@ -122,7 +122,7 @@ def of_groups(known: Samples, group: Int, merged: Merged) -> Published:
 def people_at_once(known: Samples, out: int) -> list[dict[str, Any]]:
     """Count people once for the whole time."""
     people, start_s = len(known.subject), np.array([known.slot.min()]) * known.grid_s
-    return by_hour(start_s, np.array([people]), np.array([people - out]), {"few_alike": np.array([out])})
+    return count_by_hour(start_s, np.array([people]), np.array([people - out]), {"few_alike": np.array([out])})
 
 
 def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator, tasks: Tasks) -> Published:
@@ -163,7 +163,7 @@ def _suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]
     return {
         "samples": {name: int(length[which].sum()) for name, which in out.items()},
         "subjects": {name: int(which[begin].sum()) for name, which in out.items()},
-        "by_hour": by_hour(
+        "by_hour": count_by_hour(
             started * leak_s,
             np.bincount(epoch, minlength=epochs),
             np.bincount(epoch[kept], minlength=epochs),
@@ -235,7 +235,7 @@ def _metrics(known: Samples, found: Published, merged: Merged, box: Int) -> dict
         "suppressed_percent": 100 * lost / len(known.slot),
         **_spread("space_m", wide + high),
         **_spread("time_s", long_s),
-        **sides(np.sqrt(wide * high)),
+        **summarise_sides(np.sqrt(wide * high)),
         "median_diagonal_m": float(np.median(np.hypot(wide, high))),
     }
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.cloaks import sides
+from dbanon.base.cloaks import summarise_sides
 from dbanon.base.kernels import kernel
 from dbanon.base.trajectory import Float, freeze
 from dbanon.methods.mob._positions import Positions
@@ -81,7 +81,7 @@ def figures(found: Classes, rows: int, k: int, cell_m: float) -> dict[str, float
         "median_class_size": float(np.median(found.size)) if len(found.size) else 0.0,
         "coverage_percent": 100 * float(inside.mean()) if len(found.size) else 100.0,
         "generalised_percent": 100 * float(found.size.sum()) / max(rows, 1),
-        **sides(np.sqrt(_area(found)) * cell_m),
+        **summarise_sides(np.sqrt(_area(found)) * cell_m),
     }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.errors import DataError, counted
+from dbanon.base.errors import DataError, format_count
 from dbanon.base.trajectory import Int, QuasiIdentifiers, Trajectories, freeze
 from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.kernels.instants import instants
@@ -139,7 +139,8 @@ def _demand_instants(subjects: int, when: align.Instants) -> None:
     if subjects * when.count > MAX_POSITIONS:
         raise DataError(
             f"A run of mob must have at most {MAX_POSITIONS:,} positions: people times instants. Got "
-            f"{counted(subjects, 'person', 'people')} and {counted(when.count, 'instant')}. Remove fixes at wild "
+            f"{format_count(subjects, 'person', 'people')} and {format_count(when.count, 'instant')}. Remove fixes "
+            "at wild "
             f"times, raise step_s or choose since and until."
         )
 

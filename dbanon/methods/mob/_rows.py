@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.cloaks import Cloaks, Hiding, Regions, by_hour
+from dbanon.base.cloaks import Cloaks, Hiding, Regions, count_by_hour
 from dbanon.base.errors import DataError, InfeasibleError
 from dbanon.base.kernels import kernel
 from dbanon.base.tasks import HERE, Tasks
@@ -257,7 +257,7 @@ def _suppressed(found: _Found, published: Bool, there: Bool) -> dict[str, Any]:
     return {
         "subjects": {"never_seen": len(np.setdiff1d(found.data.subject, found.positions.subject)), **subjects},
         "quasi_identifiers": dataclasses.asdict(found.dropped),
-        "by_hour": by_hour(hour[first] * 3600, seen.sum(axis=0), seen[published].sum(axis=0), left_out),
+        "by_hour": count_by_hour(hour[first] * 3600, seen.sum(axis=0), seen[published].sum(axis=0), left_out),
     }
 
 

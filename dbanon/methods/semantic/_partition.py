@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from dbanon.base import cores
-from dbanon.base.errors import LISTED, InfeasibleError, counted
+from dbanon.base.errors import LISTED, InfeasibleError, format_count
 from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import _cutting
 from dbanon.methods.semantic._graph import MM2, Graph, part
@@ -130,8 +130,10 @@ def _begin_with_components(graph: Graph) -> Int:
         sizes = ", ".join(f"{atoms.size[a]:,}" for a in failing[:LISTED])
         raise InfeasibleError(
             f"Cells that are connected by shared edges must together have l and t, here "
-            f"{counted(graph.least, 'category', 'categories')} and a divergence of at most {graph.most - 1e-9:.6g}. "
-            f"The cells make {counted(parts, 'separate part')}, of which {counted(len(failing), 'fails', 'fail')} "
+            f"{format_count(graph.least, 'category', 'categories')} and a divergence of at most "
+            f"{graph.most - 1e-9:.6g}. "
+            f"The cells make {format_count(parts, 'separate part')}, of which "
+            f"{format_count(len(failing), 'fails', 'fail')} "
             f"(cells: {sizes}). Load cells without gaps between them or more points of interest, or choose a lower l "
             f"or a higher t."
         )

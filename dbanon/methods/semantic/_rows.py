@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.cloaks import Atoms, Cloaks, Regions, by_hour, sides
+from dbanon.base.cloaks import Atoms, Cloaks, Regions, count_by_hour, summarise_sides
 from dbanon.base.errors import InfeasibleError, ParameterError
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Cells, Int, Trajectories
@@ -284,7 +284,7 @@ def _suppressed(data: Trajectories, slot: Int, state: NDArray[np.uint8]) -> dict
     return {
         "fixes": {name: int((state == code).sum()) for code, name in enumerate(STATES) if code},
         "subjects": {name: int((out == code).sum()) for code, name in enumerate(STATES) if code},
-        "by_hour": by_hour(
+        "by_hour": count_by_hour(
             there * 3600,
             np.bincount(at, minlength=len(there)),
             counted[PUBLISHED],
@@ -323,7 +323,7 @@ def _metrics(
         "without_pois_percent": 100 * float(np.isinf(apart).mean()),
         **_spread("space_m", np.sqrt(area)),
         **_spread("time_s", ((rows.end - rows.start) * grid_s)[row]),
-        **sides(np.sqrt(area)),
+        **summarise_sides(np.sqrt(area)),
     }
 
 

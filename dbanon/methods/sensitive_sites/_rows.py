@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.cloaks import Cloaks, by_hour, sides
-from dbanon.base.errors import DataError, InfeasibleError, ParameterError, counted
+from dbanon.base.cloaks import Cloaks, count_by_hour, summarise_sides
+from dbanon.base.errors import DataError, InfeasibleError, ParameterError, format_count
 from dbanon.base.trajectory import Int, Sites, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
@@ -115,8 +115,8 @@ def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) ->
     groups, m = len(offset) - 1, len(scene.sites)
     if groups < m:
         raise InfeasibleError(
-            f"mk must make a group of k = {params.k} people or more for {counted(m, 'site')}. It made {groups} of "
-            f"{counted(len(scene.users), 'person', 'people')}. Lower k, leave out sites, or use another algorithm."
+            f"mk must make a group of k = {params.k} people or more for {format_count(m, 'site')}. It made {groups} of "
+            f"{format_count(len(scene.users), 'person', 'people')}. Lower k, leave out sites, or use another algorithm."
         )
     # Line 7 of Figure 6: where sites fit a group equally well, a random one gets it, hence the permutation.
     chosen = _monochromatic.assign(scene.users, scene.sites, offset, rng.permutation(m))
@@ -133,7 +133,7 @@ def demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
     if n < k * m:
         away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
         raise InfeasibleError(
-            f"{algorithm} must have k = {k} separate people for each of {counted(m, 'site')}, {k * m} in all. Got "
+            f"{algorithm} must have k = {k} separate people for each of {format_count(m, 'site')}, {k * m} in all. Got "
             f"{n}.{away if scene.absent else ''} Lower k, leave out sites, or load more people."
         )
 
@@ -225,7 +225,7 @@ def _cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, ro
         member_trajectory=data.trajectory_id[trajectory[order]],
         suppressed={
             "subjects": left_out,
-            "by_hour": by_hour(
+            "by_hour": count_by_hour(
                 np.array([seen.start]),
                 np.array([people + seen.absent]),
                 np.array([people]),
@@ -263,7 +263,7 @@ def metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str, Any]:
         "users_cloaked": int(hidden.sum()),
         "users_left_exact": int(len(hidden) - hidden.sum()),
         "ggc_percent": _ggc(box, scene),
-        **sides(np.sqrt(area)),
+        **summarise_sides(np.sqrt(area)),
         "gc_median_m2": float(np.median(area)),
         "gc_mean_m2": float(area.mean()),
         "gc_largest_m2": float(area.max()),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.base.errors import DataError, ParameterError, format_count
 from dbanon.base.trajectory import Float, Int, Sites, Trajectories
 from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.kernels.considered import select_fixes
@@ -84,7 +84,8 @@ def _only_fixes(data: Trajectories, sites: Sites) -> Seen:
     if data.fixes > data.subjects:
         raise ParameterError(
             f"Every person must have one fix, or the 'at' parameter must say at which instant to look. Got "
-            f"{counted(data.fixes, 'fix', 'fixes')} of {counted(data.subjects, 'person', 'people')}. Give the 'at' "
+            f"{format_count(data.fixes, 'fix', 'fixes')} of {format_count(data.subjects, 'person', 'people')}. Give "
+            "the 'at' "
             f"parameter."
         )
     first, last = (float(data.t.min()), float(data.t.max())) if data.fixes else (0.0, 0.0)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.cloaks import Cloaks, by_hour, sides
-from dbanon.base.errors import DataError, InfeasibleError, counted
+from dbanon.base.cloaks import Cloaks, count_by_hour, summarise_sides
+from dbanon.base.errors import DataError, InfeasibleError, format_count
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.methods.kernels import align
@@ -191,7 +191,7 @@ def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
     windows = -(-whole.count // params.instants)
     if windows > MAX_WINDOWS:
         raise DataError(
-            f"The data must span at most {MAX_WINDOWS} windows of {counted(params.instants, 'instant')}. Got "
+            f"The data must span at most {MAX_WINDOWS} windows of {format_count(params.instants, 'instant')}. Got "
             f"{windows}. Remove fixes at wild times, or raise step_s or instants."
         )
     return [
@@ -363,7 +363,7 @@ def _suppressed(surveys: list[_Survey], k: int) -> dict[str, Any]:
             }
             for s in surveys
         ],
-        "by_hour": by_hour(
+        "by_hour": count_by_hour(
             np.array([s.instants.start for s in surveys]),
             np.array([s.seen for s in surveys]),
             np.array([s.present if s.present >= k else 0 for s in surveys]),
@@ -396,7 +396,7 @@ def _metrics(
         "unimproved_mbr_cost_m2": math.fsum(w.unimproved_mbr_cost_m2 for w in windows),
         "mbr_cost_bound_m2": bound_m2,
         "mbr_cost_bound_error_m2": error_m2,
-        **sides(side),
+        **summarise_sides(side),
         "smallest_crowd": int(crowd.min()),
     }
 

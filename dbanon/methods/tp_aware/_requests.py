@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dbanon.base.cloaks import Cloaks, sides
+from dbanon.base.cloaks import Cloaks, summarise_sides
 from dbanon.base.trajectory import Bool, Int, Requests, Trajectories
 from dbanon.methods.kernels.instants import in_own_time
 from dbanon.methods.parsing import LATEST_S
@@ -157,7 +157,7 @@ def _joined(cloaks: Cloaks, begins: Bool) -> Cloaks:
         member_record=cloaks.member_record,
         member_trajectory=cloaks.member_trajectory,
         suppressed=cloaks.suppressed,
-        metrics={**cloaks.metrics, **sides(side_m)},
+        metrics={**cloaks.metrics, **summarise_sides(side_m)},
     )
 
 

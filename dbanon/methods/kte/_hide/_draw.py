@@ -24,7 +24,7 @@ Failed = list[tuple[int, Int]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rules:
-    """What a drawing keeps to."""
+    """The parameters of a run that hiding sets are drawn by, and the order of its subjects."""
 
     k: int
     # Whether another may return a whole epoch after the window in which it was one. The first of a set never does, nor
