@@ -62,7 +62,7 @@ DECIDABLE = Condition(
     name="decidable",
     must="Parameters, data, inputs and stored rows must make sense together",
     broken_by="contradictions",
-    plain="The attack could decide every other clause. Otherwise it would refuse the release.",
+    plain="The attack could decide every other clause, or it would refuse the release.",
     test="attack",
 )
 LEFT_OUT = Condition(
