@@ -130,7 +130,7 @@ COMMENT ON COLUMN dbanon.site.load_id IS 'The load it came with. Null where it w
 COMMENT ON TABLE dbanon.poi IS 'A point of interest, such as a cafe.';
 COMMENT ON COLUMN dbanon.poi.poi_id IS 'Key.';
 COMMENT ON COLUMN dbanon.poi.dataset_id IS 'The dataset it belongs to (held by a trigger).';
-COMMENT ON COLUMN dbanon.poi.category IS 'Its kind, such as pharmacy.';
+COMMENT ON COLUMN dbanon.poi.category IS 'Its kind, such as bakery.';
 COMMENT ON COLUMN dbanon.poi.geom IS 'Where it is, in the dataset''s SRID.';
 COMMENT ON COLUMN dbanon.poi.load_id IS 'The load it came with. Null where it was inserted by hand.';
 

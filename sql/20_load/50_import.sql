@@ -201,7 +201,7 @@ BEGIN
             || CASE WHEN asked.subject IS NULL OR NOT moving AND asked."time" IS NULL THEN ARRAY[NULL::text] ELSE '{}' END,
         CASE WHEN moving THEN 'person and geometry' WHEN asked.geom IS NULL THEN 'person, time, x and y' ELSE 'person, time and geometry' END);
     IF '-' IN (asked."time", asked.geom, asked.trip, asked.x, asked.y) THEN
-        RAISE EXCEPTION 'Only the person can be ''-''. Got it for another column.'
+        RAISE EXCEPTION 'Only the ''subject'' column can be ''-''. Got it for another column.'
             USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate person.', HINT = 'Name that column.';
     ELSIF asked.x ~* '^(lat|latitude|northing|north)$' AND asked.y ~* '^(lon|lng|long|longitude|easting|east)$' THEN
         PERFORM dbanon_internal.refuse_axes(format('Give x => %L, y => %L.', asked.y, asked.x));

@@ -47,7 +47,7 @@ def test_a_page_for_the_file_says_promise_tests_intruder_and_who_reads(city: str
     html = file.read_text()
     text = words(html)
     for said in (
-        *("at least five subjects", "Singling out", "Linkability", "Inference", "Motivated intruder", "Not tried:"),
+        *("At least five people", "Singling out", "Linkability", "Inference", "Motivated intruder", "Not tried:"),
         *(
             "Who reads it",
             "unpublish('city_k5')",

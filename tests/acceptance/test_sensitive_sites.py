@@ -381,7 +381,7 @@ def test_a_site_added_after_the_verification_makes_publish_refuse(
 
 INFEASIBLE = {
     "bk": ("bk", 29, ("bk", "k = 29", "9 sites", 261, 259)),
-    "mk": ("mk", 27, ("mk", "k = 27", "9 sites", "8 of 259 users")),
+    "mk": ("mk", 27, ("mk", "k = 27", "9 sites", "8 of 259 people")),
 }
 
 

@@ -14,8 +14,8 @@ SHARED = {"period", "region", "columns", "members", "crowd", "size", "covers", "
 every_family = pytest.mark.parametrize("family", [pytest.param(METHODS[name], id=name) for name in METHODS])
 
 
-def demand_one_sentence(text):
-    assert re.fullmatch(r"[A-Z][^.!?]*\.", text.replace("suppress_*", "")), text
+def demand_sentences(text):
+    assert re.fullmatch(r"[A-Z][^.!?]*\.(?: [A-Z][^.!?]*\.)*", text.replace("suppress_*", "")), text
     assert len(text.split()) <= MOST_WORDS, text
     assert text.count(";") + text.count(": ") <= 1, text
 
@@ -27,7 +27,7 @@ def test_the_clauses_say_what_they_mean_and_which_test_they_serve(family):
     clauses = (*attack.clauses, *once.CLAUSES)
     assert len({clause.name for clause in clauses}) == len(clauses)
     for clause in clauses:
-        demand_one_sentence(clause.plain)
+        demand_sentences(clause.plain)
         assert clause.test in {*TESTS, "attack"}, clause.name
         assert not clause.must.endswith("."), clause.name
 
@@ -37,7 +37,7 @@ def test_the_attack_says_what_is_left_open_in_each_test(family):
     left_open = attacker(family.attack).attack.left_open
     assert tuple(left_open) == TESTS
     for sentence in left_open.values():
-        demand_one_sentence(sentence)
+        demand_sentences(sentence)
 
 
 @every_family

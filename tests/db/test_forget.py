@@ -289,7 +289,7 @@ def test_live_releases_with_the_subject_are_named_and_stay(filled: psycopg.Conne
     forget(filled)
     assert len(heard) == 1
     names(heard[0], "1 live release", "ten")
-    names(heard[0], "SELECT dbanon.unpublish('ten');")
+    names(heard[0], "SELECT dbanon.unpublish('ten')")
     assert "replace => true" in heard[0]
     assert NAME not in heard[0]
     assert filled.execute("SELECT * FROM published.ten").fetchall() == before

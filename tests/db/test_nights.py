@@ -128,7 +128,7 @@ def test_a_first_window_without_history_is_foretold_and_said(own: psycopg.Connec
         params = {"k": 5, "step_s": 60, **({"since": since} if since else {})}
         assert own.execute(planned, [Jsonb(params)]).fetchall() == []
     late = {"align": "last", "max_gap_s": 300}
-    notices = "SELECT n FROM dbanon_internal.run_notices(%s) n WHERE n LIKE '%%publishes no subject%%'"
+    notices = "SELECT n FROM dbanon_internal.run_notices(%s) n WHERE n LIKE '%%publishes no person%%'"
     run = run_of(own, 0, since=(eight - timedelta(minutes=2)).timestamp(), **late)
     [(sentence,)] = own.execute(notices, [run]).fetchall()
     assert "start = 2008-06-04T08:05:00Z" in sentence

@@ -344,7 +344,7 @@ def test_mk_only_breaks_ties():
     ("algorithm", "facts"),
     [
         ("bk", ("bk", "k = 2", "2 sites", "4 in all", 3)),
-        ("mk", ("mk", "k = 2", "2 sites", "1 of 3 users")),
+        ("mk", ("mk", "k = 2", "2 sites", "1 of 3 people")),
     ],
 )
 def test_too_few_users_are_infeasible(algorithm, facts):
@@ -365,7 +365,7 @@ def test_no_site_is_bad_data(algorithm):
 
 def test_several_fixes_need_an_instant_and_an_instant_is_a_slot():
     data = users([(0, 0), (1, 1), (5, 5)], t=[0.0, 60.0, 0.0], subject=[0, 0, 1])
-    with refusal(ParameterError, "one fix", "'at'", "3 fixes", "2 subjects"):
+    with refusal(ParameterError, "one fix", "'at'", "3 fixes", "2 people"):
         run(data, sites([(0, 0)]))
     with refusal(ParameterError, "'at'", "sensitive-sites", "grid_s"):
         run(data, sites([(0, 0)]), at=30)
