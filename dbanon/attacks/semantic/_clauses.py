@@ -95,8 +95,8 @@ CLAUSES = (
 
 LEFT_OPEN = {
     "singling out": (
-        "Members of a group, and readers who know some of its people, are left with fewer than k. At k = 2 one "
-        "person sees in which atoms the other was."
+        "Members of a group, and readers who know some of its people, are left with fewer than k. At k = 2 each "
+        "person sees the atoms of the other."
     ),
     "linkability": (
         "A record shows its atoms one after the other. Knowledge of a top speed rules out cells on the way from atom "
