@@ -263,7 +263,9 @@ def _check_columns(asked: LoadingTrajectories, where: _Position) -> None:
     what = "x and y" if len(where.columns) == 2 else "position"
     check_differ([asked.subject, *time, *where.columns], f"person, {'' if where.is_moving else 'time, '}{what}")
     if ITS_OWN in (asked.time, *where.columns, asked.trip):
-        raise ParameterError(f"Only the 'subject' column can be '{ITS_OWN}'. Got it for another column. Name that column.")
+        raise ParameterError(
+            f"Only the 'subject' column can be '{ITS_OWN}'. Got it for another column. Name that column."
+        )
     if len(where.columns) == 2:
         refuse_names_of_each_other(*where.columns)
 
