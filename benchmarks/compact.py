@@ -141,7 +141,7 @@ def through_a_database(made: Cloaks) -> Evidence:
 
         def read() -> Evidence:
             with arrow.open_snapshot(connection) as snapshot:
-                return _attacked(_rows.evidence(snapshot, run))
+                return _attacked(_rows.read(snapshot, run).fields)
 
         try:
             told("written", write)

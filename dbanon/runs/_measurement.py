@@ -222,9 +222,9 @@ class Measurement:
         true, answers = self.one_in * true, Answers(**{name: self.one_in * v for name, v in vars(answers).items()})
         low, high = measure_noise(questions, true, noise)
         self.notes.append(
-            f"One in {self.one_in} was asked, and its answers multiplied. That puts counts off by {low:.1%} to "
-            f"{high:.1%}, which was taken off their errors. Other samples differ as much. Bounds, maps and flows are "
-            f"those of these records and their people. Maps and flows of all differ less."
+            f"One in {self.one_in} of the run's records was asked, and its answers multiplied. That puts counts off by "
+            f"{low:.1%} to {high:.1%}, which was taken off their errors. Other samples differ as much. "
+            f"Bounds, maps and flows are those of these records and their people. Maps and flows of all differ less."
         )
         if self.about.window_s:
             self.notes.append(

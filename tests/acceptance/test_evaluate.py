@@ -25,8 +25,8 @@ def test_of_very_many_rows_a_sample_of_records_is_asked_and_its_figures_are_thos
     monkeypatch.setattr(_measurement, "_MAX_MET", 75)
     monkeypatch.setattr(_measurement, "_MIN_SAMPLED_RECORDS", 20)
     some = database.evaluate(run_id)
-    [note] = [note for note in some.notes if "one in" in note]
-    names(note, "one in 2")
+    [note] = [note for note in some.notes if "One in" in note]
+    names(note, "One in 2")
     names(" ".join(some.notes), "within one window")
     assert some.true is not None
     assert (some.true % 2 == 0).all()  # of the same records as the answers, so that their error is of no others

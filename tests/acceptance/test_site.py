@@ -35,7 +35,7 @@ def test_every_page_is_on_the_site(tmp_path: Path) -> None:
         assert page.name == "index.md" or f'href="{path.relative_to("docs")}.html"' in contents
         assert f'"{path}"' in index
         built = (tmp_path / "site" / path).with_suffix(".html").read_text()
-        pictures = re.findall(r"!\[[^]]*\]\([^)]+/?([\w-]+\.svg)\)", page.read_text())
+        pictures = re.findall(r"!\[[^]]*\]\((?:[^)]*/)?([\w-]+\.svg)\)", page.read_text())
         assert [picture for picture in pictures if f"_images/{picture}" not in built] == []
         outside = re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"', built)
         assert outside == []
