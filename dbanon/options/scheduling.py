@@ -89,7 +89,10 @@ class AddingJob(OfSource):
     tz: Annotated[str | None, Option("Time zone of periods, and of times that name none. Else UTC.")] = None
     starts: Annotated[
         datetime | None,
-        _moment("Where the first period begins. Default: where the release ends, or the source begins."),
+        _moment(
+            "Where the first period begins. Default: where the release ends, or at the first midnight of the source's "
+            "rows."
+        ),
     ] = None
     wait: Annotated[str | None, _interval("How long after its end a period is due. Default: 1 hour.")] = None
     lateness: Annotated[
@@ -112,13 +115,15 @@ class AddingJob(OfSource):
     keep_data: Annotated[
         str | None,
         _interval(
-            "The age at which data are forgotten, except data that the next run needs. Default: never, as '100 years'."
+            "The age at which data are forgotten, except data that the next run needs. Default: never. '100 years' "
+            "means never, too."
         ),
     ] = None
     keep_parts: Annotated[
         str | None,
         _interval(
-            "The age at which parts are withdrawn, and the rows of their runs deleted. Default: never, as '100 years'."
+            "The age at which parts are withdrawn, and the rows of their runs deleted. Default: never. '100 years' "
+            "means never, too."
         ),
     ] = None
     readers: Annotated[
@@ -126,7 +131,10 @@ class AddingJob(OfSource):
         Option("One or more roles that may read it instead of all analysts.", metavar="ROLE", typed=list[str] | None),
     ] = None
     retry: Annotated[
-        str | None, _interval("How long after a failure it tries again, doubled each time. Default: 5 minutes.")
+        str | None,
+        _interval(
+            "How long after a failure it tries again, doubled each time, up to a quarter of every. Default: 5 minutes."
+        ),
     ] = None
     max_tries: Annotated[
         int | None, Option("After how many tries a period is held. Else 10.", minimum=1, maximum=1000)

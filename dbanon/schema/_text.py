@@ -79,7 +79,7 @@ def compute_stamp() -> str:
     files = [*sorted(locate_folder("sql").rglob("*.sql")), *sources]
     content = [version().encode(), *(file.read_bytes() for file in files)]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
-    return f"The revision of schema dbanon, {EXPECTED_REVISION}. Its SQL files, methods and attacks: {whole}."
+    return f"The revision of schema dbanon, {EXPECTED_REVISION}. Its SQL files, methods, attacks and options: {whole}."
 
 
 _HEAD = """\

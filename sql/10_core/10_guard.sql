@@ -7,14 +7,14 @@
 --   DA001 There is no such run, release, dataset, load or person.
 --   DA002 The name, or the reason, cannot be used.
 --   DA003 The name is taken.
---   DA004 The run must not be published, because the attack refused it or did not attack it.
+--   DA004 The run must not be published: it is not verified, or not of a kind that may be.
 --   DA005 Rows changed since the verification, or an earlier version verified them, or records of a release changed since its
 --         publication.
 --   DA006 A statement tried to change releases or the audit, which only grow.
 --   DA007 A statement tried to change the rows of a released run, or to drop something that a live release needs.
 --   DA008 A geometry has another SRID than its dataset.
 --   DA009 Rows belong to a run or dataset that does not exist.
---   DA010 The run overlaps earlier releases, so that too few candidates are left.
+--   DA010 Earlier releases, or copies of the data, stand against the run: a promise would break, or cannot be checked.
 --   DA011 There is no such method, algorithm or parameter, or an argument cannot be used.
 --   DA012 The data cannot be used.
 --   DA013 The run waits or is being worked on, or the release is being read, or there is nothing to do.

@@ -191,8 +191,8 @@ Arguments:
 - params: parameters of the method, as a JSON object (see dbanon.method_parameters).
 - algorithm: @Planning.algorithm@
 Returns: one row an item: the data, how long it may take, the releases it would be compared with, and the results of an earlier run of the
-method. The last item is exit_code. It is 3 where an input is missing and 4 where there are fewer than k people. It is 5 where a release of the same
-people stands alone, or where the run asks for new atoms although a release has some. Otherwise it is 0.
+method. The last item is exit_code. It is 3 where an input is missing and 4 where there are fewer than k people. It is 5 where the run and
+earlier releases show the same people at the same time and one of them stands alone, or where the run asks for new atoms although a release has some. Otherwise it is 0.
 - item: the topic of the row.
 - value: the figure.
 - exact: false for an estimate.

@@ -66,8 +66,8 @@ BEGIN
         WHERE l.groups_sum <> dbanon_internal.groups_sum(l.release_id, r.dataset_id)
         ORDER BY l.release_id LIMIT 1;
     IF changed.release_id IS NOT NULL THEN
-        RAISE EXCEPTION 'The stored facts of a release must be as it was published, for run % to be compared with it. That of % (number %) was '
-            'changed since.', check_groups.run_id, changed.name, changed.release_id
+        RAISE EXCEPTION 'The stored facts of a release must be as they were at its publication, for run % to be compared with it. Those of % '
+            '(number %) were changed since.', check_groups.run_id, changed.name, changed.release_id
             USING ERRCODE = 'DA005', DETAIL = 'Its groups of people, or the key of its population, do not match its keyed hash.',
                   HINT = format('Restore its rows of dbanon.grouping and dbanon.exposure, and the key in dbanon.population, from a backup. Until then, '
                                 'publish runs of other times than %s to %s.', lower(changed.span), upper(changed.span));
@@ -86,7 +86,7 @@ AS $$
 BEGIN
     -- To the server's log: a line of the audit would go with the transaction that the error ends.
     RAISE LOG 'dbanon: % was refused % on dbanon.%', session_user, operation, relation;
-    RAISE EXCEPTION 'The stored facts of a release must stay as it was published. Got % on dbanon.%.', operation, relation
+    RAISE EXCEPTION 'The stored facts of a release must stay as they were at its publication. Got % on dbanon.%.', operation, relation
         USING ERRCODE = 'DA006', DETAIL = 'Later runs are compared with it.', HINT = 'To erase a person, call dbanon.forget_subject.';
 END
 $$;

@@ -750,8 +750,8 @@ BEGIN
     END IF;
     within_a_day := dbanon_internal.shown_within_a_day(refuse_if_broken.run_id, refuse_if_broken.release_id);
     IF within_a_day IS NOT NULL THEN
-        RAISE NOTICE 'Within a day, other releases show exactly % that this one hides, inside the region that hides them. And this one shows % '
-            'that they hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
+        RAISE NOTICE 'Within a day, other releases show exactly % that this one hides, inside the region that hides them. And this one shows '
+            'exactly % that they hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
             dbanon_internal.counted((within_a_day ->> 'shown_here')::bigint, 'person', 'people');
     END IF;
     RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));

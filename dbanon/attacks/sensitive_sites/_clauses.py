@@ -90,8 +90,8 @@ CLAUSES = (
 
 LEFT_OPEN = {
     "singling out": (
-        "People away from sites are published exactly, and a reader with knowledge of the people in a rectangle is "
-        "left with fewer than k."
+        "People away from sites are published exactly. A reader who knows which people live or work in a rectangle "
+        "is left with fewer than k."
     ),
     "linkability": "Releases of other instants can be intersected: perhaps only one person was near the site both "
     "times.",
