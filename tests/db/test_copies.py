@@ -295,7 +295,8 @@ def test_names_of_a_dataset_that_was_published_and_dropped_are_known(own):
     for subjects, x, told in (("'p' || n", "n", True), ("'q' || n", "n + 1000", False)):
         own.execute(
             f"INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT dataset_id, {subjects}, "
-            f"ST_SetSRID(ST_MakePointM({x}, n, 0), 32610) FROM dbanon.dataset d, generate_series(0, 9) n WHERE name = 'b'"
+            f"ST_SetSRID(ST_MakePointM({x}, n, 0), 32610) FROM dbanon.dataset d, generate_series(0, 9) n "
+            "WHERE name = 'b'"
         )
         notices = own.execute(
             "SELECT n FROM dbanon.dataset d, dbanon_internal.copied_notices(d.dataset_id, 0) n WHERE d.name = 'b'"
