@@ -33,7 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones"
     )
     parser.addoption(
-        "--stress-half", action="store_true", help="run also what half of the modules have of that; the seed chooses"
+        "--stress-third",
+        action="store_true",
+        help="run also what a third of the modules have of that; the seed chooses",
     )
     parser.addoption("--quick", action="store_true", help="of tests with a database run a third: so if none is named")
     parser.addoption("--every", action="store_true", help="run them all though none is named")
@@ -59,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _is_quick(config: pytest.Config) -> bool:
     """Whether a third will do: nobody has named files or tests, or said how many of them."""
-    said = ("--all", "--every", "--stress", "--stress-half", "--database-third", "-k", "-m", "--last-failed")
+    said = ("--all", "--every", "--stress", "--stress-third", "--database-third", "-k", "-m", "--last-failed")
     named = config.args_source is config.ArgsSource.ARGS
     return not named and not any(config.getoption(name, None) for name in said)
 
@@ -94,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             stress = [item for item in items if item.get_closest_marker("stress")]
             # What the seed chooses of many cases, and of tests with a database, does not depend on SEED // 12.
             kept = (
-                _modules((item.path for item in stress), SEED // 12, 2) if config.getoption("--stress-half") else set()
+                _modules((item.path for item in stress), SEED // 12, 3) if config.getoption("--stress-third") else set()
             )
             left_out |= {item for item in stress if item.path not in kept}
     thirds = [0] if config.option.quick else config.getoption("--database-third")

@@ -24,13 +24,15 @@ class Item:
         return name == "many"
 
 
-def test_every_case_of_a_third_and_a_quarter_and_a_half_is_run_by_some_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_case_of_a_third_a_quarter_and_a_third_of_modules_is_run_by_some_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     items = [Item(f"{number}") for number in range(30)]
     run = set()
-    for seed in range(24):
+    for seed in range(36):
         monkeypatch.setattr(conftest, "SEED", seed)
         others = conftest._others_of_many(items)  # type: ignore[arg-type]
-        [module] = conftest._modules(FILES[:2], seed // 12, 2)
+        [module] = conftest._modules(FILES[:3], seed // 12, 3)
         third = {item for item in items if conftest._third(item) == 0}  # type: ignore[arg-type]
         run |= {(item.nodeid, module) for item in third - others}
-    assert len(run) == 2 * len(items)
+    assert len(run) == 3 * len(items)
