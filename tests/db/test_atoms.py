@@ -380,7 +380,7 @@ def test_what_is_known_of_places_must_be_as_it_was_published(city: psycopg.Conne
     city.execute(change)
     city.execute("ALTER TABLE dbanon.published_cell ENABLE TRIGGER USER")
     for atoms in (PAIRS, SHIFTED):
-        with pytest.raises(psycopg.Error, match=r"\(number 1\) was changed since") as caught:
+        with pytest.raises(psycopg.Error, match=r"\(number 1\) were changed since") as caught:
             publish(city, write(city, atoms))
         assert caught.value.sqlstate == "DA005"
 
