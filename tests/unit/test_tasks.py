@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -224,6 +225,7 @@ def test_no_part_is_begun_in_a_thread_once_one_has_failed() -> None:
 
     def fail(number: int) -> None:
         begun.append(number)
+        time.sleep(0.001 if number else 0)  # so that who waits for the first has a second to notice
         raise LookupError
 
     with cores.limit_threads(1), pytest.raises(LookupError):
