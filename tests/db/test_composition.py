@@ -441,10 +441,10 @@ def test_groups_that_an_earlier_version_published_are_said_not_to_be_known_for_t
 def test_whom_one_release_hides_and_another_shows_within_a_day_is_counted(own: psycopg.Connection) -> None:
     publish(own, snapshot(own, LOW), "at_eight")
     (notice,) = publish(own, snapshot(own, at_s=3600), "at_nine")  # all exact, where the five were hidden
-    names(notice, "0 people", "this one shows 5 people")
+    names(notice, "0 people", "this one shows exactly 5 people")
     assert recorded(own, "at_nine")[0] == {"within_a_day": {"hidden_here": 0, "shown_here": 5}}
     (notice,) = publish(own, snapshot(own, LOW, at_s=7200), "at_ten")
-    names(notice, "5 people", "this one shows 0 people")
+    names(notice, "5 people", "this one shows exactly 0 people")
     assert publish(own, snapshot(own, HIGH, at_s=10800), "elsewhere") != []  # hidden where the others were shown
     assert publish(own, snapshot(own, LOW, at_s=3 * 86400), "another_day") == []
     card = value(own, "SELECT dbanon.release_card('at_ten')")
