@@ -213,7 +213,7 @@ class _Run:
 
     @contextmanager
     def _reading_early(self, dataset: DatasetRow, fixes: int) -> Iterator[reading.Early | None]:
-        """Read the dataset anew for the attack while the block writes cloaks, and wait for it at the end.
+        """Read the dataset again for the attack while the block writes cloaks, and wait at the end for the reading.
 
         Gives None where other machines read it, or where the server gives no further connection.
         """
