@@ -85,8 +85,10 @@ def verified_city(city_url: str, city_template: tuple[str, int]) -> Iterator[tup
 
 
 @pytest.fixture(scope="session")
-def city(dbanon_server: Target, city_template: tuple[str, int], city_files: tuple[Path, Path]) -> Iterator[str]:
-    """URL of a database to read alone, with two releases: city_k5 has requests, city_sites has exact rows."""
+def releases_template(
+    dbanon_server: Target, city_template: tuple[str, int], city_files: tuple[Path, Path]
+) -> Iterator[str]:
+    """Name of a database with two releases, to be cloned: city_k5 has requests, city_sites has exact rows."""
 
     def fill(url: str) -> None:
         with open_database(url) as database:
@@ -97,6 +99,13 @@ def city(dbanon_server: Target, city_template: tuple[str, int], city_files: tupl
             database.publish(result.run_id, "city_sites", allow_overlap=True, reason="a test of files")
 
     with shared_database(dbanon_server, "releases", fill, template=city_template[0]) as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def city(dbanon_server: Target, releases_template: str) -> Iterator[str]:
+    """URL of a clone of `releases_template` that all tests read: while they do, it cannot be cloned itself."""
+    with shared_database(dbanon_server, "read", lambda url: None, template=releases_template) as name:
         yield database_url(dbanon_server.url, dbname=name)
 
 

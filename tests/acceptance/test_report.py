@@ -17,7 +17,7 @@ from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.figures import Evaluation
 from dbanon.cli import sweep_file
 from dbanon.database import Database, open_database
-from dbanon.postgres.server import Target, parse
+from dbanon.postgres.server import Target
 from dbanon.releases import reporting
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, json_of
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.db
 
 
 @pytest.fixture
-def own_city(dbanon_server: Target, city: str) -> Iterator[str]:
+def own_city(dbanon_server: Target, releases_template: str) -> Iterator[str]:
     """URL of a copy of the database with two releases, to be changed."""
-    with cloned_database(dbanon_server, parse(city)["dbname"]) as url:
+    with cloned_database(dbanon_server, releases_template) as url:
         yield url
 
 
