@@ -5,13 +5,20 @@ function for different types at once may both write file 1; a process that reads
 other runs code for other types, and gets wrong results in silence. Numba also takes a file as fresh while the source of
 the function itself is unchanged, whatever has changed in modules that the function uses. Here each file is named for
 its types, and begins with a digest of all that it was made from.
+
+Numba also numbers the functions that a process compiles, from 1, and their names in machine code differ only by that
+number: NumPy's `sort` and `argsort` have a function of one name each. Where a process reads files that two processes
+wrote, the linker takes the first function of a name for all of them, and results are wrong in silence. Here each
+process counts from a number that it draws.
 """
 
 # mypy: disable-error-code="no-untyped-call"
 
 import ast
 import hashlib
+import itertools
 import pickle
+import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -20,7 +27,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching, registry
+from numba.core import bytecode, caching, registry
+
+bytecode.FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
 
 F = TypeVar("F", bound=Callable[..., Any])
 

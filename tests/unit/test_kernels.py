@@ -1,6 +1,7 @@
 """Compiled code is used only for the types and the sources that it was compiled from."""
 
 import importlib
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,35 @@ from {0}.layout import COLUMN
 @kernel
 def second(x):
     return x[0, COLUMN]
+"""
+SCALING = f"""
+from dbanon.base.kernels import kernel
+
+def make(factor):
+    @kernel
+    def scale(x):
+        total = 0
+        for value in x:
+            {"; ".join(f"total += factor * (value % {n} == 1)" for n in range(2, 60))}
+        return total
+    return scale
+"""
+"""A function of many instructions, of which no copy is put into those that call it."""
+SCALED = """
+from dbanon.base.kernels import kernel
+from scaling import make
+
+scale = make({1})
+
+@kernel
+def {0}(x):
+    return scale(x) + scale(x[50:])
+"""
+ASKING = """
+import sys
+import numpy as np
+for name in sys.argv[1:]:
+    print(getattr(__import__(name), name)(np.arange(100)))
 """
 ROWS = np.arange(4.0).reshape(2, 2)
 
@@ -90,6 +120,20 @@ def test_code_of_another_source_is_not_used(folder: Path, file: str, old: str, n
     assert asked(folder) == ((2.0, 1.0) if file == "loops.py" else (0.0, 0.0))
     (folder / file).write_text(source)
     assert asked(folder) == (1.0, 2.0)
+
+
+def test_code_that_several_processes_compiled_runs_in_one(tmp_path: Path) -> None:
+    # `scale` names two functions, and each process compiles its own after as many others.
+    def ask(*names: str) -> list[int]:
+        command = [sys.executable, "-c", ASKING, *names]
+        return [int(line) for line in subprocess.check_output(command, cwd=tmp_path, timeout=60).split()]
+
+    (tmp_path / "scaling.py").write_text(SCALING)
+    for name, factor in (("one", 1), ("seven", 7)):
+        (tmp_path / f"{name}.py").write_text(SCALED.format(name, factor))
+        ask(name)
+    one, seven = ask("one", "seven")
+    assert seven == 7 * one > 0
 
 
 def test_a_disk_that_is_full_loses_no_result(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
