@@ -13,11 +13,11 @@ from pathlib import Path
 
 from dbanon.postgres import server
 
-EVERY_S = 0.1
+SAMPLE_EVERY_S = 0.1
 
 
 @contextmanager
-def private_server() -> Iterator[tuple[server.EmbeddedServer, Path]]:
+def run_private_server() -> Iterator[tuple[server.EmbeddedServer, Path]]:
     """Have an embedded server of a benchmark's own, which runs, and a directory beside it that its user finds."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
@@ -41,12 +41,12 @@ class Cost:
     printed: str
 
 
-def dbanon(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
+def run_dbanon(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
     """Run a command of dbanon in a process of its own."""
-    return python("-m", "dbanon", *arguments, environment=environment)
+    return run_python("-m", "dbanon", *arguments, environment=environment)
 
 
-def python(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
+def run_python(*arguments: str, environment: Mapping[str, str] | None = None) -> Cost:
     """Run a program of Python in a process of its own.
 
     Memory of the server is that of the embedded one: private pages, and shared ones in equal parts (PSS), sampled ten
@@ -77,13 +77,13 @@ class _Watch(threading.Thread):
         self.client, self.client_mb, self.server_mb = client, 0.0, 0.0
 
     def run(self) -> None:
-        while not self.stop.wait(EVERY_S):
-            self.client_mb = max(self.client_mb, _field_mb(self.client, "status", "VmHWM:"))
-            total = sum(_field_mb(pid, "smaps_rollup", "Pss:") for pid in _server_processes())
+        while not self.stop.wait(SAMPLE_EVERY_S):
+            self.client_mb = max(self.client_mb, _read_field_mb(self.client, "status", "VmHWM:"))
+            total = sum(_read_field_mb(pid, "smaps_rollup", "Pss:") for pid in _list_server_processes())
             self.server_mb = max(self.server_mb, total)
 
 
-def _server_processes() -> list[int]:
+def _list_server_processes() -> list[int]:
     try:
         postmaster = int((server.EmbeddedServer().data / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
@@ -92,16 +92,16 @@ def _server_processes() -> list[int]:
     return [postmaster, *map(int, children)]
 
 
-def server_cpu_s() -> float:
+def measure_server_cpu_s() -> float:
     """Seconds of CPU that the embedded server has used so far, in processes that are there or have ended."""
     used = 0
-    for pid in _server_processes():
+    for pid in _list_server_processes():
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         used += sum(map(int, fields[11:15]))  # its own, and that of children it has waited for
     return used / os.sysconf("SC_CLK_TCK")
 
 
-def _field_mb(pid: int, file: str, field: str) -> float:
+def _read_field_mb(pid: int, file: str, field: str) -> float:
     try:
         lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
     except OSError:  # it has gone

@@ -120,7 +120,7 @@ MUTANTS = [
 ]
 
 
-def caught(mutant: Mutant, repository: Path) -> bool:
+def is_caught(mutant: Mutant, repository: Path) -> bool:
     """Whether a test fails in a copy of the repository with the mistake; the compiled kernels come along."""
     with tempfile.TemporaryDirectory(prefix="dbanon-mutant-") as place:
         copy = Path(place) / "copy"
@@ -142,7 +142,7 @@ def main() -> None:
         if words and not any(word in mutant.file or word in mutant.tests for word in words):
             continue
         began = time.monotonic()
-        dead = caught(mutant, repository)
+        dead = is_caught(mutant, repository)
         lived += not dead
         print(
             f"{'caught' if dead else 'LIVES '} {time.monotonic() - began:4.0f} s  {mutant.file}: {mutant.after!r}",

@@ -24,7 +24,7 @@ SRID = 32610
 Table = pa.Table
 
 
-def events(kind: str) -> Table:
+def read_events(kind: str) -> Table:
     """Read pick-ups (P) or drop-offs (D) in the box: cab_id, t, lat, lon."""
     table = pyarrow.csv.read_csv(EVENTS)
     lon, lat = table["lon"], table["lat"]
@@ -34,13 +34,13 @@ def events(kind: str) -> Table:
     return table.filter(pc.and_(pc.equal(table["event"], kind), inside))
 
 
-def metres(table: Table) -> np.ndarray:
+def convert_to_metres(table: Table) -> np.ndarray:
     """Positions in UTM zone 10: float64[n, 2]."""
     transform = Transformer.from_crs(4326, SRID, always_xy=True).transform
     return np.column_stack(transform(table["lon"].to_numpy(), table["lat"].to_numpy()))
 
 
-def users(positions: np.ndarray) -> Trajectories:
+def make_users(positions: np.ndarray) -> Trajectories:
     """Each position a subject of its own."""
     n = len(positions)
     return Trajectories(
@@ -56,7 +56,7 @@ def users(positions: np.ndarray) -> Trajectories:
     )
 
 
-def sites(positions: np.ndarray, m: int, rng: np.random.Generator) -> Sites:
+def draw_sites(positions: np.ndarray, m: int, rng: np.random.Generator) -> Sites:
     """Draw sites among positions."""
     drawn = positions[rng.choice(len(positions), m, replace=False)]
     none = np.empty(0, np.int64)
@@ -68,7 +68,7 @@ def sites(positions: np.ndarray, m: int, rng: np.random.Generator) -> Sites:
 
 def write_users(file: Path) -> int:
     """Write the pick-ups as a file to load; their number."""
-    table = events("P")
+    table = read_events("P")
     pyarrow.csv.write_csv(table.select(["t", "lon", "lat"]), file)
     return len(table)
 
@@ -85,6 +85,6 @@ def write_worship(file: Path) -> int:
 
 def write_drawn(file: Path, m: int, seed: int) -> None:
     """Write drop-offs drawn at random as a file of sites."""
-    table = events("D")
+    table = read_events("D")
     drawn = np.random.default_rng(seed).choice(len(table), m, replace=False)
     pyarrow.csv.write_csv(table.select(["lon", "lat"]).take(pa.array(np.sort(drawn))), file)

@@ -13,13 +13,13 @@ from dbanon.base.cloaks import Cloaks
 from dbanon.base.trajectory import Bool, Cells, Float, Int, Trajectories
 from dbanon.methods.semantic import Parameters, _graph
 
-CLOSE = 1e-9  # by which a divergence may exceed t
-RETURNS = 4  # rows of somebody in a cell that make a place to which they return
-DRAWN = 500  # rows that are replayed
-MOST_CELLS = 14  # of a region from all pairs of whose cells it is grown again
+DIVERGENCE_TOLERANCE = 1e-9  # by which a divergence may exceed t
+MIN_RETURNS = 4  # rows of somebody in a cell that make a place to which they return
+REPLAYED_ROWS = 500  # rows that are replayed
+MAX_CELLS = 14  # of a region from all pairs of whose cells it is grown again
 
 
-def divergences(count: Int, total: Int) -> Float:
+def compute_divergences(count: Int, total: Int) -> Float:
     """Divergence of the city's shares from those of regions, nats; `count` int64[r, q], `total` int64[q]."""
     number = count.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -75,7 +75,7 @@ class Release:
         same = np.array([place[own.tobytes()] for own in sets])
         return cls(
             cells, list(distinct.values()), same[cloaks.region[rows]], end - start, copies[owner],
-            np.where(there, row, -1), cell, data.subject[path], *_stays(data, path, time, cell, params.gap_s),
+            np.where(there, row, -1), cell, data.subject[path], *_find_stays(data, path, time, cell, params.gap_s),
         )  # fmt: skip
 
     @cached_property
@@ -88,13 +88,15 @@ class Release:
         """Area of each region, m2."""
         return np.array([self.cells.area_m2[own].sum() for own in self.region])
 
-    def good(self, count: Int, l: int, t: float) -> Bool:  # noqa: E741 - the paper's name
+    def is_good(self, count: Int, l: int, t: float) -> Bool:  # noqa: E741 - the paper's name
         """Whether sets with these points of interest have l categories, and a divergence of t at most."""
         diverse = (count > 0).sum(axis=1) >= l
-        return diverse & ((divergences(count, self.cells.pois.sum(axis=0)) <= t + CLOSE) | np.isinf(t))
+        return diverse & (
+            (compute_divergences(count, self.cells.pois.sum(axis=0)) <= t + DIVERGENCE_TOLERANCE) | np.isinf(t)
+        )
 
 
-def _stays(data: Trajectories, path: Int, time: Int, cell: Int, gap_s: int) -> tuple[Int, Int, Int]:
+def _find_stays(data: Trajectories, path: Int, time: Int, cell: Int, gap_s: int) -> tuple[Int, Int, Int]:
     """Find the stays in one cell: that of each fix, and the cells and the seconds of all."""
     day = data.day if data.day is not None else np.zeros(len(data.subject), np.int64)
     _, unit = np.unique(np.stack([data.subject, day]), axis=1, return_inverse=True)
@@ -113,7 +115,7 @@ def _stays(data: Trajectories, path: Int, time: Int, cell: Int, gap_s: int) -> t
 # ---- what rows lose --------------------------------------------------------------------------------------------------
 
 
-def losses(release: Release, params: Parameters) -> dict[str, float]:
+def measure_losses(release: Release, params: Parameters) -> dict[str, float]:
     """Measure rows, weighted by the fixes in them; theta is what the stay of a fix loses in its row."""
     there = release.fix_row >= 0
     row, cell = release.fix_row[there], release.fix_cell[there]
@@ -130,32 +132,32 @@ def losses(release: Release, params: Parameters) -> dict[str, float]:
     }
 
 
-def distributions(release: Release) -> dict[str, Float]:
+def collect_distributions(release: Release) -> dict[str, Float]:
     """Give divergence, side and length of all rows, and of the stays that they are made of ("raw")."""
     total = release.cells.pois.sum(axis=0)
     row, own = np.repeat(np.arange(len(release.copies)), release.copies), release.stay_cell
     region = release.row_region[row]
     return {
-        "kl": divergences(release.counts, total)[region],
+        "kl": compute_divergences(release.counts, total)[region],
         "space_m": np.sqrt(release.area)[region],
         "time_s": release.span_s[row].astype(float),
-        "raw_kl": divergences(release.cells.pois, total)[own],
+        "raw_kl": compute_divergences(release.cells.pois, total)[own],
         "raw_space_m": np.sqrt(release.cells.area_m2)[own],
         "raw_time_s": release.stay_s.astype(float),
     }
 
 
-def reveal(release: Release, l: int, t: float) -> dict[str, float]:  # noqa: E741 - the paper's name
+def count_revealing(release: Release, l: int, t: float) -> dict[str, float]:  # noqa: E741 - the paper's name
     """Count the rows, and the fixes by their cells ("raw"), that have fewer categories than l or diverge by over t."""
-    good = np.repeat(release.good(release.counts, l, t)[release.row_region], release.copies)
-    raw = release.good(release.cells.pois, l, t)[release.fix_cell]
+    good = np.repeat(release.is_good(release.counts, l, t)[release.row_region], release.copies)
+    raw = release.is_good(release.cells.pois, l, t)[release.fix_cell]
     return {"reveals_percent": 100 * float((~good).mean()), "raw_reveals_percent": 100 * float((~raw).mean())}
 
 
 # ---- what regions tell together --------------------------------------------------------------------------------------
 
 
-def classes(release: Release, params: Parameters) -> dict[str, float]:
+def count_classes(release: Release, params: Parameters) -> dict[str, float]:
     """Count the classes of cells that no region tells apart, and those that have not l and t."""
     regions = np.repeat(np.arange(len(release.region)), [len(own) for own in release.region])
     cell = np.concatenate(release.region)
@@ -165,17 +167,17 @@ def classes(release: Release, params: Parameters) -> dict[str, float]:
     number = [named.setdefault(own.tobytes(), len(named)) for own in np.split(regions[order], begins[1:])]
     count = np.zeros((len(named), release.cells.pois.shape[1]), np.int64)
     np.add.at(count, np.array(number), release.cells.pois[cell[order][begins]])
-    fails = ~release.good(count, *_promised(params))
+    fails = ~release.is_good(count, *_choose_promise(params))
     return {"classes": len(named), "classes_fail": int(fails.sum())}
 
 
-def _promised(params: Parameters) -> tuple[int, float]:
+def _choose_promise(params: Parameters) -> tuple[int, float]:
     """Give l and t that hold against who replays a run."""
     l, t = (getattr(params, f"atom_{name}", None) for name in ("l", "t"))  # noqa: E741 - the paper's name
     return params.l if l is None else l, params.t if t is None else t
 
 
-def returning(release: Release, params: Parameters) -> dict[str, float]:
+def intersect_returns(release: Release, params: Parameters) -> dict[str, float]:
     """Intersect the regions of the rows in which somebody was in the same cell, where these are four or more."""
     there = release.fix_row >= 0
     visits = np.stack([release.subject[there], release.fix_cell[there], release.fix_row[there]])
@@ -183,7 +185,7 @@ def returning(release: Release, params: Parameters) -> dict[str, float]:
     begins = np.flatnonzero(np.diff(visits[:2], axis=1, prepend=-1).any(axis=0))
     left, count = [], []
     for rows in np.split(visits[2], begins[1:]):
-        if len(rows) < RETURNS:
+        if len(rows) < MIN_RETURNS:
             continue
         regions = np.unique(release.row_region[rows])
         held = np.bincount(np.concatenate([release.region[one] for one in regions]))
@@ -195,7 +197,7 @@ def returning(release: Release, params: Parameters) -> dict[str, float]:
     return {
         "places": len(left),
         "places_one_cell_percent": 100 * float((np.array(left) == 1).mean()),
-        "places_fail_percent": 100 * float((~release.good(np.array(count), *_promised(params))).mean()),
+        "places_fail_percent": 100 * float((~release.is_good(np.array(count), *_choose_promise(params))).mean()),
     }
 
 
@@ -208,17 +210,17 @@ def replay(release: Release, params: Parameters) -> dict[str, float]:
     Where some such cells make exactly the region, the best guess is the cell in most of them: "right" where it holds a
     fix of the row, "chance" the share of the region's cells that hold one.
     """
-    graph = _graph.graph(release.cells, params)
-    work = growth.work(graph)
+    graph = _graph.build_graph(release.cells, params)
+    work = growth.make_work(graph)
     rng = np.random.default_rng(1)
-    rows = np.sort(rng.permutation(len(release.row_region))[:DRAWN])
+    rows = np.sort(rng.permutation(len(release.row_region))[:REPLAYED_ROWS])
     order = np.argsort(release.fix_row, kind="stable")
     first, end = (np.searchsorted(release.fix_row[order], rows, side=side) for side in ("left", "right"))
     right, chance = [], []
     for row, low, high in zip(rows, first, end, strict=True):
         own = release.region[release.row_region[row]]
         votes = np.zeros(len(own), np.int64)
-        for seed in _seeds(graph, work, own):
+        for seed in _find_seeds(graph, work, own):
             votes[seed] += 1
         if votes.any():
             visited = np.isin(own, release.fix_cell[order[low:high]])
@@ -230,11 +232,11 @@ def replay(release: Release, params: Parameters) -> dict[str, float]:
     return figures
 
 
-def _seeds(graph: _graph.Graph, work: growth.Work, region: Int) -> Iterator[list[int]]:
+def _find_seeds(graph: _graph.Graph, work: growth.Work, region: Int) -> Iterator[list[int]]:
     """Give the one or two cells, by their place in a region, from which it is made."""
     cells = region.astype(np.int32)
     most = int(graph.area[region].sum())
-    pairs = combinations(range(len(cells)), 2) if len(cells) <= MOST_CELLS else ()
+    pairs = combinations(range(len(cells)), 2) if len(cells) <= MAX_CELLS else ()
     for seed in [*((one,) for one in range(len(cells))), *pairs]:
         for a, b in {(seed[0], seed[-1]), (seed[-1], seed[0])}:
             size = growth.grow(graph, work, growth.connect(graph, work, cells[[a]], cells[[b]]), most)
@@ -243,7 +245,7 @@ def _seeds(graph: _graph.Graph, work: growth.Work, region: Int) -> Iterator[list
                 break
 
 
-def atoms(cloaks: Any, release: Release) -> dict[str, float]:
+def count_atoms(cloaks: Any, release: Release) -> dict[str, float]:
     """Count the atoms of a run that has some, and the fixes in those of one cell and in the largest."""
     made = getattr(cloaks, "atoms", None)
     if made is None:
@@ -258,8 +260,8 @@ def atoms(cloaks: Any, release: Release) -> dict[str, float]:
     }
 
 
-def measured(cloaks: Cloaks, data: Trajectories, cells: Cells, params: Parameters) -> dict[str, float]:
+def measure_all(cloaks: Cloaks, data: Trajectories, cells: Cells, params: Parameters) -> dict[str, float]:
     """Measure all of it."""
     release = Release.of(cloaks, data, cells, params)
-    figures = losses(release, params) | classes(release, params) | returning(release, params)
-    return figures | replay(release, params) | atoms(cloaks, release)
+    figures = measure_losses(release, params) | count_classes(release, params) | intersect_returns(release, params)
+    return figures | replay(release, params) | count_atoms(cloaks, release)

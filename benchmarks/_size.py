@@ -47,7 +47,7 @@ class Module:
         lines = self.text.splitlines()
         comments = (token.start for token in tokens if token.type == tokenize.COMMENT)
         self.comments = {row for row, column in comments if not lines[row - 1][:column].strip()}
-        self.docstrings = {row for node in ast.walk(self.tree) for row in _docstring(node)}
+        self.docstrings = {row for node in ast.walk(self.tree) for row in _find_docstring(node)}
         filled = {number for number, line in enumerate(lines, 1) if line.strip()}
         self.code = filled - self.comments - self.docstrings
 
@@ -65,13 +65,13 @@ class Module:
                     waiting.append((child, public))
 
 
-def _docstring(node: ast.AST) -> range:
+def _find_docstring(node: ast.AST) -> range:
     """Lines of a docstring, or of the string below a constant that says what it is."""
     is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     return range(node.lineno, (node.end_lineno or node.lineno) + 1) if is_text else range(0)  # type: ignore[attr-defined]
 
 
-def _parameters(function: Function) -> int:
+def _count_parameters(function: Function) -> int:
     given = function.args
     names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     return len([name for name in names if name not in ("self", "cls")])
@@ -81,15 +81,15 @@ def _spread(values: list[int]) -> str:
     return f"{median(values):.0f} / {quantiles(values, n=10)[-1]:.0f} / {max(values)}"
 
 
-def _share(part: float, whole: float) -> str:
+def _format_share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
-def _package(path: Path) -> str:
+def _name_package(path: Path) -> str:
     return path.parts[1] + "/" if len(path.parts) > 2 else "(loose modules)"
 
 
-def _sizes(modules: list[Module]) -> Iterator[tuple[str, str]]:
+def _measure_sizes(modules: list[Module]) -> Iterator[tuple[str, str]]:
     total = sum(len(module.text.splitlines()) for module in modules)
     comments = sum(len(module.comments) for module in modules)
     yield "dbanon/: lines", f"{total:,}"
@@ -97,12 +97,12 @@ def _sizes(modules: list[Module]) -> Iterator[tuple[str, str]]:
     yield "of them comments", f"{comments:,}"
     yield "of them docstrings", f"{sum(len(module.docstrings) for module in modules):,}"
     yield "modules, p50 / p90 / max", f"{len(modules)}, {_spread([len(m.text.splitlines()) for m in modules])}"
-    kernels = [m for m in modules if _package(m.path) in ("methods/", "attacks/") and "numba" in m.text]
+    kernels = [m for m in modules if _name_package(m.path) in ("methods/", "attacks/") and "numba" in m.text]
     lines = sum(len(module.text.splitlines()) for module in kernels)
-    yield "kernels: share of comment lines", _share(sum(len(m.comments) for m in kernels), lines)
+    yield "kernels: share of comment lines", _format_share(sum(len(m.comments) for m in kernels), lines)
 
 
-def _functions(modules: list[Module]) -> Iterator[tuple[str, str]]:
+def _measure_functions(modules: list[Module]) -> Iterator[tuple[str, str]]:
     bodies, parameters, names = [], [], 0
     for module in modules:
         names += sum(
@@ -110,15 +110,15 @@ def _functions(modules: list[Module]) -> Iterator[tuple[str, str]]:
         )
         for function, public in module.functions():
             bodies.append(len(module.code & set(range(function.body[0].lineno, (function.end_lineno or 0) + 1))))
-            parameters += [_parameters(function)] * public
+            parameters += [_count_parameters(function)] * public
     yield "public functions and classes of modules", f"{names:,}"
     yield "body of a function, p50 / p90 / max", _spread(bodies)
-    yield "bodies over 30 lines", _share(sum(lines > 30 for lines in bodies), len(bodies))
+    yield "bodies over 30 lines", _format_share(sum(lines > 30 for lines in bodies), len(bodies))
     yield "parameters a public function", f"{mean(parameters):.2f}"
-    yield "public functions with more than 8", _share(sum(number > 8 for number in parameters), len(parameters))
+    yield "public functions with more than 8", _format_share(sum(number > 8 for number in parameters), len(parameters))
 
 
-def _places(root: Path) -> Iterator[tuple[str, str]]:
+def _count_places(root: Path) -> Iterator[tuple[str, str]]:
     for folders, pattern in ((("dbanon",), "*.py"), (("sql", "migrations"), "*.[sp][qy]*")):
         texts = [
             file.read_text()
@@ -131,7 +131,7 @@ def _places(root: Path) -> Iterator[tuple[str, str]]:
         yield f"an option of `load` in {' and '.join(folders)}, lines (files)", f"{lines:.0f} ({files:.0f})"
 
 
-def _clauses(root: Path) -> Iterator[tuple[str, str]]:
+def _count_clauses(root: Path) -> Iterator[tuple[str, str]]:
     packages = sorted(f"dbanon.attacks.{p.parent.name}" for p in (root / "dbanon" / "attacks").glob("*/evidence.py"))
     packages += ["dbanon.attacks.kte"]  # which needs no evidence of its own
     command = [sys.executable, "-c", _CLAUSES, *packages]
@@ -141,33 +141,42 @@ def _clauses(root: Path) -> Iterator[tuple[str, str]]:
     yield "names that four or more attacks have", f"{sum(number >= 4 for number in counts.values())}"
 
 
-def _others(root: Path) -> Iterator[tuple[str, str]]:
+def _measure_others(root: Path) -> Iterator[tuple[str, str]]:
     sql = [file.read_text() for file in sorted((root / "sql").rglob("*.sql"))]
     lines = [line for text in sql for line in text.splitlines()]
     functions = sum(line.startswith(("CREATE OR REPLACE FUNCTION", "CREATE OR REPLACE PROCEDURE")) for line in lines)
     yield "sql/: lines, functions", f"{len(lines):,}, {functions}"
-    yield "sql/: share of comment lines", _share(sum(line.lstrip().startswith("--") for line in lines), len(lines))
+    yield (
+        "sql/: share of comment lines",
+        _format_share(sum(line.lstrip().startswith("--") for line in lines), len(lines)),
+    )
     for folder in ("tests", "benchmarks"):
         text = "".join(file.read_text() for file in sorted((root / folder).rglob("*.py")))
         yield f"{folder}/: lines of Python", f"{text.count(chr(10)):,}"
 
 
-def measured(root: Path) -> dict[str, str]:
+def measure_tree(root: Path) -> dict[str, str]:
     """Measure the tree under a folder; returns figures as text by what they are of."""
     modules = [Module(f.relative_to(root), f.read_text()) for f in sorted((root / "dbanon").rglob("*.py"))]
     top = sorted(name for name in {module.path.parts[1] for module in modules} if not name.startswith("__"))
     layers = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
     found = {"names in dbanon/": f"{len(top)}", "of them modules": f"{sum(name.endswith('.py') for name in top)}"}
     found["layers"] = f"{len(layers)}"
-    for figures in (_sizes(modules), _functions(modules), _places(root), _clauses(root), _others(root)):
+    for figures in (
+        _measure_sizes(modules),
+        _measure_functions(modules),
+        _count_places(root),
+        _count_clauses(root),
+        _measure_others(root),
+    ):
         found.update(figures)
     by_package = Counter[str]()
     for module in modules:
-        by_package[_package(module.path)] += len(module.text.splitlines())
+        by_package[_name_package(module.path)] += len(module.text.splitlines())
     return found | {f"lines of {name}": f"{number:,}" for name, number in sorted(by_package.items())}
 
 
-def _exported(revision: str, folder: Path) -> Path:
+def _export_revision(revision: str, folder: Path) -> Path:
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         packed.extractall(folder, filter="data")
@@ -179,8 +188,8 @@ def main() -> None:
     columns = {}
     for revision in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as folder:
-            columns[revision] = measured(_exported(revision, Path(folder)))
-    columns["working tree"] = measured(ROOT)
+            columns[revision] = measure_tree(_export_revision(revision, Path(folder)))
+    columns["working tree"] = measure_tree(ROOT)
     rows = list(dict.fromkeys(name for column in columns.values() for name in column))
     print(f"| | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
     for name in rows:

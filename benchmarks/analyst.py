@@ -35,7 +35,7 @@ TILE = """SELECT floor((ST_X(p) + 180) / 360 * 4096)::int,
     FROM ST_Transform(ST_SetSRID(ST_MakePoint(%s, %s), %s), 4326) p"""
 
 
-def seconds(connection: psycopg.Connection, query: str) -> float:
+def time_query(connection: psycopg.Connection, query: str) -> float:
     began = time.perf_counter()
     connection.execute(query)  # type: ignore[call-overload]
     return time.perf_counter() - began
@@ -48,7 +48,7 @@ def publish(rows: int) -> None:
         database.run("tp-aware", dataset=NAME, params={"k": K}, publish=NAME)
 
 
-def indexes(url: str) -> None:
+def make_indexes(url: str) -> None:
     """Make each index of the release once more, as publication has made it."""
     with psycopg.connect(url, autocommit=True) as owner:
         made = owner.execute(
@@ -58,7 +58,7 @@ def indexes(url: str) -> None:
             [NAME],
         ).fetchall()
         for index, definition, what in made:
-            took = seconds(owner, f"CREATE INDEX again {definition}")
+            took = time_query(owner, f"CREATE INDEX again {definition}")
             owner.execute("DROP INDEX dbanon.again")
             [size] = owner.execute("SELECT pg_relation_size(format('dbanon.%%I', %s::text)) / 1e6", [index]).fetchone()  # type: ignore[misc]
             print(f"index {what:<40} {took:>8.2f} s {size:>8.0f} MB")
@@ -82,7 +82,7 @@ def ask(url: str) -> None:
         for question, (aim, query) in QUESTIONS.items():
             with psycopg.connect(analyst, autocommit=True) as connection:
                 connection.execute(zones)  # type: ignore[call-overload]
-                first, *others = (seconds(connection, "SELECT " + query.format(**places)) for _ in range(4))
+                first, *others = (time_query(connection, "SELECT " + query.format(**places)) for _ in range(4))
             print(f"{question:<28} {min(others):>8.3f} s  first {first:>7.3f} s  aim {aim or '-'}")
 
 
@@ -92,7 +92,7 @@ def main(rows: int) -> None:
     with psycopg.connect(url) as owner:
         [found] = owner.execute("SELECT rows FROM published.releases WHERE name = %s", [NAME]).fetchone()  # type: ignore[misc]
     print(f"{found:,} rows of {CITY}")
-    indexes(url)
+    make_indexes(url)
     ask(url)
     with open_database() as database:
         database.unpublish(NAME)

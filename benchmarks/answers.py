@@ -36,7 +36,7 @@ from tests.acceptance.analyst_truth import Span, Truth
 MOMENT = START + 10.5 * 3600  # 17:30 UTC
 HOUR = (START + 10 * 3600, START + 11 * 3600)
 CELL_M, DISTRICT_M = 1_000.0, 3_000
-ASKED = 100
+QUESTIONS_EACH = 100
 DISTRICTS = {
     f"{i} {j}": shapely.box(*(np.array([i, j, i + 1, j + 1]) * DISTRICT_M))
     for i in range(180, 186)
@@ -44,13 +44,13 @@ DISTRICTS = {
 }
 
 
-def metres(*degrees: tuple[float, float]) -> np.ndarray:
+def convert_to_metres(*degrees: tuple[float, float]) -> np.ndarray:
     return np.array([Transformer.from_crs(4326, SRID, always_xy=True).transform(*point) for point in degrees])
 
 
-DOWNTOWN = shapely.box(*metres((-122.416, 37.783), (-122.394, 37.800)).ravel())
-AIRPORT = shapely.Point(metres((-122.386, 37.617))[0]).buffer(1_500)
-LINE = metres((-122.4246, 37.8065), (-122.4180, 37.7715), (-122.4075, 37.7690))  # Van Ness Avenue, and on
+DOWNTOWN = shapely.box(*convert_to_metres((-122.416, 37.783), (-122.394, 37.800)).ravel())
+AIRPORT = shapely.Point(convert_to_metres((-122.386, 37.617))[0]).buffer(1_500)
+LINE = convert_to_metres((-122.4246, 37.8065), (-122.4180, 37.7715), (-122.4075, 37.7690))  # Van Ness Avenue, and on
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Asking:
 
     def rows(self, query: str, **params: object) -> list[tuple]:
         """Ask a query in which RELEASE and AREA stand for the release and `area`, by default downtown."""
-        given = {"area": DOWNTOWN.wkt, "hour": spelled(HOUR), "moment": text(MOMENT), "srid": SRID, **params}
+        given = {"area": DOWNTOWN.wkt, "hour": format_span(HOUR), "moment": format_time(MOMENT), "srid": SRID, **params}
         query = query.replace("AREA", "ST_GeomFromText(%(area)s, %(srid)s)").replace(
             "RELEASE", f"published.{self.name}"
         )
@@ -93,18 +93,18 @@ class Asking:
         return float(self.rows(query, **params)[0][0] or 0)
 
 
-def text(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def spelled(span: Span) -> str:
-    return f"[{text(span[0])},{text(span[1])})"
+def format_span(span: Span) -> str:
+    return f"[{format_time(span[0])},{format_time(span[1])})"
 
 
 # ---- the questions ---------------------------------------------------------------------------------------------------
 
 
-def at_a_moment(asking: Asking) -> Iterator[Answer]:
+def ask_count_at_moment(asking: Asking) -> Iterator[Answer]:
     naive = """SELECT count(*) FROM RELEASE
         WHERE period @> %(moment)s::timestamptz AND ST_Intersects(ST_Centroid(region), AREA)"""
     asked = "SELECT * FROM published.count_inside('RELEASE', AREA, at => %(moment)s)"
@@ -112,38 +112,38 @@ def at_a_moment(asking: Asking) -> Iterator[Answer]:
     yield Answer(question, by_hand, *asking.rows(asked)[0], asking.truth.at(MOMENT).inside(DOWNTOWN).people())
 
 
-def over_an_hour(asking: Asking) -> Iterator[Answer]:
+def ask_count_over_hour(asking: Asking) -> Iterator[Answer]:
     naive = "SELECT sum(subjects) FROM RELEASE WHERE period && %(hour)s AND ST_Intersects(region, AREA)"
     asked = "SELECT * FROM published.count_inside('RELEASE', AREA, during => %(hour)s)"
     question, by_hand = "cabs downtown from 10 to 11", asking.number(naive)
     yield Answer(question, by_hand, *asking.rows(asked)[0], asking.truth.during(HOUR).inside(DOWNTOWN).people())
 
 
-def density(asking: Asking) -> Iterator[Answer]:
-    found = told_density(asking, HOUR)
+def ask_density(asking: Asking) -> Iterator[Answer]:
+    found = read_density(asking, HOUR)
     true = asking.truth.cells(CELL_M, HOUR)
     cell = max(true, key=lambda one: true[one])
     naive = """SELECT sum(subjects) FILTER (WHERE ST_Intersects(ST_Centroid(region), AREA))::float8
         / count(DISTINCT valid_from) FROM RELEASE WHERE period && %(hour)s"""
     by_hand = asking.number(naive, area=shapely.box(*(np.array([*cell, cell[0] + 1, cell[1] + 1]) * CELL_M)).wkt)
-    yield Answer("cabs in the busiest km²", by_hand, *found[cell], true[cell], *others(found, true, cell))
+    yield Answer("cabs in the busiest km²", by_hand, *found[cell], true[cell], *count_others(found, true, cell))
 
 
-def others(found: Mapping, true: Mapping, but: object) -> tuple[int, int]:
+def count_others(found: Mapping, true: Mapping, but: object) -> tuple[int, int]:
     """Count the answers, but one, and those of them that have the truth outside their bounds."""
     rest = [Answer("", 0, *found.get(one, (0, 0, 0)), true.get(one, 0)) for one in true | found if one != but]
     return len(rest), sum(not answer.within for answer in rest)
 
 
-def told_density(asking: Asking, span: Span) -> dict[tuple[int, int], list[float]]:
+def read_density(asking: Asking, span: Span) -> dict[tuple[int, int], list[float]]:
     query = """SELECT ST_XMin(cell), ST_YMin(cell), at_least, expected, at_most
         FROM published.density('RELEASE', %(cell_m)s, %(span)s)"""
-    found = asking.rows(query, cell_m=CELL_M, span=spelled(span))
+    found = asking.rows(query, cell_m=CELL_M, span=format_span(span))
     return {(round(x / CELL_M), round(y / CELL_M)): bounds for x, y, *bounds in found}
 
 
-def flows(asking: Asking) -> Iterator[Answer]:
-    found, true = told_flows(asking, HOUR), asking.truth.flows(DISTRICTS, HOUR)
+def ask_flows(asking: Asking) -> Iterator[Answer]:
+    found, true = read_flows(asking, HOUR), asking.truth.flows(DISTRICTS, HOUR)
     pair = max((one for one in true if one[0] != one[1]), key=lambda one: true[one])
     naive = """WITH place AS (SELECT DISTINCT ON (record_id) record_id, ST_Centroid(first_value(region) OVER o) AS a,
             ST_Centroid(region) AS b FROM RELEASE WHERE period && %(hour)s
@@ -152,15 +152,19 @@ def flows(asking: Asking) -> Iterator[Answer]:
         JOIN districts f ON ST_Intersects(f.shape, p.a) JOIN districts t ON ST_Intersects(t.shape, p.b)
         WHERE (f.district, t.district) = (%(origin)s, %(destination)s)"""
     by_hand = asking.number(naive, origin=pair[0], destination=pair[1])
-    yield Answer("the greatest flow of two districts", by_hand, *found[pair], true[pair], *others(found, true, pair))
+    yield Answer(
+        "the greatest flow of two districts", by_hand, *found[pair], true[pair], *count_others(found, true, pair)
+    )
 
 
-def told_flows(asking: Asking, span: Span) -> dict[tuple[str, str], list[float]]:
+def read_flows(asking: Asking, span: Span) -> dict[tuple[str, str], list[float]]:
     query = "SELECT * FROM published.flows('RELEASE', 'districts', 'district', %(span)s)"
-    return {(origin, destination): bounds for origin, destination, *bounds in asking.rows(query, span=spelled(span))}
+    return {
+        (origin, destination): bounds for origin, destination, *bounds in asking.rows(query, span=format_span(span))
+    }
 
 
-def crossings(asking: Asking) -> Iterator[Answer]:
+def ask_crossings(asking: Asking) -> Iterator[Answer]:
     naive = """WITH place AS (SELECT subjects, ST_Centroid(region) AS b,
             lag(ST_Centroid(region)) OVER (PARTITION BY record_id ORDER BY seq) AS a
             FROM RELEASE WHERE period && %(hour)s)
@@ -173,21 +177,21 @@ def crossings(asking: Asking) -> Iterator[Answer]:
         yield Answer(f"cabs that crossed Van Ness, {way}wards", by_hand, low, None, high, true[direction])
 
 
-def dwell(asking: Asking) -> Iterator[Answer]:
+def ask_dwell(asking: Asking) -> Iterator[Answer]:
     naive = "SELECT count(*) FROM RELEASE WHERE period && %(hour)s AND ST_Intersects(ST_Centroid(region), AREA)"
     by_hand = asking.number(naive, area=AIRPORT.wkt)
-    yield Answer("cab-minutes at the airport", by_hand, *told_dwell(asking, AIRPORT, HOUR))
+    yield Answer("cab-minutes at the airport", by_hand, *read_dwell(asking, AIRPORT, HOUR))
 
 
-def told_dwell(asking: Asking, area: shapely.Geometry, span: Span) -> tuple[float, ...]:
+def read_dwell(asking: Asking, area: shapely.Geometry, span: Span) -> tuple[float, ...]:
     """Minutes of all records, each for every person it stands for, and the truth of them."""
     query = """SELECT coalesce(sum(subjects * surely), 0)::float8, coalesce(sum(subjects * expectedly), 0)::float8,
         coalesce(sum(subjects * possibly), 0)::float8 FROM published.dwell('RELEASE', AREA, %(span)s)"""
-    [told] = asking.rows(query, area=area.wkt, span=spelled(span))
+    [told] = asking.rows(query, area=area.wkt, span=format_span(span))
     return (*told, sum(inside for _, _, inside in asking.truth.dwell(area, span)))
 
 
-def requests(asking: Asking) -> Iterator[Answer]:
+def ask_requests(asking: Asking) -> Iterator[Answer]:
     asked = """SELECT coalesce(sum(at_least), 0)::float8, NULL, coalesce(sum(at_most), 0)::float8
         FROM published.requests_inside('RELEASE', AREA, %(hour)s)"""  # one content alone: a pick-up
     [bounds] = asking.rows(asked)
@@ -197,10 +201,10 @@ def requests(asking: Asking) -> Iterator[Answer]:
     yield Answer("cabs that picked people up downtown", asking.number(naive), *bounds, true)
 
 
-QUESTIONS = (at_a_moment, over_an_hour, density, flows, crossings, dwell, requests)
+QUESTIONS = (ask_count_at_moment, ask_count_over_hour, ask_density, ask_flows, ask_crossings, ask_dwell, ask_requests)
 
 
-def printed(value: float | None) -> str:
+def format_figure(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:,.1f}"
 
 
@@ -208,7 +212,7 @@ def ask_all(asking: Asking, refusals: dict[str, int]) -> None:
     for question in QUESTIONS:
         try:
             for one in question(asking):
-                numbers = " | ".join(map(printed, (one.naive, one.at_least, one.expected, one.at_most, one.true)))
+                numbers = " | ".join(map(format_figure, (one.naive, one.at_least, one.expected, one.at_most, one.true)))
                 within = "yes" if one.within else "NO"
                 within += f"; {one.others - one.outside:,} of {one.others:,} others too" if one.others else ""
                 print(f"| {asking.name} | {one.question} | {numbers} | {within} |", flush=True)
@@ -223,19 +227,19 @@ def ask_all(asking: Asking, refusals: dict[str, int]) -> None:
 # ---- how far `expected` is off ---------------------------------------------------------------------------------------
 
 
-def random_area(rng: np.random.Generator) -> shapely.Geometry:
+def draw_area(rng: np.random.Generator) -> shapely.Geometry:
     """A square of one to four kilometres somewhere in the city."""
     (x, y), half = ALL_TAXIS.corner + rng.uniform(0, ALL_TAXIS.side_m, 2), rng.uniform(500, 2_000)
     return shapely.box(x - half, y - half, x + half, y + half)
 
 
-def random_hour(rng: np.random.Generator, truth: Truth) -> Span:
+def draw_hour(rng: np.random.Generator, truth: Truth) -> Span:
     begin = rng.uniform(truth.since, max(truth.since, truth.until - 3600))
     return float(round(begin)), min(float(round(begin)) + 3600, truth.until)
 
 
 def spread(truth: Truth, span: Span) -> dict[tuple[int, int], float]:
-    """What `density` expects: the mean number, or, where rows hold at some time, each person's one by its fixes."""
+    """What `ask_density` expects: the mean number, or, where rows hold at some time, each person's one by its fixes."""
     if not truth.some_time:
         return truth.cells(CELL_M, span)
     found = truth.during(span)
@@ -251,54 +255,54 @@ Drawn = Iterator[
 ]  # at_least, expected, at_most, truth: of one random question or cell
 
 
-def moments(asking: Asking, rng: np.random.Generator) -> Drawn:
-    for _ in range(ASKED):
-        area, at = random_area(rng), round(rng.uniform(asking.truth.since, asking.truth.until - 1))
+def draw_moments(asking: Asking, rng: np.random.Generator) -> Drawn:
+    for _ in range(QUESTIONS_EACH):
+        area, at = draw_area(rng), round(rng.uniform(asking.truth.since, asking.truth.until - 1))
         query = "SELECT * FROM published.count_inside('RELEASE', AREA, at => %(at)s)"
-        yield *asking.rows(query, area=area.wkt, at=text(at))[0], asking.truth.at(at).inside(area).people()
+        yield *asking.rows(query, area=area.wkt, at=format_time(at))[0], asking.truth.at(at).inside(area).people()
 
 
-def hours(asking: Asking, rng: np.random.Generator) -> Drawn:
-    for _ in range(ASKED):
-        area, span = random_area(rng), random_hour(rng, asking.truth)
+def draw_hours(asking: Asking, rng: np.random.Generator) -> Drawn:
+    for _ in range(QUESTIONS_EACH):
+        area, span = draw_area(rng), draw_hour(rng, asking.truth)
         query = "SELECT * FROM published.count_inside('RELEASE', AREA, during => %(span)s)"
         true = asking.truth.during(span).inside(area).people()
-        yield *asking.rows(query, area=area.wkt, span=spelled(span))[0], true
+        yield *asking.rows(query, area=area.wkt, span=format_span(span))[0], true
 
 
-def densities(asking: Asking, rng: np.random.Generator) -> Drawn:
-    for _ in range(ASKED // 10):
-        span = random_hour(rng, asking.truth)
-        found, true, seen = told_density(asking, span), spread(asking.truth, span), asking.truth.cells(CELL_M, span)
+def draw_densities(asking: Asking, rng: np.random.Generator) -> Drawn:
+    for _ in range(QUESTIONS_EACH // 10):
+        span = draw_hour(rng, asking.truth)
+        found, true, seen = read_density(asking, span), spread(asking.truth, span), asking.truth.cells(CELL_M, span)
         for cell in true | found:
             low, expected, high = found.get(cell, (0, 0, 0))
             inside = low - 1e-6 <= seen.get(cell, 0) <= high + 1e-6
             yield 0 if inside else np.inf, expected, np.inf, true.get(cell, 0)
 
 
-def all_flows(asking: Asking, rng: np.random.Generator) -> Drawn:
-    for _ in range(ASKED // 10):
-        span = random_hour(rng, asking.truth)
-        found, true = told_flows(asking, span), asking.truth.flows(DISTRICTS, span)
+def draw_flows(asking: Asking, rng: np.random.Generator) -> Drawn:
+    for _ in range(QUESTIONS_EACH // 10):
+        span = draw_hour(rng, asking.truth)
+        found, true = read_flows(asking, span), asking.truth.flows(DISTRICTS, span)
         for pair in true | found:
             yield *found.get(pair, (0, 0, 0)), true[pair]  # type: ignore[misc]
 
 
-def stays(asking: Asking, rng: np.random.Generator) -> Drawn:
-    for _ in range(ASKED):
-        yield told_dwell(asking, random_area(rng), random_hour(rng, asking.truth))  # type: ignore[misc]
+def draw_stays(asking: Asking, rng: np.random.Generator) -> Drawn:
+    for _ in range(QUESTIONS_EACH):
+        yield read_dwell(asking, draw_area(rng), draw_hour(rng, asking.truth))  # type: ignore[misc]
 
 
 DRAWN: Mapping[str, Callable[[Asking, np.random.Generator], Drawn]] = {
-    "count at a moment": moments,
-    "count over an hour": hours,
-    "density of an hour": densities,
-    "flows of an hour": all_flows,
-    "dwell in an hour": stays,
+    "count at a moment": draw_moments,
+    "count over an hour": draw_hours,
+    "density of an hour": draw_densities,
+    "flows of an hour": draw_flows,
+    "dwell in an hour": draw_stays,
 }
 
 
-def errors(asking: Asking) -> str:
+def format_errors(asking: Asking) -> str:
     """Draw questions of each function; give the errors of `expected` and where the truth was outside the bounds."""
     cells, answers, outside = [], 0, 0
     for draw in DRAWN.values():
@@ -333,8 +337,7 @@ def main(names: list[str]) -> None:
     ):
         ALL_TAXIS.load(loaded, Path(folder))
         lines = [
-            published_and_asked(target, server.parse(loaded)["dbname"], name, refusals)
-            for name in names or ALL_TAXIS.runs
+            publish_and_ask(target, server.parse(loaded)["dbname"], name, refusals) for name in names or ALL_TAXIS.runs
         ]
     for said, mark in refusals.items():
         print(f"\n({mark}) {said}")
@@ -345,7 +348,7 @@ def main(names: list[str]) -> None:
         print(f"* {name}: {family} {' '.join(word for word in options if word != '-p')}")
 
 
-def published_and_asked(target: server.Target, loaded: str, name: str, refusals: dict[str, int]) -> str:
+def publish_and_ask(target: server.Target, loaded: str, name: str, refusals: dict[str, int]) -> str:
     """Publish a release in a database of its own, where it is compared with no other; give the line of its errors."""
     with testing.cloned_database(target, loaded) as url:
         ALL_TAXIS.publish(url, name)
@@ -357,7 +360,7 @@ def published_and_asked(target: server.Target, loaded: str, name: str, refusals:
                 )
             asking = Asking(analyst, name, analyst_truth.read(url, [1]))
             ask_all(asking, refusals)
-            return errors(asking)
+            return format_errors(asking)
 
 
 if __name__ == "__main__":

@@ -25,24 +25,26 @@ from dbanon.runs import _rows, writing
 
 T = TypeVar("T")
 STEP_S = 60
-PLAIN = 8 + 4 + 8 + 8 + 32 + 4 + 4  # bytes of a row in columns of record, seq, start, end, bounds, crowd and subjects
+PLAIN_ROW_BYTES = (
+    8 + 4 + 8 + 8 + 32 + 4 + 4
+)  # bytes of a row in columns of record, seq, start, end, bounds, crowd and subjects
 
 
-def rss_mb() -> float:
+def measure_rss_mb() -> float:
     """Resident memory now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
-def told(what: str, make: Callable[[], T]) -> T:
+def report_making(what: str, make: Callable[[], T]) -> T:
     """Make something, and print how long it took and what is resident then."""
     began = time.perf_counter()
     made = make()
-    print(f"{what:<34}{time.perf_counter() - began:>8.1f} s {rss_mb():>8.0f} MB", flush=True)
+    print(f"{what:<34}{time.perf_counter() - began:>8.1f} s {measure_rss_mb():>8.0f} MB", flush=True)
     return made
 
 
-def cloaks(records: int, instants: int, regions: int) -> Cloaks:
+def make_cloaks(records: int, instants: int, regions: int) -> Cloaks:
     """Make rows of moving objects: at each instant an object is in one of that instant's regions."""
     rng = np.random.default_rng(2008)
     apart = regions // instants
@@ -65,18 +67,18 @@ def cloaks(records: int, instants: int, regions: int) -> Cloaks:
         periods=(np.arange(instants)[:, None] + np.array([0, 1])) * STEP_S,
         member_record=sets,
         member_trajectory=sets,
-        hiding=Hiding(record=sets, offset=np.arange(records + 1) * 15, other=_others(records)),
+        hiding=Hiding(record=sets, offset=np.arange(records + 1) * 15, other=_list_others(records)),
         suppressed={},
         metrics={},
     )
 
 
-def _others(records: int) -> np.ndarray:
+def _list_others(records: int) -> np.ndarray:
     """Give each record the 15 that follow it."""
     return ((np.arange(records)[:, None] + np.arange(1, 16)) % records + 1).reshape(-1)
 
 
-def evidence(made: Cloaks) -> Evidence:
+def make_evidence(made: Cloaks) -> Evidence:
     """Say of cloaks what the database says of them, in arrays of its own."""
     regions, nothing = made.regions, np.full(len(made.member_record), np.nan)
     hiding = made.hiding
@@ -107,10 +109,10 @@ def evidence(made: Cloaks) -> Evidence:
         "hiding_offset": hiding.offset.copy(),
         "hiding_other": hiding.other.copy(),
     }
-    return _attacked(fields)
+    return _make_evidence_of(fields)
 
 
-def _attacked(fields: dict[str, object]) -> Evidence:
+def _make_evidence_of(fields: dict[str, object]) -> Evidence:
     one = np.zeros(1, np.int64)
     data = Trajectories(
         trajectory_id=one, subject=one, offset=np.arange(2), t=np.zeros(1), x=np.zeros(1), y=np.zeros(1),
@@ -119,7 +121,7 @@ def _attacked(fields: dict[str, object]) -> Evidence:
     return Evidence(method="", algorithm="", params={}, suppressed={}, trajectories=data, **fields)  # type: ignore[arg-type]
 
 
-def through_a_database(made: Cloaks) -> Evidence:
+def write_and_read(made: Cloaks) -> Evidence:
     """Write cloaks as a run of its own, read them back, and drop it."""
     with open_database() as database:
         connection = database.connection
@@ -141,33 +143,33 @@ def through_a_database(made: Cloaks) -> Evidence:
 
         def read() -> Evidence:
             with arrow.open_snapshot(connection) as snapshot:
-                return _attacked(_rows.read(snapshot, run).fields)
+                return _make_evidence_of(_rows.read(snapshot, run).fields)
 
         try:
-            told("written", write)
-            told("digest", lambda: connection.execute("SELECT dbanon_internal.run_digest(%s)", [run]))
+            report_making("written", write)
+            report_making("digest", lambda: connection.execute("SELECT dbanon_internal.run_digest(%s)", [run]))
             size = (
                 "SELECT sum(pg_total_relation_size(format('dbanon.%%I', t)::regclass)) / 2^20 FROM unnest(%s::text[]) t"
             )
             tables = ["region", "period", "record", "membership", "hiding"]
             ((megabytes,),) = connection.execute(size, [tables]).fetchall()
             print(f"{'its tables':<34}{megabytes:>19.0f} MB")
-            return told("evidence, read back", read)
+            return report_making("evidence, read back", read)
         finally:
-            told("dropped", lambda: connection.execute("SELECT dbanon.drop_run(%s)", [run]))
+            report_making("dropped", lambda: connection.execute("SELECT dbanon.drop_run(%s)", [run]))
             connection.execute("DELETE FROM dbanon.dataset WHERE dataset_id = %s", [dataset_id])
 
 
 def main(records: int, instants: int, regions: int, *, write: bool) -> None:
     rows = records * instants
     print(f"{records} records x {instants} instants = {rows} rows on {regions} regions")
-    print(f"{'before':<34}{rss_mb():>19.0f} MB")
-    made = told("cloaks", lambda: cloaks(records, instants, regions))
-    found = through_a_database(made) if write else told("cloaks and evidence", lambda: evidence(made))
+    print(f"{'before':<34}{measure_rss_mb():>19.0f} MB")
+    made = report_making("cloaks", lambda: make_cloaks(records, instants, regions))
+    found = write_and_read(made) if write else report_making("cloaks and evidence", lambda: make_evidence(made))
     assert found.rows == made.rows
     assert np.array_equal(found.region[-instants:], made.region[-instants:])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{'peak':<34}{peak:>19.0f} MB; plain columns of one of them: {rows * PLAIN / 2**20:.0f} MB")
+    print(f"{'peak':<34}{peak:>19.0f} MB; plain columns of one of them: {rows * PLAIN_ROW_BYTES / 2**20:.0f} MB")
 
 
 if __name__ == "__main__":

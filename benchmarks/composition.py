@@ -99,7 +99,7 @@ FROM dbanon.run r WHERE r.run_id = %(run)s RETURNING run_id, release_id)
 SELECT dbanon_internal.store_groups(l.run_id, l.release_id) FROM l"""
 
 
-def taxis(database: Database) -> None:
+def publish_taxis(database: Database) -> None:
     database.load_trajectories([CABS], dataset="cabs", subject="cab_id", time="t", x="lon", y="lat", drop_outliers=True)
     for k in (5, 20):
         run = database.run("tp-aware", dataset="cabs", params={"k": k})
@@ -118,23 +118,23 @@ def taxis(database: Database) -> None:
         print("recorded:", *entry)
 
 
-def cpu_s(database: Database) -> float:
+def measure_cpu_s(database: Database) -> float:
     """Seconds of CPU that the session's server process has used; what helps it in parallel is not in it."""
     fields = Path(f"/proc/{database.connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(database: Database, what: str, statement: str, values: dict[str, object]) -> None:
-    began, used = time.perf_counter(), cpu_s(database)
+def time_statement(database: Database, what: str, statement: str, values: dict[str, object]) -> None:
+    began, used = time.perf_counter(), measure_cpu_s(database)
     with database.connection.cursor() as cursor:
         found = cursor.execute(statement, values).fetchone() if "measure" in statement else None
         if found is None:
             cursor.execute(statement, values)
-    spent = f"{time.perf_counter() - began:>6.1f} s {cpu_s(database) - used:>6.1f} s CPU"
+    spent = f"{time.perf_counter() - began:>6.1f} s {measure_cpu_s(database) - used:>6.1f} s CPU"
     print(f"{what:<42}{spent}  {found or ''}", flush=True)
 
 
-def made(database: Database, n: int) -> None:
+def measure_made(database: Database, n: int) -> None:
     print(f"\n{n:,} subjects in {n // BUNDLE:,} bundles of one window", flush=True)
 
     def write(k: int, size: int, *, apart: bool) -> int:
@@ -148,18 +148,18 @@ def made(database: Database, n: int) -> None:
     runs = {name: write(size, size, apart=False) for name, size in sizes.items()}
     runs["crossing"] = write(BUNDLE, BUNDLE, apart=True)
     with database.connection.transaction(force_rollback=True):
-        timed(database, "its groups stored", STORE, {"run": new})
+        time_statement(database, "its groups stored", STORE, {"run": new})
         for overridden in ((), ("halves",), ("halves", "fifths"), ("halves", "fifths", "crossing")):
             for name in runs if not overridden else ("same",):
                 with database.connection.transaction(force_rollback=True):
-                    release(database, runs[name], name, None)
+                    make_release(database, runs[name], name, None)
                     for other in overridden:
-                        release(database, runs[other], other, WHY)
+                        make_release(database, runs[other], other, WHY)
                     beside = "".join(f", '{other}' overridden" for other in overridden)
-                    timed(database, f"compared with '{name}'{beside}", MEASURE, {"run": new})
+                    time_statement(database, f"compared with '{name}'{beside}", MEASURE, {"run": new})
 
 
-def alone(database: Database, n: int, instants: int) -> None:
+def measure_alone(database: Database, n: int, instants: int) -> None:
     """Measure a release that stands alone, of 1,000 regions an instant, against another, a later one and itself."""
     print(f"\n{n:,} subjects at {instants} instants in a release that stands alone", flush=True)
     execute(database, METHOD, {})
@@ -171,14 +171,14 @@ def alone(database: Database, n: int, instants: int) -> None:
 
     new, other, apart = write(0), write(1), write(60 * instants + 1)
     with database.connection.transaction(force_rollback=True):
-        timed(database, "who is spoken of when, stored", STORE, {"run": new})
+        time_statement(database, "who is spoken of when, stored", STORE, {"run": new})
         for name, run in (("another", other), ("one of a later time", apart), ("itself", new)):
             with database.connection.transaction(force_rollback=True):
-                release(database, run, name, None)
-                timed(database, f"compared with {name}", MEASURE, {"run": new})
+                make_release(database, run, name, None)
+                time_statement(database, f"compared with {name}", MEASURE, {"run": new})
 
 
-def hourly(database: Database, n: int, snapshots: int) -> None:
+def measure_hourly(database: Database, n: int, snapshots: int) -> None:
     """Measure a snapshot in which a sixth are hidden, by 20, against others of the same day that show them."""
     print(f"\n{n:,} subjects, a sixth of them hidden, in a snapshot after {snapshots} others", flush=True)
     execute(database, HOURS, {})
@@ -191,10 +191,10 @@ def hourly(database: Database, n: int, snapshots: int) -> None:
     with database.connection.transaction(force_rollback=True):
         for hour, run in enumerate(earlier):
             database.connection.execute(RELEASE, {"run": run, "name": f"hour_{hour}", "reason": None})
-        timed(database, "its groups stored", STORE, {"run": new})
-        timed(database, "compared", MEASURE, {"run": new})
+        time_statement(database, "its groups stored", STORE, {"run": new})
+        time_statement(database, "compared", MEASURE, {"run": new})
         nearby = "SELECT dbanon_internal.shown_within_a_day(%(run)s, 0) AS measured"
-        timed(database, "within a day counted", nearby, {"run": new})
+        time_statement(database, "within a day counted", nearby, {"run": new})
 
 
 def execute(database: Database, statements: str, values: dict[str, object]) -> None:
@@ -203,8 +203,8 @@ def execute(database: Database, statements: str, values: dict[str, object]) -> N
         database.connection.execute(part, values if "%(" in part else None)
 
 
-def release(database: Database, run: int, name: str, reason: str | None) -> None:
-    timed(database, f"'{name}' released", RELEASE, {"run": run, "name": name, "reason": reason})
+def make_release(database: Database, run: int, name: str, reason: str | None) -> None:
+    time_statement(database, f"'{name}' released", RELEASE, {"run": run, "name": name, "reason": reason})
 
 
 def main(n: int) -> None:
@@ -214,11 +214,11 @@ def main(n: int) -> None:
         try:
             with open_database() as database:
                 if CABS.is_file():
-                    taxis(database)
+                    publish_taxis(database)
                 database.connection.execute("SET search_path = pg_catalog, public")
-                made(database, n)
-                alone(database, 3 * n // 40, 400)
-                hourly(database, n // 4, 23)
+                measure_made(database, n)
+                measure_alone(database, 3 * n // 40, 400)
+                measure_hourly(database, n // 4, 23)
         finally:
             server.EmbeddedServer().stop()
 

@@ -36,7 +36,7 @@ SHOWN = (
 )
 
 
-def plain(url: str, file: str) -> None:
+def export_plainly(url: str, file: str) -> None:
     import geopandas
     import sqlalchemy
 
@@ -69,6 +69,6 @@ def main(sizes: list[int]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["plain"]:
-        plain(*sys.argv[2:])
+        export_plainly(*sys.argv[2:])
     else:
         main([int(text) for text in sys.argv[1:]] or list(SIZES))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks.papers.mob import nearest_by_threshold, sort_lists
+from benchmarks.papers.mob import find_nearest_by_threshold, sort_lists
 from dbanon.base import memory
 from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods.mob import Parameters, _gen_ag, _positions
@@ -32,7 +32,7 @@ SAMPLE = 200
 BATCH = 10_000
 
 
-def positions(objects: int, whole_share: float) -> _positions.Positions:
+def make_positions(objects: int, whole_share: float) -> _positions.Positions:
     """Aligned cells of 1 m, of objects whose quasi-identifiers are all instants at which they are."""
     plan = Plan(
         objects=objects, instants=INSTANTS, step_s=STEP_S, start=0, whole_share=whole_share, seed=SEED,
@@ -52,36 +52,36 @@ def positions(objects: int, whole_share: float) -> _positions.Positions:
     return found
 
 
-def known(whole: _positions.Positions, most: int) -> _positions.Positions:
+def draw_known(whole: _positions.Positions, most: int) -> _positions.Positions:
     """The same with 1 to `most` own instants for each, at random."""
     rng = np.random.default_rng(SEED)
-    there = _positions.present(whole)
+    there = _positions.unpack_presence(whole)
     chance = np.where(there, rng.random(there.shape), 2)
     wanted = np.minimum(rng.integers(1, most + 1, len(there)), there.sum(axis=1))
     least = np.take_along_axis(np.sort(chance, axis=1), (wanted - 1)[:, None], axis=1)
     own = chance <= least
     owner, instant = np.nonzero(own)
     return _positions.Positions(**{
-        **vars(whole), "own": _positions._words(own), "instant": instant.astype(np.int32),
+        **vars(whole), "own": _positions._pack_words(own), "instant": instant.astype(np.int32),
         "offset": np.searchsorted(owner, np.arange(len(own) + 1)),
     })  # fmt: skip
 
 
 def measure(of: _positions.Positions, share: float) -> None:
-    place = _positions.places(of)
+    place = _positions.number_places(of)
     who, among = np.flatnonzero(np.diff(of.offset)), np.ones(len(of.subject), bool)
     sample = who[:: max(1, len(who) // SAMPLE)]
-    _gen_ag.nearest(of, place, who[:2], NUMBER, among)  # compiled
-    nearest_by_threshold(of, place, who[:2], NUMBER, among)
+    _gen_ag.find_nearest(of, place, who[:2], NUMBER, among)  # compiled
+    find_nearest_by_threshold(of, place, who[:2], NUMBER, among)
     began, used = time.perf_counter(), time.process_time()
-    fast = _gen_ag.nearest(of, place, who, NUMBER, among)
+    fast = _gen_ag.find_nearest(of, place, who, NUMBER, among)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
     order, asked = _gen_ag.order_candidates(of, among), _gen_ag.number_columns(of, who)[1]
     used = time.process_time()
     sort_lists(of, place, order, asked)
     lists_s = time.process_time() - used
     used = time.process_time()
-    plain = nearest_by_threshold(of, place, sample, NUMBER, among)
+    plain = find_nearest_by_threshold(of, place, sample, NUMBER, among)
     searched_s = max(time.process_time() - used - lists_s, 0) / len(sample) * len(who)
     same = bool((plain == fast[:: max(1, len(who) // SAMPLE)]).all())
     pairs_ns = cpu_s / len(who) / len(among) * 1e9
@@ -101,9 +101,9 @@ def main() -> None:
     )
     for objects in [int(word) for word in sys.argv[1:]] or [5_000, 20_000]:
         for share in (1.0, 0.8):
-            whole = positions(objects, share)
+            whole = make_positions(objects, share)
             for most in (10, 40, 200) if share == 1 else (40,):
-                measure(known(whole, most), share)
+                measure(draw_known(whole, most), share)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks._measure import private_server
+from benchmarks._measure import run_private_server
 from dbanon.postgres.programs import find_binaries
 from dbanon.testing import database_url
 from tests.upgrade.extension_files import build, placed
@@ -24,7 +24,7 @@ PSQL = [str(find_binaries().bindir / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1
 
 
 def main(tries: int) -> None:
-    with private_server() as (server, directory), placed(server.url, build().files(build().VERSION, [])):
+    with run_private_server() as (server, directory), placed(server.url, build().files(build().VERSION, [])):
         compare(server.url, directory / "dbanon.sql", tries)
 
 

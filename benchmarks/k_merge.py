@@ -22,7 +22,7 @@ from benchmarks._data import NETWORK
 from dbanon.base import memory
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods.kte import _blocks, _groups, _k_merge
-from dbanon.methods.kte._samples import Merged, Samples, samples
+from dbanon.methods.kte._samples import Merged, Samples, snap_fixes
 from dbanon.synth import Plan, Scenario, read_network
 from tests.unit import oracles_kte as oracle
 
@@ -31,7 +31,7 @@ SEED = 2017
 PAIRS = 50_000
 
 
-def walks(subjects: int, each: int, rng: np.random.Generator) -> Samples:
+def make_walks(subjects: int, each: int, rng: np.random.Generator) -> Samples:
     """Random walks with as many samples each, at random times of a day."""
     slot = np.sort(rng.integers(0, 1440, (subjects, each)), axis=1)
     x, y = (np.cumsum(rng.integers(-2, 3, (subjects, each)), axis=1) for _ in range(2))
@@ -41,36 +41,36 @@ def walks(subjects: int, each: int, rng: np.random.Generator) -> Samples:
     )  # fmt: skip
 
 
-def ends(data: Samples, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+def find_ends(data: Samples, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
     return data.offset[a], data.offset[a + 1], data.offset[b], data.offset[b + 1]
 
 
-def timed(call: Callable[[], object]) -> tuple[float, float]:
+def time_call(call: Callable[[], object]) -> tuple[float, float]:
     """Seconds, and seconds of CPU of all threads, that a call takes once it is compiled."""
     began, used = time.perf_counter(), time.process_time()
     call()
     return time.perf_counter() - began, time.process_time() - used
 
 
-def merges_a_second() -> None:
+def print_merges_per_second() -> None:
     print(f"{PAIRS:,} merges of two random walks: costs alone, and whole, with rows; a second, and a second of CPU")
     print("(two free cores give twice that). Beside them the printed algorithm on 3 of them, a second of CPU")
     heads = ("samples", "cost/s", "CPU", "merge/s", "CPU", "printed", "ratio")
     print("".join(f"{head:>9}" for head in heads) + "   same")
     rng = np.random.default_rng(SEED)
     for each in (75, 150, 300):
-        data = walks(400, each, rng)
+        data = make_walks(400, each, rng)
         a = rng.integers(0, 400, PAIRS)
         b = (a + rng.integers(1, 400, PAIRS)) % 400
         who, offset = np.column_stack([a, b]).ravel(), np.arange(0, 2 * PAIRS + 1, 2)
         begin, end = data.offset[who], data.offset[who + 1]
         _k_merge.merge(data, offset[:2], begin[:2], end[:2])
-        costs = _k_merge.pair_costs(data, *ends(data, a[:3], b[:3]))
+        costs = _k_merge.compute_pair_costs(data, *find_ends(data, a[:3], b[:3]))
         fast = [
-            *timed(lambda data=data, a=a, b=b: _k_merge.pair_costs(data, *ends(data, a, b))),
-            *timed(lambda data=data, o=offset, begin=begin, end=end: _k_merge.merge(data, o, begin, end)),
+            *time_call(lambda data=data, a=a, b=b: _k_merge.compute_pair_costs(data, *find_ends(data, a, b))),
+            *time_call(lambda data=data, o=offset, begin=begin, end=end: _k_merge.merge(data, o, begin, end)),
         ]
-        rows = [list(zip(*(part.tolist() for part in columns(data, i)), strict=True)) for i in range(400)]
+        rows = [list(zip(*(part.tolist() for part in slice_columns(data, i)), strict=True)) for i in range(400)]
         used = time.process_time()
         plain = [oracle.k_merge_printed([rows[a[i]], rows[b[i]]])[0] for i in range(3)]
         plain_s = (time.process_time() - used) / 3
@@ -80,12 +80,12 @@ def merges_a_second() -> None:
         print(f"{f'{each}+{each}':>9}{figures}{1 / plain_s:>9.2f}{ratio:>9,.0f}   {same}", flush=True)
 
 
-def columns(data: Samples, i: int) -> tuple[np.ndarray, ...]:
+def slice_columns(data: Samples, i: int) -> tuple[np.ndarray, ...]:
     part = slice(data.offset[i], data.offset[i + 1])
     return data.slot[part], data.x[part], data.y[part]
 
 
-def runs_of_one_input() -> None:
+def print_turns() -> None:
     print("\none merge of two inputs that take turns, L samples each time, six times")
     rng = np.random.default_rng(SEED)
     for length in (1_000, 10_000):
@@ -96,11 +96,11 @@ def runs_of_one_input() -> None:
                 subject=np.arange(2), offset=np.array([0, 3, 6]) * length, slot=slot, x=x, y=y, grid_s=60, grid_m=100.0
             )
             began = time.perf_counter()
-            _k_merge.pair_costs(data, *ends(data, np.array([0]), np.array([1])))
+            _k_merge.compute_pair_costs(data, *find_ends(data, np.array([0]), np.array([1])))
             print(f"L = {length:>7,} {name:<8} {time.perf_counter() - began:>8.3f} s", flush=True)
 
 
-def cabs() -> Trajectories:
+def read_cabs() -> Trajectories:
     """Each cab's day as one trajectory, in UTM zone 10; of fixes at one time the first."""
     table = pyarrow.csv.read_csv(CABS).sort_by([("cab_id", "ascending"), ("t", "ascending")])
     code = pc.rank(table["cab_id"], tiebreaker="dense").to_numpy().astype(np.int64) - 1
@@ -116,7 +116,7 @@ def cabs() -> Trajectories:
     )  # fmt: skip
 
 
-def grouping(title: str, data: Samples, sizes: tuple[int, ...]) -> None:
+def print_grouping(title: str, data: Samples, sizes: tuple[int, ...]) -> None:
     n = len(data.subject)
     print(
         f"\n{title}: {n:,} subjects, {len(data.slot):,} samples; cells of {data.grid_m:g} m, slots of {data.grid_s} s"
@@ -129,9 +129,9 @@ def grouping(title: str, data: Samples, sizes: tuple[int, ...]) -> None:
             began, cpu = time.perf_counter(), time.process_time()
             group = _groups.group(data, k, rng.permutation(n), rng, improve=improve)
             middle, cpu = time.perf_counter(), time.process_time() - cpu
-            merged = of_groups(data, group)
+            merged = merge_groups(data, group)
             ended = time.perf_counter()
-            if np.bincount(group).min() < k or not covered(data, group, merged):
+            if np.bincount(group).min() < k or not is_covered(data, group, merged):
                 raise SystemExit("A group is below k, or a sample is not covered.")
             spans = merged.box[:, 2:] - merged.box[:, :2] + 1
             slots = merged.last - merged.first + 1
@@ -144,13 +144,13 @@ def grouping(title: str, data: Samples, sizes: tuple[int, ...]) -> None:
             )
 
 
-def of_groups(data: Samples, group: np.ndarray) -> Merged:
+def merge_groups(data: Samples, group: np.ndarray) -> Merged:
     order = np.argsort(group, kind="stable")
     offset = np.concatenate([[0], np.cumsum(np.bincount(group))])
     return _k_merge.merge(data, offset, data.offset[order], data.offset[order + 1])
 
 
-def covered(data: Samples, group: np.ndarray, merged: Merged) -> bool:
+def is_covered(data: Samples, group: np.ndarray, merged: Merged) -> bool:
     """Whether every sample lies in a row of its subject's group."""
     of_sample = np.repeat(group, np.diff(data.offset))
     of_row = np.repeat(np.arange(len(merged.offset) - 1), np.diff(merged.offset))
@@ -165,7 +165,7 @@ def covered(data: Samples, group: np.ndarray, merged: Merged) -> bool:
 # ---- many people -----------------------------------------------------------------------------------------------------
 
 
-def phones(people: int) -> Trajectories:
+def make_phones(people: int) -> Trajectories:
     """Generate a day of phone records of each."""
     plan = Plan(
         objects=people, calls_per_day=30, seed=SEED, instants=1440, start="2026-01-05T00:00:00Z", whole_share=1.0,
@@ -182,10 +182,10 @@ def phones(people: int) -> Trajectories:
     )  # fmt: skip
 
 
-def many(people: int) -> None:
+def group_many(people: int) -> None:
     """Group days of phone records; up to 30,000 in one block too, which is the algorithm without blocks."""
-    data = phones(people)
-    known = samples(data, 60, 100.0)
+    data = make_phones(people)
+    known = snap_fixes(data, 60, 100.0)
     print(f"{people:,} people, {len(known.slot):,} samples")
     for k in (2, 5):
         costs = {}
@@ -195,10 +195,10 @@ def many(people: int) -> None:
             began, used = time.perf_counter(), time.process_time()
             rng = np.random.default_rng(SEED)
             group = _groups.group(known, k, np.arange(people), rng)
-            merged = _groups.merged(known, group)
+            merged = _groups.merge_groups(known, group)
             took, cpu = time.perf_counter() - began, time.process_time() - used
             _blocks.MAX_BLOCK_SUBJECTS = usual
-            if np.bincount(group).min() < k or not covered(known, group, merged):
+            if np.bincount(group).min() < k or not is_covered(known, group, merged):
                 raise SystemExit("A group is below k, or a sample is not covered.")
             spans = merged.box[:, 2:] - merged.box[:, :2] + 1
             costs[most] = int(((merged.last - merged.first + 1) * spans.sum(axis=1)).sum())
@@ -215,13 +215,13 @@ def many(people: int) -> None:
 def main() -> None:
     if sys.argv[1:]:
         for people in map(int, sys.argv[1:]):
-            many(people)
+            group_many(people)
         return
-    merges_a_second()
-    runs_of_one_input()
-    grouping("random walks", walks(10_000, 100, np.random.default_rng(SEED)), (2, 5))
+    print_merges_per_second()
+    print_turns()
+    print_grouping("random walks", make_walks(10_000, 100, np.random.default_rng(SEED)), (2, 5))
     if CABS.is_file():
-        grouping("a day of taxis", samples(cabs(), 60, 100.0), (2, 3, 5))
+        print_grouping("a day of taxis", snap_fixes(read_cabs(), 60, 100.0), (2, 3, 5))
     else:
         print("The taxi data do not lie beside the repository; they are left out.")
 

@@ -28,7 +28,7 @@ import numpy as np
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon.cli.report import table
+from dbanon.cli.report import format_table
 from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 
@@ -173,7 +173,7 @@ class Harness:
             write_fixes(Path(self.files["later"]), np.random.default_rng(self.laps), START_S + 86_400 * self.laps)
         return [word.format(n=n, live=live, **self.files) for word in verb.arguments]
 
-    def one(self, verb: Verb, n: int) -> tuple[str, str, str, list[str]]:
+    def kill_one(self, verb: Verb, n: int) -> tuple[str, str, str, list[str]]:
         """Kill one command; returns the stage it was in, who was killed, what is there, and what is wrong."""
         with self.connect() as connection:
             before = wholeness.count(connection, verb.count)
@@ -202,7 +202,7 @@ class Harness:
             watched.process.send_signal(signal.Signals[name])
             return True
         with suppress(psycopg.OperationalError, OSError):
-            pid = self.server._postmaster()
+            pid = self.server._find_postmaster()
             if victim == "backend":
                 with psycopg.connect(self.server.url) as connection:
                     query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> %s"
@@ -263,7 +263,7 @@ def main() -> int:
             if sum(victims.values()) == TRIES:
                 break
             verb = VERBS[n % len(VERBS)]
-            reached, victim, left, wrong = harness.one(verb, n)
+            reached, victim, left, wrong = harness.kill_one(verb, n)
             failures += [f"try {n}, {verb.name}, {reached}, {victim} killed: {what}" for what in wrong]
             if wrong:
                 print(failures[-1], flush=True)
@@ -283,10 +283,10 @@ def show(stages: Counter[tuple[str, str, str]], victims: Counter[tuple[str, str]
     order = [verb.name for verb in VERBS]
     pairs = sorted({key[:2] for key in stages}, key=lambda pair: (order.index(pair[0]), pair[1]))
     rows = [[*pair, stages[*pair, "nothing"], stages[*pair, "there"]] for pair in pairs]
-    print(table(["command", "killed while", "nothing of it there", "all of it there"], rows))
+    print(format_table(["command", "killed while", "nothing of it there", "all of it there"], rows))
     print()
     rows = [[victim, victims[victim, "nothing"], victims[victim, "there"]] for victim in VICTIMS]
-    print(table(["killed", "nothing there", "all there"], rows))
+    print(format_table(["killed", "nothing there", "all there"], rows))
 
 
 if __name__ == "__main__":

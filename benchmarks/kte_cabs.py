@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import benchmarks.papers.kte  # noqa: F401 - adds glove
-from benchmarks._measure import Cost, dbanon, python, server_cpu_s
+from benchmarks._measure import Cost, measure_server_cpu_s, run_dbanon, run_python
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.trajectory import Trajectories
 from dbanon.database import Database, open_database
@@ -56,18 +56,18 @@ SPANS = """SELECT count(*), min(o.crowd),
 FROM own o WHERE o.run_id = %(run)s"""
 
 
-def printed(what: str, cost: Cost, server_s: float, timings: dict[str, float]) -> None:
+def print_cost(what: str, cost: Cost, server_s: float, timings: dict[str, float]) -> None:
     phases = [timings.get(f"{phase}_s", 0.0) for phase in PHASES]
     cells = "".join(f"{seconds:>9.1f}" for seconds in (*phases, cost.seconds - sum(phases), cost.seconds))
     memory = f"{cost.client_mb:>8.0f}{cost.server_mb:>8.0f}"
     print(f"{what:<14}{cells}{cost.cpu_s:>9.1f}{server_s:>9.1f}{memory}", flush=True)
 
 
-def command(what: str, *words: str, cache: str | None = None, program: Any = dbanon) -> dict[str, Any]:
-    began = server_cpu_s()
+def run_command(what: str, *words: str, cache: str | None = None, program: Any = run_dbanon) -> dict[str, Any]:
+    began = measure_server_cpu_s()
     cost = program(*words, environment={"NUMBA_CACHE_DIR": cache} if cache else None)
     told = json.loads(cost.printed)
-    printed(what, cost, server_cpu_s() - began, told.get("timings", {}))
+    print_cost(what, cost, measure_server_cpu_s() - began, told.get("timings", {}))
     return dict(told)
 
 
@@ -120,7 +120,7 @@ def measure_spans(cloaks: Cloaks) -> tuple[float, ...]:
     return len(period), int(cloaks.crowd.min()), *map(float, figures)
 
 
-def with_stored(database: Database, told: dict[str, Any]) -> dict[str, Any]:
+def add_stored(database: Database, told: dict[str, Any]) -> dict[str, Any]:
     """Add what SQL finds in the stored rows of a run."""
     run = {"run": told["run_id"]}
     found = [database.connection.execute(query, run).fetchone() for query in (COVERED, SPANS)]
@@ -143,11 +143,11 @@ def measure(cache: str) -> None:
     heads = "".join(f"{name:>9}" for name in (*PHASES, "rest", "seconds", "its CPU", "srv CPU"))
     print(f"{'':<14}{heads}{'MB':>8}{'srv MB':>8}")
     file = ("--dataset", DATASET, "--subject", "cab_id", "--time", "t", "--x", "lon", "--y", "lat", "--drop-outliers")
-    loaded = command("file to table", "--json", "load", "trajectories", str(CABS), *file)
+    loaded = run_command("file to table", "--json", "load", "trajectories", str(CABS), *file)
     words = ("--json", "run", "kte", "--dataset", DATASET, "-p", f"k={K}", "--seed", str(SEED), "--algorithm")
-    command("k-merge cold", *words, "k-merge", "--publish", "cabs_cold", cache=cache)
-    merged = command("k-merge", *words, "k-merge", "--publish", "cabs_k2", cache=cache)
-    glove = command("glove", __file__, "glove", cache=cache, program=python)
+    run_command("k-merge cold", *words, "k-merge", "--publish", "cabs_cold", cache=cache)
+    merged = run_command("k-merge", *words, "k-merge", "--publish", "cabs_k2", cache=cache)
+    glove = run_command("glove", __file__, "glove", cache=cache, program=run_python)
     print(f"\n{loaded['read']:,} fixes read, {loaded['kept']:,} in the table; a row a person")
     names = ("status", "fixes", "covered", "left out", "crowd", "rows", "median m", "med. s", "mean s")
     widths = (10, 9, 9, 9, 7, 9, 11, 9, 9)
@@ -157,7 +157,7 @@ def measure(cache: str) -> None:
         for statement in ROWS.split(";"):
             runs = {"runs": [merged["run_id"]]}
             database.connection.execute(statement, runs if "%(" in statement else None)
-        report(with_stored(database, merged), "k-merge")
+        report(add_stored(database, merged), "k-merge")
         report(glove, "glove")
         published = database.connection.execute("SELECT count(*) FROM published.cabs_k2").fetchone()[0]
         print(f"published.cabs_k2 has {published:,} rows")

@@ -31,8 +31,8 @@ from scipy.spatial import cKDTree
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._data import CITY, NETWORK
-from benchmarks._measure import dbanon
-from benchmarks.table2 import GRID_M, GRID_S, TAXIS, base_stations
+from benchmarks._measure import run_dbanon
+from benchmarks.table2 import GRID_M, GRID_S, TAXIS, read_base_stations
 from dbanon.base.trajectory import Trajectories
 from dbanon.database import open_database
 from dbanon.methods import METHODS
@@ -53,7 +53,7 @@ QUARTERS = 0.25, 0.5, 0.75
 
 
 @contextmanager
-def own_server() -> Iterator[None]:
+def run_own_server() -> Iterator[None]:
     """Use an embedded server in a directory that is removed at the end."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)  # the server's user has to find its way through
@@ -67,7 +67,7 @@ def own_server() -> Iterator[None]:
 # ---- data ------------------------------------------------------------------------------------------------------------
 
 
-def phones(people: int) -> Trajectories:
+def make_phones(people: int) -> Trajectories:
     """Generate a day of phone records; leave them in the table ``public.calls`` too."""
     with open_database() as database:
         database.synth("made", objects=people, calls_per_day=CALLS_PER_DAY, seed=SEED, **DAY, **NETWORK)
@@ -82,13 +82,13 @@ def phones(people: int) -> Trajectories:
     return data
 
 
-def taxis() -> Trajectories:
+def load_taxis() -> Trajectories:
     """Load a day of taxis, each fix at its nearest tower, and what a cab does there in a minute once."""
     table = pq.read_table(TAXIS, columns=["cab_id", "t", "lon", "lat"])
     local = pc.assume_timezone(pc.strptime(pa.array([WEDNESDAY]), "%Y-%m-%d", "s"), ZONE)
     midnight = local.cast(pa.int64())[0].as_py()
     cab, t, lon, lat = (table[name].to_numpy() for name in ("cab_id", "t", "lon", "lat"))
-    degrees, metres = base_stations()
+    degrees, metres = read_base_stations()
     inside = (t >= midnight) & (t < midnight + 86_400)
     for values, axis in ((lon, 0), (lat, 1)):
         inside &= (values >= degrees[:, axis].min()) & (values <= degrees[:, axis].max())
@@ -112,12 +112,12 @@ def read(dataset: str) -> Trajectories:
 # ---- from table to release -------------------------------------------------------------------------------------------
 
 
-def whole_way() -> None:
+def run_whole_way() -> None:
     """Import the table, hide, attack and publish: each command a process of its own."""
     print(f"{'':<8}{'seconds':>9}{'its CPU':>9}{'client MB':>11}{'server MB':>11}")
     columns = ("--subject", "subject", "--time", "t", "--geom", "position")
-    imported = dbanon("import", "public.calls", "--dataset", "phones", "--grid-s", str(GRID_S), *columns)
-    ran = dbanon("run", "kte", "--dataset", "phones", "--publish", "phones_day", "--json")
+    imported = run_dbanon("import", "public.calls", "--dataset", "phones", "--grid-s", str(GRID_S), *columns)
+    ran = run_dbanon("run", "kte", "--dataset", "phones", "--publish", "phones_day", "--json")
     for name, cost in (("import", imported), ("run", ran)):
         print(f"{name:<8}{cost.seconds:>9.1f}{cost.cpu_s:>9.1f}{cost.client_mb:>11.0f}{cost.server_mb:>11.0f}")
     told = json.loads(ran.printed.splitlines()[0])
@@ -129,14 +129,14 @@ def whole_way() -> None:
 # ---- what is published -----------------------------------------------------------------------------------------------
 
 
-def hidden(samples: Samples, **given: object) -> tuple[Hidden, str, str]:
+def hide_samples(samples: Samples, **given: object) -> tuple[Hidden, str, str]:
     """Hide all; give what came out, what it took, and its figures."""
     params = METHODS["kte"].parse(given, "kte-hide")
     rank = np.random.default_rng(SEED).permutation(int(samples.subject.max()) + 1)
     began, used = time.perf_counter(), time.process_time()
     found = hide(samples, params, rank, np.random.default_rng(SEED))
     spent = f"{time.perf_counter() - began:>8.1f}{time.process_time() - used:>8.1f}"
-    return found, spent, _figures(found, samples)
+    return found, spent, _format_figures(found, samples)
 
 
 SPENT = f"{'s':>8}{'CPU s':>8}"
@@ -144,37 +144,41 @@ HEADS = "".join(f"{f'{unit} {name}':>9}" for unit in ("km", "min") for name in (
 HEADS += "".join(f"{name:>11}" for name in (*REASONS, "out %"))
 
 
-def _figures(found: Hidden, samples: Samples) -> str:
+def _format_figures(found: Hidden, samples: Samples) -> str:
     number = found.run_end - found.run_begin
     out = [100 * number[found.reason == reason].sum() / number.sum() for reason in range(len(REASONS))]
-    figures = [value for values in spans(found, samples) for value in (values.mean(), *np.quantile(values, QUARTERS))]
+    figures = [
+        value for values in measure_spans(found, samples) for value in (values.mean(), *np.quantile(values, QUARTERS))
+    ]
     cells = [f"{value:>9.2f}" for value in figures[:4]] + [f"{value:>9.1f}" for value in figures[4:]]
     return "".join(cells) + "".join(f"{share:>11.2f}" for share in (*out, sum(out)))
 
 
-def spans(found: Hidden, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+def measure_spans(found: Hidden, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     """Kilometres and minutes of each generalised sample."""
     merged, box = found.merged, found.merged.box
     km = (box[:, 2] - box[:, 0] + box[:, 3] - box[:, 1] + 2) * samples.grid_m / 1000
     return km, (merged.last - merged.first + 1) * samples.grid_s / 60
 
 
-def against_tau(name: str, samples: Samples) -> None:
+def print_by_tau(name: str, samples: Samples) -> None:
     """Print figures 6 and 8: granularity and suppression against tau."""
     print(f"\n{name}, tau = leak\n{'tau min':>7}{SPENT}{HEADS}")
     for tau in TAU_MIN:
-        found, spent, figures = hidden(samples, tau_s=60 * tau, leak_s=60 * tau)
+        found, spent, figures = hide_samples(samples, tau_s=60 * tau, leak_s=60 * tau)
         print(f"{tau:>7}{spent}{figures}", flush=True)
         if tau == 30:
-            day = by_hour(found, samples)
+            day = format_by_hour(found, samples)
     print(f"\n{name}, tau = leak = 30 min, by the hour (UTC) of every second one\n{day}", flush=True)
 
 
-def by_hour(found: Hidden, samples: Samples) -> str:
+def format_by_hour(found: Hidden, samples: Samples) -> str:
     """Figure 9: mean spans of the rows that begin in each hour of the day, and its samples left out."""
     row_hour, hour = found.merged.first * samples.grid_s // 3600 % 24, samples.slot * samples.grid_s // 3600 % 24
     out = np.repeat(~found.kept, found.run_end - found.run_begin)
-    means = [_means(row_hour, values) for values in spans(found, samples)] + [_means(hour, 100.0 * out)]
+    means = [_average_by_hour(row_hour, values) for values in measure_spans(found, samples)] + [
+        _average_by_hour(hour, 100.0 * out)
+    ]
     lines = [f"{'hour':<9}" + "".join(f"{at:>7}" for at in range(0, 24, 2))]
     lines += [f"{'samples':<9}" + "".join(f"{count:>7}" for count in np.bincount(hour, minlength=24)[::2])]
     for name, values in zip(("mean km", "mean min", "out %"), means, strict=True):
@@ -182,57 +186,57 @@ def by_hour(found: Hidden, samples: Samples) -> str:
     return "\n".join(lines)
 
 
-def _means(hour: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _average_by_hour(hour: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.bincount(hour, values, minlength=24) / np.maximum(1, np.bincount(hour, minlength=24))
 
 
-def improved(name: str, samples: Samples) -> None:
+def print_improvement(name: str, samples: Samples) -> None:
     """Print what `improve` adds."""
     print(f"\n{name}\n{'k':>3} {'improve':<8}{SPENT}{HEADS}{'cost':>9}")
     for k in (2, 5):
         for improve in (False, True):
-            print(f"{k:>3} {'on' if improve else 'off':<8}{_line(samples, k=k, improve=improve)}", flush=True)
+            print(f"{k:>3} {'on' if improve else 'off':<8}{_format_line(samples, k=k, improve=improve)}", flush=True)
 
 
-def _line(samples: Samples, **given: object) -> str:
+def _format_line(samples: Samples, **given: object) -> str:
     """Seconds, figures, and the paper's cost, slots times cells, of a published sample."""
-    found, spent, figures = hidden(samples, **given)
+    found, spent, figures = hide_samples(samples, **given)
     box, merged = found.merged.box, found.merged
     cost = (merged.last - merged.first + 1) * (box[:, 2:] - box[:, :2] + 1).sum(axis=1)
     return f"{spent}{figures}{cost.sum() / (found.run_end - found.run_begin)[found.kept].sum():>9.1f}"
 
 
-def pairs_missed(name: str, samples: Samples) -> None:
+def print_pairs_missed(name: str, samples: Samples) -> None:
     """Print what hiding by the costs of all pairs differs from that by those of near ones."""
     print(f"\n{name}\n{'costs of':<34}{SPENT}{HEADS}{'cost':>9}")
-    usual = _clusters.ALL_PAIRS, _draw.PART
+    usual = _clusters.MAX_ALL_PAIRS_SUBJECTS, _draw.MAX_PART_PEOPLE
     for what, all_pairs, part, improve in (
         ("all pairs, the paper's way", 10**9, 10**9, False), ("candidates, the paper's way", 0, usual[1], False),
         ("all pairs, improve", 10**9, 10**9, True), ("candidates, parts of 100, improve", 0, 100, True),
     ):  # fmt: skip
-        _clusters.ALL_PAIRS, _draw.PART = all_pairs, part
-        print(f"{what:<34}{_line(samples, improve=improve)}", flush=True)
-    _clusters.ALL_PAIRS, _draw.PART = usual
+        _clusters.MAX_ALL_PAIRS_SUBJECTS, _draw.MAX_PART_PEOPLE = all_pairs, part
+        print(f"{what:<34}{_format_line(samples, improve=improve)}", flush=True)
+    _clusters.MAX_ALL_PAIRS_SUBJECTS, _draw.MAX_PART_PEOPLE = usual
 
 
 def main(people: int, parts: list[str]) -> None:
     shown = f"{people:,} people of {CITY} for a day"
-    with own_server():
-        few, many = (_samples.samples(phones(number), GRID_S, GRID_M) for number in (people // 10, people))
+    with run_own_server():
+        few, many = (_samples.snap_fixes(make_phones(number), GRID_S, GRID_M) for number in (people // 10, people))
         print(f"{shown}, {len(many.slot):,} samples; of a tenth as many {len(few.slot):,}", flush=True)
         if "way" in parts:
-            whole_way()
-        cabs = _samples.samples(taxis(), GRID_S, GRID_M)
+            run_whole_way()
+        cabs = _samples.snap_fixes(load_taxis(), GRID_S, GRID_M)
         print(f"taxis: {len(cabs.subject):,} subjects, {len(cabs.slot):,} samples", flush=True)
-    hidden(few, k=3)  # compiles
+    hide_samples(few, k=3)  # compiles
     if "improve" in parts:
-        improved(f"{people // 10:,} people", few)
-        improved("taxis of a day", cabs)
+        print_improvement(f"{people // 10:,} people", few)
+        print_improvement("taxis of a day", cabs)
     if "pairs" in parts:
-        pairs_missed(f"{people // 10:,} people", few)
+        print_pairs_missed(f"{people // 10:,} people", few)
     if "tau" in parts:
-        against_tau("taxis of a day", cabs)
-        against_tau(shown, many)
+        print_by_tau("taxis of a day", cabs)
+        print_by_tau(shown, many)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 Run with ``./dev bench benchmarks/loads.py``; numbers of fixes as arguments, 1,000,000 and 10,000,000 by default. The
 plain side is what a careful script would do: rows read one by one, inserted in batches with twins left out, lines made
-at the end. It is measured on the first million rows of the last file, against dbanon on the same rows. With ``frames``
-as the first argument the same fixes, 2,000,000 or another number, are loaded from files and from tables in memory; the
-arguments after that choose among the sources.
+at the end. It is measured on the first million rows of the last file, against dbanon on the same rows. With
+``compare_frames`` as the first argument the same fixes, 2,000,000 or another number, are loaded from files and from
+tables in memory; the arguments after that choose among the sources.
 """
 
 import csv
@@ -43,7 +43,7 @@ def write(path: Path, fixes: int) -> None:
             writer.write_table(pa.table([subject, t, np.round(x, 6), np.round(y, 6)], schema=schema))
 
 
-def plain(path: Path) -> float:
+def load_plainly(path: Path) -> float:
     """Load the first rows as a script would, without the checks that need all fixes together; seconds."""
     began = time.perf_counter()
     with open_database() as database, path.open(newline="") as file:
@@ -64,7 +64,7 @@ def plain(path: Path) -> float:
     return time.perf_counter() - began
 
 
-def first_rows(path: Path, directory: Path) -> Path:
+def copy_first_rows(path: Path, directory: Path) -> Path:
     """Copy the rows that the plain side is measured on."""
     short = directory / "short.csv"
     with path.open() as source:
@@ -88,7 +88,7 @@ with dbanon.connect() as database:
 """
 
 
-def frames(fixes: int, sources: Sequence[str]) -> None:
+def compare_frames(fixes: int, sources: Sequence[str]) -> None:
     """Load the same fixes from files and from memory; the memory of the client has the table in it."""
     dbanon("db", "up")
     print(
@@ -115,7 +115,7 @@ def frames(fixes: int, sources: Sequence[str]) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["frames"]:
-        frames(int((sys.argv[2:] or ["2000000"])[0]), sys.argv[3:])
+        compare_frames(int((sys.argv[2:] or ["2000000"])[0]), sys.argv[3:])
         return
     sizes = [int(number) for number in sys.argv[1:]] or [1_000_000, 10_000_000]
     dbanon("db", "up")
@@ -138,7 +138,7 @@ def main() -> None:
             with open_database() as database:
                 database.connection.execute("DROP TABLE public.loads_gps")
                 database.connection.execute("DELETE FROM dbanon.dataset WHERE name = %s", [dataset])
-        compare(first_rows(path, Path(name)))
+        compare(copy_first_rows(path, Path(name)))
 
 
 def show(fixes: int, source: str, cost) -> None:
@@ -147,7 +147,7 @@ def show(fixes: int, source: str, cost) -> None:
 
 
 def compare(path: Path) -> None:
-    slow_s = plain(path)
+    slow_s = load_plainly(path)
     began = time.perf_counter()
     with open_database() as database:
         database.load_trajectories([path], dataset="loads_short")

@@ -13,13 +13,13 @@ import numpy as np
 
 from benchmarks import _measure
 from dbanon.base.figures import Movements, Questions
-from dbanon.metrics.questions import draw_questions, true_counts
+from dbanon.metrics.questions import count_true_answers, draw_questions
 
 TOWN_M = 12_000.0
 ONE_IN = 20
 
 
-def town(people: int, moments: int) -> Movements:
+def make_town(people: int, moments: int) -> Movements:
     """People at random places of a town, anew each hour; those in the middle are more."""
     rng = np.random.default_rng(1)
     person = np.repeat(np.arange(people), moments)
@@ -28,18 +28,18 @@ def town(people: int, moments: int) -> Movements:
     return Movements(person=person, track=person, t=t, x=x, y=y, weight=np.broadcast_to(1.0, len(t)))
 
 
-def asked(moments: int, queries: int) -> Questions:
+def make_questions(moments: int, queries: int) -> Questions:
     return draw_questions(
         np.random.default_rng(2), window=(0, 0, TOWN_M, TOWN_M), moments=3600.0 * np.arange(moments),
         spans=np.empty((0, 2)), queries=queries, about_moments=True,
     )  # fmt: skip
 
 
-def part(questions: Questions, every: int) -> Questions:
+def take_part(questions: Questions, every: int) -> Questions:
     return Questions(**{name: values[::every] for name, values in vars(questions).items()})
 
 
-def plain_counts(movements: Movements, questions: Questions) -> list[int]:
+def count_plainly(movements: Movements, questions: Questions) -> list[int]:
     """Go through all positions for each question."""
     found = []
     for side, left, low, at in zip(questions.side_m, questions.x, questions.y, questions.since, strict=True):
@@ -51,14 +51,14 @@ def plain_counts(movements: Movements, questions: Questions) -> list[int]:
 
 def run(way: str, people: int, moments: int, queries: int) -> None:
     """Answer in this process; prints seconds, those of the CPU, and a sum to compare."""
-    questions = asked(moments, queries)
-    true_counts(town(10, moments), questions)
-    data = town(people, moments)
+    questions = make_questions(moments, queries)
+    count_true_answers(make_town(10, moments), questions)
+    data = make_town(people, moments)
     began, cpu = time.perf_counter(), time.process_time()
     if way == "dbanon":
-        answers = true_counts(data, questions)[::ONE_IN]
+        answers = count_true_answers(data, questions)[::ONE_IN]
     else:
-        answers = np.array(plain_counts(data, part(questions, ONE_IN)))
+        answers = np.array(count_plainly(data, take_part(questions, ONE_IN)))
     times = 1 if way == "dbanon" else ONE_IN
     seconds = [times * (now - then) for now, then in ((time.perf_counter(), began), (time.process_time(), cpu))]
     print(*(f"{value:.1f}" for value in seconds), int(answers.sum()))
@@ -79,7 +79,7 @@ def main() -> None:
     sums = []
     for way in ("dbanon", "numpy"):
         names = zip(("--people", "--moments", "--queries"), map(str, size), strict=True)
-        cost = _measure.python("-m", "benchmarks.metrics", "--way", way, *(word for pair in names for word in pair))
+        cost = _measure.run_python("-m", "benchmarks.metrics", "--way", way, *(word for pair in names for word in pair))
         seconds, cpu, total = cost.printed.split()
         sums.append(total)
         data_mb = 32 * size[0] * size[1] / 1e6

@@ -42,7 +42,7 @@ WAYS = {
 K, SIZE = 16, 40
 
 
-def generated(objects: int, size: int, instants: int) -> tuple[Trajectories, QuasiIdentifiers]:
+def make_objects(objects: int, size: int, instants: int) -> tuple[Trajectories, QuasiIdentifiers]:
     """Make objects in Oldenburg and their quasi-identifiers, at some instants alone."""
     plan = Plan(
         objects=objects, instants=INSTANTS, step_s=STEP_S, whole_share=1.0, seed=SEED, requests_per_subject=0,
@@ -62,7 +62,7 @@ def generated(objects: int, size: int, instants: int) -> tuple[Trajectories, Qua
     return data, QuasiIdentifiers(subject=number.astype(np.int64), t=known)
 
 
-def distortions(positions: _positions.Positions, found: _classes.Classes) -> tuple[float, float]:
+def measure_distortions(positions: _positions.Positions, found: _classes.Classes) -> tuple[float, float]:
     """Compare counts of what is published in random rectangles at random instants with those of the objects."""
     rng = np.random.default_rng(SEED)
     extent = np.array([positions.x.max() + 1, positions.y.max() + 1])
@@ -82,28 +82,28 @@ def distortions(positions: _positions.Positions, found: _classes.Classes) -> tup
     return possibly_off, definitely_off
 
 
-def case(objects: int, k: int, size: int, instants: int, way: str) -> dict[str, float]:
+def measure_case(objects: int, k: int, size: int, instants: int, way: str) -> dict[str, float]:
     """Hide objects in one way."""
     algorithm, options = WAYS[way]
     family = METHODS["mob"]
     params = family.parse({"k": k, "align": "exact", "step_s": STEP_S, **options}, algorithm)
     family.prepare(algorithm, params)
-    data, known = generated(objects, size, instants)
+    data, known = make_objects(objects, size, instants)
     rank = np.random.default_rng(SEED).permutation(objects)
     positions, _ = _positions.find(data, params, rank, known)
     data_rows = data.fixes
     del data
     began, used = time.perf_counter(), time.process_time()
-    sets = _rows.ALGORITHMS[algorithm](positions, _positions.places(positions), params)
-    found = _classes.classes(positions, sets)
+    sets = _rows.ALGORITHMS[algorithm](positions, _positions.number_places(positions), params)
+    found = _classes.build_classes(positions, sets)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
     peak_mb = memory.measure_peak_mb()
-    possibly, definitely = distortions(positions, found)
-    figures = _classes.figures(found, data_rows, k, 1.0)
+    possibly, definitely = measure_distortions(positions, found)
+    figures = _classes.measure_classes(found, data_rows, k, 1.0)
     return {"s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "possibly": possibly, "definitely": definitely, **figures}
 
 
-def cases(parts: list[str], most: int) -> list[tuple[int, int, int, int]]:
+def list_cases(parts: list[str], most: int) -> list[tuple[int, int, int, int]]:
     listed = {
         "objects": [(n * most // 150_000, K, SIZE, INSTANTS) for n in (50_000, 100_000, 150_000)],
         "k": [(most // 3, k, SIZE, INSTANTS) for k in (2, 4, 8, 16, 32)],
@@ -120,13 +120,13 @@ def main() -> None:
     options.add_argument("--case", nargs=5)
     given = options.parse_args()
     if given.case:
-        print(json.dumps(case(*map(int, given.case[:4]), given.case[4])))
+        print(json.dumps(measure_case(*map(int, given.case[:4]), given.case[4])))
         return
     print(
         " objects   k size known way              loss %  side m   classes median cover %       s   CPU s peak MB "
         "possibly definitely"
     )
-    for objects, k, size, instants in dict.fromkeys(cases(given.parts, given.most)):
+    for objects, k, size, instants in dict.fromkeys(list_cases(given.parts, given.most)):
         for way in WAYS:
             command = [sys.executable, __file__, "--case", *map(str, (objects, k, size, instants)), way]
             done = subprocess.run(command, capture_output=True, text=True, check=False)

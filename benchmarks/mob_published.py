@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks._measure import Cost, dbanon, server_cpu_s
+from benchmarks._measure import Cost, measure_server_cpu_s, run_dbanon
 from benchmarks.mob import FILES, INSTANTS, OLDENBURG, SEED, SIZE, K
 from dbanon.database import open_database
 from dbanon.postgres import server
@@ -31,19 +31,22 @@ NETWORK = [word for name, file in FILES.items() for word in (f"--{name}", str(fi
 STORED = ("region", "period", "record", "membership", "hiding")
 
 
-def printed(what: str, words: tuple[str, ...]) -> dict[str, object]:
-    began = server_cpu_s()
-    cost: Cost = dbanon("--json", *words)
+def run_and_print(what: str, words: tuple[str, ...]) -> dict[str, object]:
+    began = measure_server_cpu_s()
+    cost: Cost = run_dbanon("--json", *words)
     told = json.loads(cost.printed.splitlines()[0])
     phases = [told.get("timings", {}).get(f"{phase}_s", 0.0) for phase in PHASES]
     # Objects are made while others are written.
     rest = max(cost.seconds - (max(phases[1:3]) + phases[0] + sum(phases[3:])), 0)
     cells = "".join(f"{seconds:>9.1f}" for seconds in (*phases, rest, cost.seconds, cost.cpu_s))
-    print(f"{what:<9}{cells}{server_cpu_s() - began:>9.1f}{cost.client_mb:>8.0f}{cost.server_mb:>8.0f}", flush=True)
+    print(
+        f"{what:<9}{cells}{measure_server_cpu_s() - began:>9.1f}{cost.client_mb:>8.0f}{cost.server_mb:>8.0f}",
+        flush=True,
+    )
     return dict(told)
 
 
-def sizes() -> None:
+def print_sizes() -> None:
     with open_database() as database:
         found = {
             name: database.connection.execute("SELECT pg_total_relation_size(%s)", [f"dbanon.{name}"]).fetchone()[0]
@@ -66,15 +69,15 @@ def measure(objects: int, qid_only: bool) -> None:
     heads = "".join(f"{name:>9}" for name in (*PHASES, "rest", "seconds", "its CPU", "srv CPU"))
     print(f"{objects:,} objects, {'generalised rows alone' if qid_only else 'all rows'}")
     print(f"{'':<9}{heads}{'MB':>8}{'srv MB':>8}")
-    printed("synth", ("synth", "--dataset", "fleet", "--objects", str(objects), *FLEET, *NETWORK))
+    run_and_print("synth", ("synth", "--dataset", "fleet", "--objects", str(objects), *FLEET, *NETWORK))
     hide = ("run", "mob", "--dataset", "fleet", "--seed", str(SEED), "-p", f"k={K}", "-p", "align=exact")
-    told = printed("run", (*hide, *(() if qid_only else ("-p", "qid_only=off"))))
-    printed("publish", ("publish", str(told["run_id"]), "fleet"))
+    told = run_and_print("run", (*hide, *(() if qid_only else ("-p", "qid_only=off"))))
+    run_and_print("publish", ("publish", str(told["run_id"]), "fleet"))
     attack = told["verification"]["attacks"][0]["figures"] if "verification" in told else {}
     figures = {**told["metrics"], **attack}
     names = ("information_loss", "generalised_percent", "classes", "median_class_size", "below_k_at_speed")
     print(f"status {told['status']}; " + ", ".join(f"{name} {figures[name]:,.2f}" for name in names if name in figures))
-    sizes()
+    print_sizes()
 
 
 def main(objects: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks._measure import private_server
+from benchmarks._measure import run_private_server
 from dbanon import schema
 
 CABS, FIXES, DAY = 1000, 200, 86400
@@ -56,7 +56,7 @@ def main() -> None:
     asked = parser.parse_args()
     print("| nights before | trajectories | loaded | s | s again (all known) | heap blocks | toast blocks |")
     print("|---|---|---|---|---|---|---|")
-    with private_server() as (server, _):
+    with run_private_server() as (server, _):
         schema.upgrade(server.url)
         with psycopg.connect(server.url, autocommit=True) as connection:
             measure(connection, asked.nights, FIXES if asked.whole else 20)
@@ -75,14 +75,14 @@ def measure(connection: psycopg.Connection[Any], nights: list[int], fixes: int) 
         night = START + before * DAY
         connection.execute(NIGHT, {"from": night, "cabs": CABS, "fixes": FIXES})
         connection.execute("VACUUM ANALYZE")
-        [there] = one(connection, "SELECT count(*) FROM dbanon.trajectory")
-        heap, toast = blocks(connection)
+        [there] = fetch_one(connection, "SELECT count(*) FROM dbanon.trajectory")
+        heap, toast = count_blocks(connection)
         began = time.perf_counter()
-        _, kept, _ = one(connection, LOAD, [night - DAY])
+        _, kept, _ = fetch_one(connection, LOAD, [night - DAY])
         first_s = time.perf_counter() - began
-        read = [after - earlier for after, earlier in zip(blocks(connection), (heap, toast), strict=True)]
+        read = [after - earlier for after, earlier in zip(count_blocks(connection), (heap, toast), strict=True)]
         began = time.perf_counter()
-        _, none, known = one(connection, LOAD, [night - DAY])
+        _, none, known = fetch_one(connection, LOAD, [night - DAY])
         again_s = time.perf_counter() - began
         if (kept, none, known) != (CABS * FIXES, 0, CABS * FIXES):
             raise SystemExit(f"a night was not loaded once: {(kept, none, known)}")
@@ -93,13 +93,13 @@ def measure(connection: psycopg.Connection[Any], nights: list[int], fixes: int) 
         done = before + 1
 
 
-def blocks(connection: psycopg.Connection[Any]) -> tuple[int, int]:
+def count_blocks(connection: psycopg.Connection[Any]) -> tuple[int, int]:
     connection.execute("SELECT pg_stat_force_next_flush()")
-    heap, toast = one(connection, READ)
+    heap, toast = fetch_one(connection, READ)
     return int(heap), int(toast)
 
 
-def one(connection: psycopg.Connection[Any], query: str, given: Any = None) -> Any:
+def fetch_one(connection: psycopg.Connection[Any], query: str, given: Any = None) -> Any:
     return connection.execute(query, given).fetchone()  # type: ignore[arg-type]
 
 

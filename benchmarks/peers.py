@@ -37,7 +37,7 @@ import numpy as np
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks._measure import dbanon, private_server
+from benchmarks._measure import run_dbanon, run_private_server
 
 CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
 DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
@@ -60,7 +60,7 @@ class Fix(NamedTuple):
     lat: float
 
 
-def fixes(cabs: int) -> list[Fix]:
+def read_fixes(cabs: int) -> list[Fix]:
     """Read the day: of each cab the first fix of each minute, inside of the city's box."""
     found = dict[tuple[str, int], Fix]()
     with gzip.open(CABS, "rt", newline="") as file:
@@ -80,7 +80,7 @@ def write(file: Path, rows: list[Fix], header: str = "id,time,lon,lat") -> None:
 # --- the peers: each writes a file from the fixes
 
 
-def rounded(rows: list[Fix], step: float) -> list[Fix]:
+def round_places(rows: list[Fix], step: float) -> list[Fix]:
     """Round places to a step in degrees of latitude, and give each cab a new number each hour."""
     return [
         Fix(f"{row.cab}-{row.t // HOUR_S}", row.t, round(row.lon / step) * step, round(row.lat / step) * step)
@@ -108,7 +108,7 @@ with open(sys.argv[1]) as file, open(sys.argv[2], "w", newline="") as out:
 """
 
 
-def planar_laplace(python: Path, rows: list[Fix], place: Path, *, radius_m: float) -> Path:
+def run_planar_laplace(python: Path, rows: list[Fix], place: Path, *, radius_m: float) -> Path:
     """Have privkit add noise to each fix: `epsilon` = ln 4 within a radius."""
     write(place / "in.csv", rows)
     (place / "planar.py").write_text(PLANAR)
@@ -116,7 +116,7 @@ def planar_laplace(python: Path, rows: list[Fix], place: Path, *, radius_m: floa
     return place / "out.csv"
 
 
-def mdl(python: Path, clone: Path, rows: list[Fix], place: Path, *, method: str, **params: object) -> Path:
+def run_mdl(python: Path, clone: Path, rows: list[Fix], place: Path, *, method: str, **params: object) -> Path:
     """Have mdl-anonymizer change the file by one of its methods."""
     with (place / "in.csv").open("w", newline="") as out:
         out.write("user_id,trajectory_id,lat,lon,timestamp\n")
@@ -147,7 +147,7 @@ def mdl(python: Path, clone: Path, rows: list[Fix], place: Path, *, method: str,
     return place / "out.csv"
 
 
-def stretches(rows: list[Fix]) -> list[list[Fix]]:
+def cut_stretches(rows: list[Fix]) -> list[list[Fix]]:
     """Cut each cab's day into its hours; those of one fix are no sequence."""
     found = dict[tuple[str, int], list[Fix]]()
     for row in rows:
@@ -155,54 +155,54 @@ def stretches(rows: list[Fix]) -> list[list[Fix]]:
     return [one for one in found.values() if len(one) > 1]
 
 
-def metres(lon: float, lat: float) -> tuple[float, float]:
+def convert_to_metres(lon: float, lat: float) -> tuple[float, float]:
     """Give a place in metres east and north of the box's corner: AdaTrace writes two decimals."""
     return (lon - BOX[0]) * DEGREE_M * math.cos(math.radians(BOX[1])), (lat - BOX[1]) * DEGREE_M
 
 
-def degrees(x: float, y: float) -> tuple[float, float]:
+def convert_to_degrees(x: float, y: float) -> tuple[float, float]:
     return BOX[0] + x / DEGREE_M / math.cos(math.radians(BOX[1])), BOX[1] + y / DEGREE_M
 
 
-def sequences_text(parts: list[list[Fix]]) -> str:
+def format_sequences(parts: list[list[Fix]]) -> str:
     return "".join(
-        f"#{i}:\n>0:{''.join('{:.2f},{:.2f};'.format(*metres(fix.lon, fix.lat)) for fix in part)}\n"
+        f"#{i}:\n>0:{''.join('{:.2f},{:.2f};'.format(*convert_to_metres(fix.lon, fix.lat)) for fix in part)}\n"
         for i, part in enumerate(parts)
     )
 
 
-def timed(made: list[list[tuple[float, float]]], parts: list[list[Fix]]) -> list[Fix]:
+def add_times(made: list[list[tuple[float, float]]], parts: list[list[Fix]]) -> list[Fix]:
     """Give sequences the beginnings of the true stretches, in a random order, and a fix a minute."""
     begins = [part[0].t for part in parts]
     random.Random(SEED).shuffle(begins)
     return [
-        Fix(str(i), begins[i % len(begins)] + MINUTE_S * j, *degrees(x, y))
+        Fix(str(i), begins[i % len(begins)] + MINUTE_S * j, *convert_to_degrees(x, y))
         for i, one in enumerate(made)
         for j, (x, y) in enumerate(one)
     ]
 
 
-def ldptrace(clone: Path, rows: list[Fix], place: Path) -> Path:
+def run_ldptrace(clone: Path, rows: list[Fix], place: Path) -> Path:
     """Have LDPTrace make as many sequences as there are; its grid is 6 x 6, as its page says."""
-    parts = stretches(rows)
+    parts = cut_stretches(rows)
     shutil.copytree(clone / "LDPTrace", place / "copy")
     data = place / "copy" / "data"
     (data / "oldenburg").mkdir(exist_ok=True)
-    (data / "oldenburg.dat").write_text(sequences_text(parts))
+    (data / "oldenburg.dat").write_text(format_sequences(parts))
     options = ("--dataset", "oldenburg", "--epsilon", str(EPSILON), "--re_syn", "--query_num", "1")
     # It writes first and measures afterwards, which fails where no pattern of the data is left.
     with contextlib.suppress(subprocess.CalledProcessError):
         run_program(sys.executable, "main.py", *options, where=place / "copy" / "code")
     [file] = (data / "oldenburg").glob("*.pkl")
     made = pickle.loads(file.read_bytes())
-    write(place / "out.csv", timed([[(float(p[0]), float(p[1])) for p in one] for one in made], parts))
+    write(place / "out.csv", add_times([[(float(p[0]), float(p[1])) for p in one] for one in made], parts))
     return place / "out.csv"
 
 
-def adatrace(clone: Path, rows: list[Fix], place: Path) -> Path:
+def run_adatrace(clone: Path, rows: list[Fix], place: Path) -> Path:
     """Have AdaTrace make sequences; the first of its five repetitions."""
-    parts = stretches(rows)
-    (place / "brinkhoff.dat").write_text(sequences_text(parts))
+    parts = cut_stretches(rows)
+    (place / "brinkhoff.dat").write_text(format_sequences(parts))
     jars = os.pathsep.join(str(clone / name) for name in ("commons-math3-3.4.1.jar", "kd.jar"))
     run_program("javac", "-nowarn", "-d", place, "-cp", jars, *(clone / "src").rglob("*.java"), where=place)
     run_program("java", "-cp", f"{place}{os.pathsep}{jars}", "Main", where=place)
@@ -212,14 +212,14 @@ def adatrace(clone: Path, rows: list[Fix], place: Path) -> Path:
         for line in lines
         if line.startswith(">")
     ]
-    write(place / "out.csv", timed(made, parts))
+    write(place / "out.csv", add_times(made, parts))
     return place / "out.csv"
 
 
 # --- measuring
 
 
-def known(rows: list[Fix]) -> list[list[Fix]]:
+def choose_known(rows: list[Fix]) -> list[list[Fix]]:
     """Choose what someone knows: 4 fixes within half an hour, of 200 half hours of cabs."""
     halves = dict[tuple[str, int], list[Fix]]()
     for row in rows:
@@ -229,7 +229,7 @@ def known(rows: list[Fix]) -> list[list[Fix]]:
     return [draw.sample(part, KNOWN) for part in draw.sample(parts, min(200, len(parts)))]
 
 
-def singled_out(rows: list[Fix], file: Path) -> float:
+def measure_singled_out(rows: list[Fix], file: Path) -> float:
     """Return for which share exactly one written track passes by the fixes that someone knows."""
     with file.open(newline="") as out:
         made = [(one["id"], float(one["time"]), float(one["lon"]), float(one["lat"])) for one in csv.DictReader(out)]
@@ -237,7 +237,7 @@ def singled_out(rows: list[Fix], file: Path) -> float:
     track = np.array([numbers[name] for name, *_ in made])
     t, lon, lat = np.array([one[1:] for one in made]).T
     left = []
-    for part in (some := known(rows)):
+    for part in (some := choose_known(rows)):
         passing = [set(numbers.values())]
         for fix in part:
             away = np.hypot((lon - fix.lon) * np.cos(np.radians(fix.lat)), lat - fix.lat) * DEGREE_M
@@ -257,11 +257,11 @@ CROWD = """
     WHERE f.met = %s"""
 
 
-def singled_out_of(rows: list[Fix], url: str, run: int) -> float:
+def measure_singled_out_of_run(rows: list[Fix], url: str, run: int) -> float:
     """Return for which share a run's records that fit the known fixes hold one person."""
     left = []
     with psycopg.connect(url) as connection:
-        for part in (some := known(rows)):
+        for part in (some := choose_known(rows)):
             places = [[fix.t for fix in part], [fix.lon for fix in part], [fix.lat for fix in part]]
             asked = [*places, run, NEAR_S, NEAR_S, NEAR_M, KNOWN]
             [(people,)] = connection.execute(CROWD, asked).fetchall()
@@ -269,7 +269,7 @@ def singled_out_of(rows: list[Fix], url: str, run: int) -> float:
     return left.count(1) / len(some)
 
 
-def shown(name: str, seconds: float, text: str, alone: float) -> None:
+def print_figures(name: str, seconds: float, text: str, alone: float) -> None:
     figures = {one["name"]: one["value"] for one in json.loads(text)["figures"]}
     values = "".join(f"{float(figures.get(figure, 'nan')):>12,.3g}" for figure in FIGURES)
     print(f"{name:<40}{seconds:>8.1f}{values}{alone:>12.0%}", flush=True)
@@ -287,17 +287,23 @@ def measure(
             print(f"{name:<34} could not be run: {error}", flush=True)
             return
         seconds = time.perf_counter() - began
-        told = dbanon(
-            "evaluate", "--file", str(file), "--dataset", "cabs", *questions(queries), environment=environment
+        told = run_dbanon(
+            "evaluate",
+            "--file",
+            str(file),
+            "--dataset",
+            "cabs",
+            *list_question_options(queries),
+            environment=environment,
         )
-        shown(name, seconds, told.printed, singled_out(rows, file))
+        print_figures(name, seconds, told.printed, measure_singled_out(rows, file))
 
 
-def peers_of(asked: argparse.Namespace, rows: list[Fix]) -> dict[str, Callable[[Path], Path]]:
+def list_peers(asked: argparse.Namespace, rows: list[Fix]) -> dict[str, Callable[[Path], Path]]:
     """Give what can be run, by name: a function that writes a file into a directory."""
 
     def by_hand(place: Path, step: float) -> Path:
-        write(place / "out.csv", rounded(rows, step))
+        write(place / "out.csv", round_places(rows, step))
         return place / "out.csv"
 
     found: dict[str, Callable[[Path], Path]] = {
@@ -306,23 +312,23 @@ def peers_of(asked: argparse.Namespace, rows: list[Fix]) -> dict[str, Callable[[
     }
     if asked.privkit:
         for radius_m in (200.0, 1_000.0):
-            noise = partial(planar_laplace, asked.privkit, rows, radius_m=radius_m)
+            noise = partial(run_planar_laplace, asked.privkit, rows, radius_m=radius_m)
             found[f"privkit, planar Laplace, {radius_m:,.0f} m"] = noise
     if asked.mdl:
         swap = {"spatial_thold": 0.1, "temporal_thold": 60, "seed": SEED}
-        found["mdl-anonymizer, SwapMob"] = partial(mdl, asked.mdl_python, asked.mdl, rows, method="SwapMob", **swap)
+        found["mdl-anonymizer, SwapMob"] = partial(run_mdl, asked.mdl_python, asked.mdl, rows, method="SwapMob", **swap)
         distance = {"name": "Martinez2021", "params": {"p_lambda": 0.0066}}
         micro = {
             "k": 5,
             "clustering_method": {"name": "SimpleMDAV", "params": {"trajectory_distance": distance}},
             "aggregation_method": {"name": "Mean_trajectory"},
         }
-        grouped = partial(mdl, asked.mdl_python, asked.mdl, rows, method="Microaggregation", **micro)
+        grouped = partial(run_mdl, asked.mdl_python, asked.mdl, rows, method="Microaggregation", **micro)
         found["mdl-anonymizer, microaggregation, k 5"] = grouped
     if asked.ldptrace:
-        found["LDPTrace, epsilon 1"] = partial(ldptrace, asked.ldptrace, rows)
+        found["LDPTrace, epsilon 1"] = partial(run_ldptrace, asked.ldptrace, rows)
     if asked.adatrace:
-        found["AdaTrace, epsilon 1"] = partial(adatrace, asked.adatrace, rows)
+        found["AdaTrace, epsilon 1"] = partial(run_adatrace, asked.adatrace, rows)
     return found
 
 
@@ -333,30 +339,32 @@ def main() -> None:
     options.add_argument("--cabs", type=int, default=1_000)
     options.add_argument("--queries", type=int, default=400)
     asked = options.parse_args()
-    rows = fixes(asked.cabs)
+    rows = read_fixes(asked.cabs)
     print(f"{len(rows):,} fixes of {len({row.cab for row in rows}):,} cabs")
     print(
         f"{'':<40}{'s':>8}" + "".join(f"{figure.removesuffix('_m')[:11]:>12}" for figure in (*FIGURES, "singled out"))
     )
-    with private_server() as (own, directory):
+    with run_private_server() as (own, directory):
         environment = {"DBANON_DSN": own.url}
-        dbanon("db", "upgrade", environment=environment)
+        run_dbanon("db", "upgrade", environment=environment)
         write(directory / "cabs.csv", rows)
         load = ("load", "trajectories", str(directory / "cabs.csv"), "--dataset", "cabs", "--subject", "id")
-        dbanon(*load, "--time", "time", "--x", "lon", "--y", "lat", environment=environment)
-        for name, make in peers_of(asked, rows).items():
+        run_dbanon(*load, "--time", "time", "--x", "lon", "--y", "lat", environment=environment)
+        for name, make in list_peers(asked, rows).items():
             measure(name, rows, asked.queries, make, environment)
         for words in (
             ("tp-aware", "-p", "k=5", "-p", "instants=30", "-p", "step_s=60"),
             ("kte", "--algorithm", "k-merge", "-p", "k=2"),
         ):
-            ran = dbanon("run", *words, "--dataset", "cabs", "--json", environment=environment)
+            ran = run_dbanon("run", *words, "--dataset", "cabs", "--json", environment=environment)
             run = json.loads(ran.printed)["run_id"]
-            told = dbanon("evaluate", str(run), *questions(asked.queries), environment=environment)
-            shown(f"dbanon {' '.join(words)}", ran.seconds, told.printed, singled_out_of(rows, own.url, run))
+            told = run_dbanon("evaluate", str(run), *list_question_options(asked.queries), environment=environment)
+            print_figures(
+                f"dbanon {' '.join(words)}", ran.seconds, told.printed, measure_singled_out_of_run(rows, own.url, run)
+            )
 
 
-def questions(queries: int) -> list[str]:
+def list_question_options(queries: int) -> list[str]:
     return ["--queries", str(queries), "--against", "all", "--json"]
 
 

@@ -18,7 +18,7 @@ import shapely
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import benchmarks.papers.sensitive_sites  # noqa: F401 - adds knn
 from benchmarks import _pickups
-from benchmarks._measure import Cost, dbanon
+from benchmarks._measure import Cost, run_dbanon
 from dbanon.database import open_database
 from dbanon.methods import METHODS
 from dbanon.postgres import server
@@ -29,14 +29,16 @@ K, SEED = 20, 1
 
 
 def load(file: Path, what: str, *options: str) -> Cost:
-    cost = dbanon("--json", "load", what, str(file), "--dataset", NAME, "--x", "lon", "--y", "lat", *options)
+    cost = run_dbanon("--json", "load", what, str(file), "--dataset", NAME, "--x", "lon", "--y", "lat", *options)
     kept = json.loads(cost.printed)["kept"]
     print(f"load {what:<14} {kept:>9,} rows {cost.seconds:>6.1f} s {cost.client_mb:>6.0f} MB client", flush=True)
     return cost
 
 
 def run(what: str, *options: str) -> None:
-    cost = dbanon("--json", "run", "sensitive-sites", "--dataset", NAME, "-p", f"k={K}", "--seed", f"{SEED}", *options)
+    cost = run_dbanon(
+        "--json", "run", "sensitive-sites", "--dataset", NAME, "-p", f"k={K}", "--seed", f"{SEED}", *options
+    )
     told = json.loads(cost.printed)
     metrics, timings = told["metrics"], told["timings"]
     seconds = "  ".join(f"{name.removesuffix('_s')} {value:.1f}" for name, value in timings.items())

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks._measure import private_server
+from benchmarks._measure import run_private_server
 from dbanon import schema
 from dbanon.database import open_database
 from dbanon.postgres.server import EmbeddedServer
@@ -19,7 +19,7 @@ from tests.acceptance.chaos import Attempt
 
 
 def main(tries: int, seed: int) -> None:
-    with private_server() as (server, directory):
+    with run_private_server() as (server, directory):
         schema.upgrade(server.url)
         with open_database(server.url) as database:
             database.synth("city", objects=300)

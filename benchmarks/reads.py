@@ -22,13 +22,13 @@ from dbanon.runs import reading, stored
 INSTANTS = 30
 
 
-def fast(url: str, dataset: int) -> list[np.ndarray]:
+def read_fast(url: str, dataset: int) -> list[np.ndarray]:
     with reading.open_reader(url) as reader:
         data = reader.trajectories(dataset)
     return [data.offset, data.x, data.y, data.t]
 
 
-def plain(url: str, dataset: int) -> list[np.ndarray]:
+def read_plainly(url: str, dataset: int) -> list[np.ndarray]:
     offset, x, y, t = [0], [], [], []
     query = (
         "SELECT seq, public.ST_X(position), public.ST_Y(position), extract(epoch FROM t)::float8 FROM dbanon.fix "
@@ -45,17 +45,17 @@ def plain(url: str, dataset: int) -> list[np.ndarray]:
     return [np.array(column) for column in ([*offset, len(x)], x, y, t)]
 
 
-def measured(how: str, dataset: int) -> dict[str, float]:
+def measure_here(how: str, dataset: int) -> dict[str, float]:
     """Read in this process: seconds, peak MB, and a sum to compare by."""
     url = server.resolve(None).url
     began = time.perf_counter()
-    columns = {"fast": fast, "plain": plain}[how](url, dataset)
+    columns = {"fast": read_fast, "plain": read_plainly}[how](url, dataset)
     seconds = time.perf_counter() - began
     peak = memory.measure_peak_mb()
     return {"seconds": seconds, "peak_mb": peak, "sum": float(sum(c.sum() for c in columns))}
 
 
-def elsewhere(how: str, dataset: int) -> dict[str, float]:
+def measure_elsewhere(how: str, dataset: int) -> dict[str, float]:
     done = subprocess.run([sys.executable, __file__, how, str(dataset)], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
@@ -68,7 +68,7 @@ def main(sizes: list[int], *, keep: bool) -> None:
     print(f"{'n':>9}  {'how':<6} {'seconds':>8} {'million fixes/s':>16} {'peak MB':>8} {'of arrays, MB':>14}")
     results = {}
     for n, how in [(20_000, "plain"), (20_000, "fast"), *((n, "fast") for n in sizes)]:
-        found = results[n, how] = elsewhere(how, datasets[n])
+        found = results[n, how] = measure_elsewhere(how, datasets[n])
         rate, arrays = n * INSTANTS / found["seconds"] / 1e6, n * (INSTANTS * 24 + 24) / 1e6
         print(f"{n:>9}  {how:<6} {found['seconds']:>8.2f} {rate:>16.1f} {found['peak_mb']:>8.0f} {arrays:>14.0f}")
     slow, quick = results[20_000, "plain"], results[20_000, "fast"]
@@ -80,6 +80,6 @@ def main(sizes: list[int], *, keep: bool) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] in (["fast"], ["plain"]):
-        print(json.dumps(measured(sys.argv[1], int(sys.argv[2]))))
+        print(json.dumps(measure_here(sys.argv[1], int(sys.argv[2]))))
     else:
         main([int(n) for n in sys.argv[1:] if n != "--keep"] or [300_000, 2_000_000], keep="--keep" in sys.argv)

@@ -24,17 +24,17 @@ from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES
 CABS, EVENTS = (DATA / "cabspotting" / name for name in ("cabs_20080604.csv.gz", "pickups_dropoffs.csv.gz"))
 BEGIN = 1212562800 + 18 * 3600  # 18:00 in San Francisco
 END = BEGIN + 3 * 3600
-FAMILY = methods.method("tp-aware")
+FAMILY = methods.find_method("tp-aware")
 
 
-def evening(file: Path) -> list[dict[str, str]]:
+def read_evening(file: Path) -> list[dict[str, str]]:
     with gzip.open(file, "rt", newline="") as source:
         return [row for row in csv.DictReader(source) if BEGIN <= float(row["t"]) < END]
 
 
-def taxis() -> tuple[Trajectories, dict[str, int]]:
+def read_taxis() -> tuple[Trajectories, dict[str, int]]:
     """One trajectory a cab, cells of a metre; far positions left out."""
-    fixes = [row for row in evening(CABS) if 36 < float(row["lat"]) < 39 and -124 < float(row["lon"]) < -120]
+    fixes = [row for row in read_evening(CABS) if 36 < float(row["lat"]) < 39 and -124 < float(row["lon"]) < -120]
     code = {cab: number for number, cab in enumerate(sorted({row["cab_id"] for row in fixes}))}
     transform = Transformer.from_crs(4326, SRID, always_xy=True).transform
     x, y = transform([float(row["lon"]) for row in fixes], [float(row["lat"]) for row in fixes])
@@ -49,8 +49,8 @@ def taxis() -> tuple[Trajectories, dict[str, int]]:
     ), code
 
 
-def sent(code: dict[str, int]) -> Requests:
-    rows = [row for row in evening(EVENTS) if row["event"] == "P"]
+def read_sent(code: dict[str, int]) -> Requests:
+    rows = [row for row in read_evening(EVENTS) if row["event"] == "P"]
     share = np.array(DISTRICTS["centre"]) / sum(DISTRICTS["centre"])
     return Requests(
         subject=np.array([code.get(row["cab_id"], -1) for row in rows], np.int64),
@@ -67,7 +67,7 @@ def run(data: Trajectories, requests: Requests, **given: Any) -> Cloaks:
     )
 
 
-def bundles(cloaks: Cloaks) -> dict[int, dict[int, frozenset[int]]]:
+def list_bundles(cloaks: Cloaks) -> dict[int, dict[int, frozenset[int]]]:
     """The bundle of each cab by the start of each window."""
     found: dict[int, dict[int, frozenset[int]]] = {}
     for record, members in enumerate(
@@ -78,9 +78,9 @@ def bundles(cloaks: Cloaks) -> dict[int, dict[int, frozenset[int]]]:
     return found
 
 
-def linked(cloaks: Cloaks, windows: int, k: int) -> tuple[float, float]:
+def measure_linked(cloaks: Cloaks, windows: int, k: int) -> tuple[float, float]:
     """Shares of cabs left among fewer than k, and alone, by who intersects their bundles of successive windows."""
-    found = [own for _, own in sorted(bundles(cloaks).items())]
+    found = [own for _, own in sorted(list_bundles(cloaks).items())]
     left = [
         len(frozenset.intersection(*(part[cab] for part in run)))
         for run in zip(*(found[at:] for at in range(windows)), strict=False)
@@ -89,9 +89,9 @@ def linked(cloaks: Cloaks, windows: int, k: int) -> tuple[float, float]:
     return float(np.mean(np.array(left) < k)), float(np.mean(np.array(left) == 1))
 
 
-def alone(cloaks: Cloaks, requests: Requests) -> float:
+def measure_alone(cloaks: Cloaks, requests: Requests) -> float:
     """The share of published requests that stand in a row of one content."""
-    window = bundles(cloaks)
+    window = list_bundles(cloaks)
     starts, record = np.array(sorted(window)), {}
     for number, (begin, end) in enumerate(pairwise(cloaks.offset.tolist())):
         for cab in cloaks.member_trajectory[cloaks.member_record == number + 1].tolist():
@@ -110,8 +110,8 @@ def main() -> None:
     if not CABS.is_file():
         print("The taxi data do not lie beside the repository; there is nothing to measure.")
         return
-    data, code = taxis()
-    requests = sent(code)
+    data, code = read_taxis()
+    requests = read_sent(code)
     print(
         f"{len(data.t):,} fixes of {len(code)} cabs in three hours, {len(requests.t):,} requests; windows of 30 minutes"
     )
@@ -125,7 +125,7 @@ def main() -> None:
     for k in (5, 10, 20):
         cloaks = run(data, requests, k=k)
         for windows in (2, 3):
-            below, one = linked(cloaks, windows, k)
+            below, one = measure_linked(cloaks, windows, k)
             print(f"{k:>3} {windows:>16} {below:>10.0%} {one:>10.0%}")
     print("\nrows with requests: median side and minutes")
     heads = ("in a row of one content", "rows without", "requests lost", "rows", "side m", "minutes")
@@ -138,7 +138,12 @@ def main() -> None:
             some = cloaks.extra >= 0
             side = np.sqrt((cloaks.bounds[some, 2:] - cloaks.bounds[some, :2]).prod(axis=1))
             minutes = (cloaks.end - cloaks.start)[some] / 60
-            figures = (f"{alone(cloaks, requests):.0%}", f"{1 - some.mean():.0%}", f"{lost:.1%}", f"{cloaks.rows:,}")
+            figures = (
+                f"{measure_alone(cloaks, requests):.0%}",
+                f"{1 - some.mean():.0%}",
+                f"{lost:.1%}",
+                f"{cloaks.rows:,}",
+            )
             figures += (f"{np.median(side):,.0f}", f"{np.median(minutes):.0f}")
             shown = "".join(f"{value:>{len(head) + 3}}" for head, value in zip(heads, figures, strict=True))
             print(f"{k:>3} {least:>13}{shown}")

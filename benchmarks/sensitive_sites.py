@@ -26,7 +26,7 @@ from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.unit import oracles_sensitive_sites as oracle
 
 SEED = 2008
-FAMILY = methods.method("sensitive-sites")
+FAMILY = methods.find_method("sensitive-sites")
 Run = tuple[float, float]
 
 
@@ -41,27 +41,27 @@ def run(data: Trajectories, places: Sites, algorithm: str, k: int, **params: obj
     return sorted(seconds)[1], cloaks.metrics["ggc_percent"]
 
 
-def against_the_paper() -> None:
+def compare_with_paper() -> None:
     """BK against its pseudocode with full matrices, in Python, on cells in the order of the curve."""
     print("bk against the paper's matrices in Python: k = 5, a square of 2,048 cells")
     print(f"{'n':>6} {'m':>5} {'plain s':>9} {'fast s':>9} {'ratio':>8}   same groups")
     rng = np.random.default_rng(SEED)
     for n, m in ((500, 20), (1_000, 40), (2_000, 80)):
-        users, sites = (in_order(rng.integers(0, 2048, (count, 2))) for count in (n, m))
-        _bichromatic.best_starts(Boxes.of(users), Boxes.of(sites), 5)
+        users, sites = (sort_cells(rng.integers(0, 2048, (count, 2))) for count in (n, m))
+        _bichromatic.find_best_starts(Boxes.of(users), Boxes.of(sites), 5)
         began = time.perf_counter()
         slow, _ = oracle.bk_plain(users.tolist(), sites.tolist(), 5)
         middle = time.perf_counter()
-        fast = _bichromatic.best_starts(Boxes.of(users), Boxes.of(sites), 5)
+        fast = _bichromatic.find_best_starts(Boxes.of(users), Boxes.of(sites), 5)
         ended = time.perf_counter()
         slow_s, fast_s = middle - began, ended - middle
         same = bool((fast == np.asarray(slow)).all())
         print(f"{n:>6} {m:>5} {slow_s:>9.2f} {fast_s:>9.5f} {slow_s / fast_s:>8.0f}   {same}")
 
 
-def in_order(cells: np.ndarray) -> np.ndarray:
+def sort_cells(cells: np.ndarray) -> np.ndarray:
     """Cells along the curve as rectangles: int64[n, 4]."""
-    order = np.argsort(hilbert.index(cells[:, 0], cells[:, 1], 11), kind="stable")
+    order = np.argsort(hilbert.number_cells(cells[:, 0], cells[:, 1], 11), kind="stable")
     return np.hstack([cells[order], cells[order]])
 
 
@@ -76,45 +76,45 @@ def compare(data: Trajectories, places: Sites, k: int) -> str:
     return "".join(f"{s:>14.2f}{ggc:>9.3f}" for s, ggc in runs.values()) + changed
 
 
-def large(positions: np.ndarray, drops: np.ndarray) -> None:
+def print_large(positions: np.ndarray, drops: np.ndarray) -> None:
     """Figures 14, 15 and 16: every m and K, sites that are others' places and sites that are users', and every n."""
-    data = _pickups.users(positions)
+    data = _pickups.make_users(positions)
     print(f"\nfigures 14 and 15: {len(positions):,} users, m sites, K")
     print(f"{'m':>6} {'K':>4}{HEADER}")
     for m in (500, 1_000, 2_000, 4_000):
-        places = _pickups.sites(drops, m, np.random.default_rng(SEED + m))
+        places = _pickups.draw_sites(drops, m, np.random.default_rng(SEED + m))
         for k in (5, 20, 50):
             print(f"{m:>6} {k:>4}{compare(data, places, k)}", flush=True)
     print("\nas the paper draws them: sites among the users' own positions, K = 20")
     print(f"{'m':>6}{HEADER}")
     for m in (500, 1_000, 2_000, 4_000):
-        places = _pickups.sites(positions, m, np.random.default_rng(SEED + m))
+        places = _pickups.draw_sites(positions, m, np.random.default_rng(SEED + m))
         print(f"{m:>6}{compare(data, places, 20)}", flush=True)
     print("\nfigure 16: n users, 2,000 sites, K = 20")
     print(f"{'n':>8}{HEADER}")
     rng = np.random.default_rng(SEED)
-    places = _pickups.sites(drops, 2_000, np.random.default_rng(SEED + 2_000))
+    places = _pickups.draw_sites(drops, 2_000, np.random.default_rng(SEED + 2_000))
     for n in (100_000, 200_000, 300_000, 400_000, len(positions)):
-        some = _pickups.users(positions[rng.choice(len(positions), n, replace=False)])
+        some = _pickups.make_users(positions[rng.choice(len(positions), n, replace=False)])
         print(f"{n:>8}{compare(some, places, 20)}", flush=True)
     print(f"peak memory so far: {memory.measure_peak_mb():,.0f} MB")
 
 
-def small(positions: np.ndarray, drops: np.ndarray) -> None:
+def print_small(positions: np.ndarray, drops: np.ndarray) -> None:
     """Figures 12 and 13: 10,000 users, with Local in its secure format and as 2-by-2 published it."""
-    data = _pickups.users(positions[np.random.default_rng(SEED).choice(len(positions), 10_000, replace=False)])
+    data = _pickups.make_users(positions[np.random.default_rng(SEED).choice(len(positions), 10_000, replace=False)])
     header = f"{HEADER}{'local s':>9}{'GGC %':>9}{'2-by-2 %':>10}"
     print(f"\nfigure 12: 10,000 users, m sites, K = 5\n{'m':>6}{header}")
     for m in (50, 100, 150, 200):
-        places = _pickups.sites(drops, m, np.random.default_rng(SEED + m))
-        print(f"{m:>6}{compare(data, places, 5)}{local(data, places, 5)}", flush=True)
+        places = _pickups.draw_sites(drops, m, np.random.default_rng(SEED + m))
+        print(f"{m:>6}{compare(data, places, 5)}{measure_local(data, places, 5)}", flush=True)
     print(f"\nfigure 13: 10,000 users, 200 sites, K\n{'K':>6}{header}")
-    places = _pickups.sites(drops, 200, np.random.default_rng(SEED + 200))
+    places = _pickups.draw_sites(drops, 200, np.random.default_rng(SEED + 200))
     for k in (2, 5, 10, 20):
-        print(f"{k:>6}{compare(data, places, k)}{local(data, places, k)}", flush=True)
+        print(f"{k:>6}{compare(data, places, k)}{measure_local(data, places, k)}", flush=True)
 
 
-def local(data: Trajectories, places: Sites, k: int) -> str:
+def measure_local(data: Trajectories, places: Sites, k: int) -> str:
     seconds, secure = run(data, places, "local", k)
     _, open_format = run(data, places, "local-2-by-2", k)
     return f"{seconds:>9.3f}{secure:>9.3f}{open_format:>10.3f}"
@@ -124,15 +124,15 @@ def main(parts: list[str]) -> None:
     for algorithm in ("bk", "mk", "knn", "local"):
         FAMILY.prepare(algorithm, FAMILY.parse({}))
     if "plain" in parts:
-        against_the_paper()
+        compare_with_paper()
     if not _pickups.EVENTS.is_file():
         print("The taxi data do not lie beside the repository; the figures are left out.")
         return
-    positions, drops = (_pickups.metres(_pickups.events(kind)) for kind in "PD")
+    positions, drops = (_pickups.convert_to_metres(_pickups.read_events(kind)) for kind in "PD")
     if "large" in parts:
-        large(positions, drops)
+        print_large(positions, drops)
     if "small" in parts:
-        small(positions, drops)
+        print_small(positions, drops)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._data import CITY, fill
-from benchmarks._measure import private_server
-from dbanon.attacks import attacker
+from benchmarks._measure import run_private_server
+from dbanon.attacks import import_attacker
 from dbanon.base import cores, memory, tasks
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import HERE, Processes, Tasks
@@ -47,7 +47,7 @@ from dbanon.runs import parts, reading
 from dbanon.worker.cluster import Cluster
 
 PEOPLE, WINDOWS, INSTANTS, SEED = 50_000, 8, 30, 20120905
-BUSY = 24  # tasks that keep one core busy for half a second or more
+BUSY_TASKS = 24  # tasks that keep one core busy for half a second or more
 HELPERS = cores.count_threads()
 ENGINES = (
     "here",
@@ -61,7 +61,7 @@ ENGINES = (
 )
 
 
-def walks() -> Trajectories:
+def make_walks() -> Trajectories:
     """People who walk about in a city of 10 km, with a fix a minute."""
     rng = np.random.default_rng(SEED)
     length = WINDOWS * INSTANTS
@@ -72,19 +72,19 @@ def walks() -> Trajectories:
     )  # fmt: skip
 
 
-def nothing(number: int) -> int:
+def do_nothing(number: int) -> int:
     return number
 
 
-def be_busy(number: int) -> int:
+def keep_busy(number: int) -> int:
     return sum(n & 3 for n in range(number))
 
 
-def much(number: int) -> bytes:
+def return_bytes(number: int) -> bytes:
     return bytes(number)
 
 
-def on_one_core(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def call_on_one_core(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     with cores.limit_threads(1):
         return function(*arguments)
 
@@ -100,7 +100,7 @@ class Futures:
         results: list[Any] = []
         waiting: deque[Future[Any]] = deque()
         for each in arguments:
-            waiting.append(self.submit(on_one_core, function, each))
+            waiting.append(self.submit(call_on_one_core, function, each))
             if len(waiting) > 2 * HELPERS:
                 results.append(waiting.popleft().result())
         return results + [future.result() for future in waiting]
@@ -115,7 +115,7 @@ class Helpers(Processes):
 
 
 @contextmanager
-def engine(name: str) -> Iterator[Tasks]:
+def open_engine(name: str) -> Iterator[Tasks]:
     if name == "here":
         yield HERE
     elif name == "worker":
@@ -149,23 +149,23 @@ def engine(name: str) -> Iterator[Tasks]:
 # ---- one engine, in a process of its own -----------------------------------------------------------------------------
 
 
-def family_of(pid: int) -> list[int]:
+def list_family(pid: int) -> list[int]:
     """List a process and all below it."""
     found = [pid]
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        found += [one for child in (thread / "children").read_text().split() for one in family_of(int(child))]
+        found += [one for child in (thread / "children").read_text().split() for one in list_family(int(child))]
     return found
 
 
-def cpu_s() -> float:
+def measure_cpu_s() -> float:
     """Sum the CPU seconds of this process and all below it, with those that have ended."""
     ticks = 0
-    for pid in family_of(os.getpid()):
+    for pid in list_family(os.getpid()):
         ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def pss_mb(pid: int) -> int:
+def measure_pss_mb(pid: int) -> int:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) // 1024
 
@@ -174,14 +174,14 @@ def watch(seen: list[int], over: threading.Event) -> None:
     """Note again and again how much memory all processes below this one have."""
     while not over.wait(1):
         try:
-            seen.append(sum(pss_mb(pid) for pid in family_of(os.getpid())[1:]))
+            seen.append(sum(measure_pss_mb(pid) for pid in list_family(os.getpid())[1:]))
         except (OSError, StopIteration):  # one of them has just ended
             continue
 
 
 def measure(name: str) -> None:
     """Print the seconds and CPU seconds of each step, the helpers' memory, and a digest of the cloaks."""
-    family, data = METHODS["tp-aware"], walks()
+    family, data = METHODS["tp-aware"], make_walks()
     params = family.parse({"k": 10, "instants": INSTANTS, "start": 0})
     family.prepare("traj-anon", params)
     figures: list[float] = []
@@ -191,19 +191,19 @@ def measure(name: str) -> None:
         cloaks.append(family.anonymise(data, "traj-anon", params, np.random.default_rng(0), tasks=shared))
 
     def work() -> None:
-        shared.map(be_busy, [(20_000_000,)] * BUSY)
+        shared.map(keep_busy, [(20_000_000,)] * BUSY_TASKS)
 
     seen: list[int] = []
     over = threading.Event()
-    began, before = time.perf_counter(), cpu_s()
-    with engine(name) as shared:
+    began, before = time.perf_counter(), measure_cpu_s()
+    with open_engine(name) as shared:
         threading.Thread(target=watch, args=(seen, over), daemon=True).start()
-        shared.map(nothing, [(1,), (2,)])
+        shared.map(do_nothing, [(1,), (2,)])
         for step in (compute, compute, work):
-            figures += [time.perf_counter() - began, cpu_s() - before]
-            began, before = time.perf_counter(), cpu_s()
+            figures += [time.perf_counter() - began, measure_cpu_s() - before]
+            began, before = time.perf_counter(), measure_cpu_s()
             step()
-        figures += [time.perf_counter() - began, cpu_s() - before]
+        figures += [time.perf_counter() - began, measure_cpu_s() - before]
         over.set()
     digest = hashlib.sha256(cloaks[-1].bounds.tobytes() + cloaks[-1].member_record.tobytes()).hexdigest()[:12]
     print(*figures, median([mb for mb in seen if mb] or [0]), digest)
@@ -212,7 +212,7 @@ def measure(name: str) -> None:
 # ---- killed while they send ------------------------------------------------------------------------------------------
 
 
-def hangs(kills: int) -> dict[str, int]:
+def count_hangs(kills: int) -> dict[str, int]:
     """Count the calls that do not end when a helper is killed while it sends."""
     found = {"executor": 0, "helpers": 0}
     tasks._WORTH_S = 0
@@ -243,10 +243,10 @@ def send_much(name: str, going: threading.Event, killed: threading.Event, ended:
 
     with suppress(BrokenProcessPool):
         if name == "helpers":
-            Processes().map(much, sizes())
+            Processes().map(return_bytes, sizes())
         else:
             executor = ProcessPoolExecutor(HELPERS, multiprocessing.get_context("forkserver"))
-            Futures(executor.submit).map(much, sizes())
+            Futures(executor.submit).map(return_bytes, sizes())
     ended.set()
 
 
@@ -281,25 +281,25 @@ class Measured:
             parts._prepared.clear()  # as in a process that does its first one
             costs = []
             for _ in range(2):
-                before, server = time.process_time(), server_cpu_s()
-                result = on_one_core(task, given)
-                costs.append((time.process_time() - before, server_cpu_s() - server))
+                before, server = time.process_time(), measure_server_cpu_s()
+                result = call_on_one_core(task, given)
+                costs.append((time.process_time() - before, measure_server_cpu_s() - server))
             self.tasks.append((costs[0], costs[1], len(sent) + len(pickle.dumps(result))))
             results.append(result)
         return results
 
 
-def server_cpu_s() -> float:
+def measure_server_cpu_s() -> float:
     """CPU seconds of the embedded server's sessions that have ended: of the postmaster's children."""
     pid = int((Path(os.environ["DBANON_HOME"]) / "data" / "postmaster.pid").read_text().split()[0])
     fields_ = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return sum(map(int, fields_[13:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def judged(url: str, run_id: int, shared: Tasks) -> str:
+def judge_run(url: str, run_id: int, shared: Tasks) -> str:
     """Attack a run; a digest of the verdict."""
     parts._MIN_PART_FIXES = FIXES
-    attack = attacker("dbanon.attacks.tp_aware")
+    attack = import_attacker("dbanon.attacks.tp_aware")
     with reading.open_reader(url) as reader:
         evidence, digest = reader.evidence(run_id, None, shared)
         verdict = attack.attack(evidence)
@@ -309,18 +309,18 @@ def judged(url: str, run_id: int, shared: Tasks) -> str:
 def verify(name: str, run_id: int) -> None:
     """Print seconds of an attack, CPU seconds of its processes and the server, peak memory here, and a digest."""
     url = os.environ["DBANON_DSN"]
-    attacker("dbanon.attacks.tp_aware").prepare()  # type: ignore[attr-defined]
-    with engine("dask cluster" if name == "two processes" else name) as shared:
-        judged(url, run_id, shared)  # processes have started, and kernels are loaded
+    import_attacker("dbanon.attacks.tp_aware").prepare()  # type: ignore[attr-defined]
+    with open_engine("dask cluster" if name == "two processes" else name) as shared:
+        judge_run(url, run_id, shared)  # processes have started, and kernels are loaded
         memory.forget_peak()
-        began, before, server = time.perf_counter(), cpu_s(), server_cpu_s()
-        digest = judged(url, run_id, shared)
+        began, before, server = time.perf_counter(), measure_cpu_s(), measure_server_cpu_s()
+        digest = judge_run(url, run_id, shared)
         seconds = time.perf_counter() - began
-    print(seconds, cpu_s() - before, server_cpu_s() - server, memory.measure_peak_mb(), digest)
+    print(seconds, measure_cpu_s() - before, measure_server_cpu_s() - server, memory.measure_peak_mb(), digest)
 
 
-def attack_in_parts(people: int, rounds: int) -> None:
-    with private_server() as (url, directory):
+def measure_attack_in_parts(people: int, rounds: int) -> None:
+    with run_private_server() as (url, directory):
         os.environ["DBANON_HOME"] = str(directory / "home")
         with open_database() as database:
             dataset = fill(database, people)
@@ -344,11 +344,11 @@ def attack_in_parts(people: int, rounds: int) -> None:
 
 def replay(url: str, run_id: int) -> None:
     """Measure each task, and say how long so many machines would take if each did its share as measured."""
-    attacker("dbanon.attacks.tp_aware").prepare()  # type: ignore[attr-defined]
+    import_attacker("dbanon.attacks.tp_aware").prepare()  # type: ignore[attr-defined]
     attack, windows = Measured(), Measured()
     with cores.limit_threads(1):
         before = time.process_time()
-        judged(url, run_id, attack)
+        judge_run(url, run_id, attack)
         own = time.process_time() - before - sum(first[0] + later[0] for first, later, _ in attack.tasks)
         family = METHODS["tp-aware"]
         with open_database() as database, reading.open_reader(url) as reader:
@@ -364,13 +364,13 @@ def replay(url: str, run_id: int) -> None:
         total, sent = sum(later[0] for _, later, _ in tasks_), sum(size for _, _, size in tasks_)
         print(f"\n{what}: {len(tasks_)} tasks of {total:.1f} CPU s, {sent / 1e6:.1f} MB; besides, {alone:.1f} s here")
         print("replayed from measured CPU seconds and bytes; not measured on so many machines:")
-        once = alone + makespan(tasks_, 1)
+        once = alone + compute_makespan(tasks_, 1)
         for machines in (1, 2, 4, 8):
-            seconds = alone + makespan(tasks_, machines)
+            seconds = alone + compute_makespan(tasks_, machines)
             print(f"{machines:3} machines {seconds:8.2f} s, {once / seconds:5.2f} times as fast")
 
 
-def makespan(tasks_: list[tuple[tuple[float, float], tuple[float, float], int]], machines: int) -> float:
+def compute_makespan(tasks_: list[tuple[tuple[float, float], tuple[float, float], int]], machines: int) -> float:
     """Hand each task to the machine that is free first; bytes leave the leader one task after the other."""
     free, line = [0.0] * machines, 0.0
     for first, later, size in tasks_:
@@ -398,9 +398,9 @@ def main() -> None:
     elif options.verify:
         verify(options.verify[0], int(options.verify[1]))
     elif options.people:
-        attack_in_parts(options.people, options.rounds)
+        measure_attack_in_parts(options.people, options.rounds)
     elif options.kills:
-        found = ", ".join(f"{number} with {name}" for name, number in hangs(options.kills).items())
+        found = ", ".join(f"{number} with {name}" for name, number in count_hangs(options.kills).items())
         print(f"of {options.kills} calls each, these hung after a helper was killed: {found}")
         sys.stdout.flush()
         os._exit(0)  # without waiting for an executor that hangs
@@ -409,7 +409,7 @@ def main() -> None:
 
 
 def compare(rounds: int) -> None:
-    print(f"{PEOPLE:,} people, {WINDOWS} windows of {INSTANTS} instants, k = 10, and {BUSY} tasks of one core")
+    print(f"{PEOPLE:,} people, {WINDOWS} windows of {INSTANTS} instants, k = 10, and {BUSY_TASKS} tasks of one core")
     print(f"medians of {rounds} rounds")
     pairs = "".join(f"{what + ' s':>10}{'CPU s':>7}" for what in ("start", "windows", "again", "one core"))
     print(f"{'':20}{pairs}{'MB':>6}  cloaks")

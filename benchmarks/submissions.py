@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks._measure import private_server
+from benchmarks._measure import run_private_server
 from dbanon import schema
 from dbanon.database import open_database
 from tests import wholeness
@@ -23,7 +23,7 @@ SESSIONS, WORKERS = 8, 2
 
 
 def main(submissions: int) -> None:
-    with private_server() as (server, directory):
+    with run_private_server() as (server, directory):
         url = server.url
         schema.upgrade(url)
         with open_database(url) as database:

@@ -31,7 +31,7 @@ def drop() -> None:
         database.connection.execute("DELETE FROM dbanon.dataset WHERE name = %s", [DATASET])
 
 
-def into_postgis(sizes: list[int]) -> None:
+def measure_into_postgis(sizes: list[int]) -> None:
     print(f"dbanon synth, 30 instants, 2 requests a subject, {CITY}")
     print(
         f"{'objects':>9} {'fixes':>11} {'requests':>10} {'routes':>7} {'making':>7} {'writing':>8} {'total s':>8}",
@@ -53,13 +53,13 @@ def into_postgis(sizes: list[int]) -> None:
     print("making and writing overlap: the next objects are made while the server stores the last ones")
 
 
-def neighbours(scenario: Scenario, kind: int) -> list[list[tuple[int, float]]]:
+def list_neighbours(scenario: Scenario, kind: int) -> list[list[tuple[int, float]]]:
     ways = scenario.routes
     pairs = list(zip(ways.to.tolist(), ways.seconds[kind].tolist(), strict=True))
     return [pairs[a:b] for a, b in zip(ways.first[:-1], ways.first[1:], strict=True)]
 
 
-def dijkstra(links: list[list[tuple[int, float]]], source: int, target: int) -> tuple[list[int], list[float]]:
+def find_path(links: list[list[tuple[int, float]]], source: int, target: int) -> tuple[list[int], list[float]]:
     """Nodes after the source up to the target, and the seconds to each."""
     reached, before, queue = {source: 0.0}, {source: source}, [(0.0, source)]
     while queue:
@@ -77,10 +77,10 @@ def dijkstra(links: list[list[tuple[int, float]]], source: int, target: int) -> 
     return nodes[::-1], [reached[node] for node in nodes[::-1]]
 
 
-def plain(scenario: Scenario, objects: int) -> int:
+def move_plainly(scenario: Scenario, objects: int) -> int:
     """Move objects one path at a time; returns how many positions that made."""
     ways, rng, made = scenario.routes, np.random.default_rng(1), 0
-    links = [neighbours(scenario, kind) for kind in range(len(_journeys.OBJECT_CLASSES))]
+    links = [list_neighbours(scenario, kind) for kind in range(len(_journeys.OBJECT_CLASSES))]
     share = [kind.share for kind in _journeys.OBJECT_CLASSES]
     chance = np.diff(ways.reach, prepend=0)
     instants = np.arange(scenario.plan.instants) * float(scenario.plan.step_s)
@@ -90,7 +90,7 @@ def plain(scenario: Scenario, objects: int) -> int:
         while now <= instants[-1]:
             there = rng.choice(ways.destination, size=_journeys.OBJECT_CLASSES[kind].choices, p=chance)
             here = int(there[np.argmin(np.hypot(ways.x[there] - ways.x[here], ways.y[there] - ways.y[here]))])
-            passed, seconds = dijkstra(links[kind], nodes[-1], here)
+            passed, seconds = find_path(links[kind], nodes[-1], here)
             clock += [now + at / pace for at in seconds]
             nodes += passed
             now = clock[-1] + 1 + rng.exponential(180)
@@ -102,7 +102,7 @@ def plain(scenario: Scenario, objects: int) -> int:
     return made
 
 
-def against_one_path_at_a_time() -> None:
+def compare_with_one_path_at_a_time() -> None:
     plan = Plan(objects=200_000, whole_share=1, **NETWORK)
     began = time.perf_counter()
     scenario = Scenario.of(plan, read_network(plan))
@@ -114,7 +114,7 @@ def against_one_path_at_a_time() -> None:
     _journeys.walk(scenario.routes, timetable, 1, np.arange(plan.objects))
     fast = (time.perf_counter() - began + routes_s) / plan.objects
     began = time.perf_counter()
-    plain(scenario, 200)
+    move_plainly(scenario, 200)
     slow = (time.perf_counter() - began) / 200
     print("\nmoving objects in memory, microseconds an object")
     print(
@@ -125,5 +125,5 @@ def against_one_path_at_a_time() -> None:
 
 
 if __name__ == "__main__":
-    into_postgis([20_000, 200_000] + [2_000_000] * ("--large" in sys.argv))
-    against_one_path_at_a_time()
+    measure_into_postgis([20_000, 200_000] + [2_000_000] * ("--large" in sys.argv))
+    compare_with_one_path_at_a_time()

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.papers.kte import glove, static, w4m
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods.kte import _k_merge
-from dbanon.methods.kte._samples import Merged, Samples, samples
+from dbanon.methods.kte._samples import Merged, Samples, snap_fixes
 from dbanon.options.generating import Plan
 from dbanon.synth import Scenario
 from dbanon.synth._source import read_network
@@ -47,7 +47,7 @@ SEED = 2017
 PEOPLE, CALLS, AT_ONCE = 10_000, 24.0, 1_000
 
 
-def base_stations() -> tuple[np.ndarray, np.ndarray]:
+def read_base_stations() -> tuple[np.ndarray, np.ndarray]:
     """Positions in degrees and in metres: float64[n, 2] each, x first."""
     with gzip.open(TOWERS, "rt", newline="") as file:
         degrees = np.array([(float(row["lon"]), float(row["lat"])) for row in csv.DictReader(file)])
@@ -55,11 +55,11 @@ def base_stations() -> tuple[np.ndarray, np.ndarray]:
     return degrees, np.column_stack(metres)
 
 
-def cab_days() -> tuple[Trajectories, np.ndarray]:
+def read_cab_days() -> tuple[Trajectories, np.ndarray]:
     """The week, a trajectory a cab-day, with times of the first day; the cab of each."""
     table = pyarrow.parquet.read_table(TAXIS)
     cab, t, lon, lat = (table[name].to_numpy() for name in ("cab_id", "t", "lon", "lat"))
-    degrees, stations = base_stations()
+    degrees, stations = read_base_stations()
     low, high = degrees.min(0), degrees.max(0)
     inside = (lon >= low[0]) & (lon <= high[0]) & (lat >= low[1]) & (lat <= high[1])
     day = (t - MIDNIGHT) // DAY_S
@@ -82,7 +82,7 @@ def cab_days() -> tuple[Trajectories, np.ndarray]:
     return data, cab[start]
 
 
-def phone_records() -> Trajectories:
+def make_phone_records() -> Trajectories:
     """A day of people who call and write now and then. Some are made at a time: all their ways take much memory."""
     plan = Plan(
         objects=PEOPLE, instants=DAY_S // GRID_S, step_s=GRID_S, start=MIDNIGHT, seed=SEED, requests_per_subject=0,
@@ -111,21 +111,21 @@ def take(whole: Samples, subjects: np.ndarray, kept: np.ndarray | None = None) -
     )  # fmt: skip
 
 
-def thinned(whole: Samples, rng: np.random.Generator) -> tuple[Samples, np.ndarray]:
+def thin_samples(whole: Samples, rng: np.random.Generator) -> tuple[Samples, np.ndarray]:
     """Keep samples at random, 24 a subject in the mean; the subjects that have any."""
     kept = rng.random(len(whole.slot)) < 24 * len(whole.subject) / len(whole.slot)
     some = np.flatnonzero(np.add.reduceat(kept, whole.offset[:-1]))
     return take(whole, some, kept), some
 
 
-def tuples(person: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+def draw_tuples(person: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
     """Draw positions of subjects, no person twice in a tuple: int64[TUPLES, k]."""
     people = np.unique(person)
     drawn = (rng.choice(people, k, replace=False) for _ in range(TUPLES))
     return np.array([[rng.choice(np.flatnonzero(person == one)) for one in these] for these in drawn])
 
 
-def spans(merged: list[Merged]) -> list[float]:
+def measure_spans(merged: list[Merged]) -> list[float]:
     """Minutes and km, in the mean over all generalised samples."""
     slots = np.concatenate([one.last - one.first + 1 for one in merged])
     box = np.concatenate([one.box for one in merged])
@@ -133,19 +133,19 @@ def spans(merged: list[Merged]) -> list[float]:
     return [float(slots.mean()) * GRID_S / 60, float(cells.mean()) * GRID_M / 1000]
 
 
-def by_k_merge(whole: Samples, drawn: np.ndarray) -> list[float]:
+def measure_k_merge(whole: Samples, drawn: np.ndarray) -> list[float]:
     who = drawn.ravel()
     offset = np.arange(0, len(who) + 1, drawn.shape[1])
-    return spans([_k_merge.merge(whole, offset, whole.offset[who], whole.offset[who + 1])])
+    return measure_spans([_k_merge.merge(whole, offset, whole.offset[who], whole.offset[who + 1])])
 
 
-def by_static(whole: Samples, drawn: np.ndarray) -> list[float]:
-    return [100 * alike(whole, drawn, *level) for level in static.LEVELS.values()]
+def measure_static(whole: Samples, drawn: np.ndarray) -> list[float]:
+    return [100 * measure_alike(whole, drawn, *level) for level in static.LEVELS.values()]
 
 
-def alike(whole: Samples, drawn: np.ndarray, level_s: int, level_m: float) -> float:
+def measure_alike(whole: Samples, drawn: np.ndarray, level_s: int, level_m: float) -> float:
     """Share of samples in whose coarse slot and cell all of the tuple have one."""
-    slots, cells = static.sizes(whole, level_s, level_m)
+    slots, cells = static.count_per_coarse(whole, level_s, level_m)
     coarse = np.column_stack([whole.slot // slots, whole.x // cells, whole.y // cells])
     merged = there = 0
     for who in drawn:
@@ -157,17 +157,19 @@ def alike(whole: Samples, drawn: np.ndarray, level_s: int, level_m: float) -> fl
     return merged / there
 
 
-def by_w4m(whole: Samples, drawn: np.ndarray) -> list[float]:
+def measure_w4m(whole: Samples, drawn: np.ndarray) -> list[float]:
     """Deleted, created, minutes and km; the first of a tuple, which was drawn at random, is the pivot."""
     parts = [take(whole, who) for who in drawn]
     edited = [w4m.edit(part, [np.arange(len(part.subject))], w4m.DELTA_M) for part in parts]
     there = sum(len(part.slot) for part in parts)
     deleted, created = (sum(one.counts[name] for one in edited) for name in ("deleted", "created"))
-    moved = [hulls(part, one.source.reshape(len(part.subject), -1)) for part, one in zip(parts, edited, strict=True)]
-    return [100 * deleted / there, 100 * created / there, *spans(moved)]
+    moved = [
+        make_hulls(part, one.source.reshape(len(part.subject), -1)) for part, one in zip(parts, edited, strict=True)
+    ]
+    return [100 * deleted / there, 100 * created / there, *measure_spans(moved)]
 
 
-def hulls(part: Samples, source: np.ndarray) -> Merged:
+def make_hulls(part: Samples, source: np.ndarray) -> Merged:
     """What holds the samples of each column, where they were; -1 is none."""
     columns = part.slot, part.x, part.y
     low = [np.where(source < 0, np.iinfo(np.int64).max, values[source]).min(0) for values in columns]
@@ -177,12 +179,12 @@ def hulls(part: Samples, source: np.ndarray) -> Merged:
     )
 
 
-def by_glove(whole: Samples, drawn: np.ndarray) -> list[float]:
+def measure_glove(whole: Samples, drawn: np.ndarray) -> list[float]:
     k = drawn.shape[1]
-    return spans([glove.glove(take(whole, who), k, np.arange(k))[1] for who in drawn])
+    return measure_spans([glove.group_by_glove(take(whole, who), k, np.arange(k))[1] for who in drawn])
 
 
-METHODS = {"k-merge": by_k_merge, "static": by_static, "w4m": by_w4m, "glove": by_glove}
+METHODS = {"k-merge": measure_k_merge, "static": measure_static, "w4m": measure_w4m, "glove": measure_glove}
 HEADER = (
     f"{'':3}{'k-merge':^16}{'static, merged %':^24}{f'W4M, delta {w4m.DELTA_M:.0f} m':^32}{'GLOVE':^16}{'CPU s':^32}\n"
     f"{'k':>3}{'min':>8}{'km':>8}{'2h-4km':>8}{'4h-10km':>8}{'8h-20km':>8}{'del %':>8}{'new %':>8}{'min':>8}{'km':>8}"
@@ -190,14 +192,14 @@ HEADER = (
 )
 
 
-def table(title: str, whole: Samples, person: np.ndarray) -> None:
+def print_table(title: str, whole: Samples, person: np.ndarray) -> None:
     size = np.diff(whole.offset)
     print(f"\n{title}: {len(size):,} subjects, {size.mean():,.0f} samples each in the mean; seeds {SEED} + k")
-    shares = [f"{100 * static.static(whole, 2, *level)[2]:.1f}" for level in static.LEVELS.values()]
+    shares = [f"{100 * static.group_statically(whole, 2, *level)[2]:.1f}" for level in static.LEVELS.values()]
     print(f"static generalisation leaves this % of all subjects alike with another: {', '.join(shares)}")
     print(HEADER)
     for k in (2, 5, 8):
-        drawn = tuples(person, k, np.random.default_rng(SEED + k))
+        drawn = draw_tuples(person, k, np.random.default_rng(SEED + k))
         figures, seconds = [], []
         for method in METHODS.values():
             began = time.process_time()
@@ -210,19 +212,19 @@ def table(title: str, whole: Samples, person: np.ndarray) -> None:
 
 
 def main() -> None:
-    phones = samples(phone_records(), GRID_S, GRID_M)
+    phones = snap_fixes(make_phone_records(), GRID_S, GRID_M)
     few = np.arange(4)
     for method in METHODS.values():  # compiled before it is timed
         method(take(phones, few), np.array([few]))
     if TAXIS.is_file():
-        data, cab = cab_days()
-        whole = samples(data, GRID_S, GRID_M)
-        table("the week's cab-days", whole, cab)
-        sparse, some = thinned(whole, np.random.default_rng(SEED))
-        table("the week's cab-days, a sample an hour", sparse, cab[some])
+        data, cab = read_cab_days()
+        whole = snap_fixes(data, GRID_S, GRID_M)
+        print_table("the week's cab-days", whole, cab)
+        sparse, some = thin_samples(whole, np.random.default_rng(SEED))
+        print_table("the week's cab-days, a sample an hour", sparse, cab[some])
     else:
         print("The taxi data do not lie beside the repository; they are left out.")
-    table("generated phone records", phones, phones.subject)
+    print_table("generated phone records", phones, phones.subject)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import benchmarks.papers.tp_aware  # noqa: F401 - adds bulk-dp, fast-tga, slow-tga and hilbert
 from benchmarks._data import CITY, NETWORK, drop, fill
-from benchmarks._measure import dbanon
+from benchmarks._measure import run_dbanon
 from benchmarks.table2 import DAY_S, MIDNIGHT, SRID, TAXIS
 from dbanon.base import memory
 from dbanon.base.trajectory import Requests, Trajectories
@@ -76,14 +76,14 @@ DATABASE_PHASES = ("load_s", "compile_s", "compute_s", "write_s", "verify_s", "t
 # ---- the printed algorithm -------------------------------------------------------------------------------------------
 
 
-def plain() -> None:
+def compare_plainly() -> None:
     from dbanon.methods.tp_aware import _binary_us_tree as tree
     from tests.unit import oracles_tp_aware as oracle
 
     instants, k, height = 5, 5, 8
     print(f"\noptimised against Algorithm 1 as printed, l = {instants}, k = {k}, walks on {2**height} cells a side\n")
-    row("n", "plain s", "optimised s", "ratio", "same cost")
-    rule(5)
+    print_row("n", "plain s", "optimised s", "ratio", "same cost")
+    print_rule(5)
     for n in (50, 100, 200, 400, 800):
         rng = np.random.default_rng(SEED)
         walk = rng.integers(0, 2**height, (n, 1, 2)) + rng.integers(-8, 9, (n, instants, 2)).cumsum(axis=1)
@@ -92,7 +92,7 @@ def plain() -> None:
 
         def optimised(x: np.ndarray = x, y: np.ndarray = y) -> float:
             _, node = tree.build(x, y, height, k)
-            return float(tree.best_configuration(node, tree.areas(node[:, 2], instants, height), k)[2])
+            return float(tree.find_best_configuration(node, tree.compute_areas(node[:, 2], instants, height), k)[2])
 
         optimised()  # compiles
         began = time.perf_counter()
@@ -101,7 +101,7 @@ def plain() -> None:
         trajectories = [[tuple(map(int, fix)) for fix in one] for one in cells]
         printed = oracle.optimum(oracle.grow(trajectories, oracle.binary_steps(instants, height), height), k)
         slow_s, fast_s = time.perf_counter() - middle, middle - began
-        row(n, f"{slow_s:.3f}", f"{fast_s:.5f}", f"{slow_s / fast_s:,.0f}", "yes" if printed == cost else "NO")
+        print_row(n, f"{slow_s:.3f}", f"{fast_s:.5f}", f"{slow_s / fast_s:,.0f}", "yes" if printed == cost else "NO")
 
 
 # ---- cases -----------------------------------------------------------------------------------------------------------
@@ -129,10 +129,10 @@ class Cases:
     def measure(self, case: Case) -> dict[str, Any] | None:
         """Figures of a case; `None` where it was not tried, or was stopped."""
         if case not in self.done:
-            self.done[case] = None if self._hopeless(case) else self._run(case)
+            self.done[case] = None if self._is_hopeless(case) else self._run(case)
         return self.done[case]
 
-    def _hopeless(self, case: Case) -> bool:
+    def _is_hopeless(self, case: Case) -> bool:
         """Whether it would take too long by the time that fewer people took, or they took too long already."""
         fewer = [
             figures
@@ -159,12 +159,12 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     from tests.contract.evidence import attacked
 
     algorithm, options = WAYS[case.way]
-    data, start = people(case, place)
+    data, start = read_people(case, place)
     memory.forget_peak()  # that of the file of all people
     given = {"k": case.k, "instants": case.instants, "step_s": STEP_S, "start": start, **options}
     params = FAMILY.parse(given)
     FAMILY.prepare(algorithm, params)
-    spent = {phase: timed(tree, function) for phase, function in PHASES.items()}
+    spent = {phase: time_function(tree, function) for phase, function in PHASES.items()}
     signal.setitimer(signal.ITIMER_PROF, limit_s)  # kills the process: kernels listen to nobody
     began, used = time.perf_counter(), time.process_time()
     cloaks = FAMILY.anonymise(data, algorithm, params, np.random.default_rng(0))
@@ -182,7 +182,7 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def timed(module: Any, name: str) -> list[float]:
+def time_function(module: Any, name: str) -> list[float]:
     """Have a module's function note how long each call takes."""
     function, spent = getattr(module, name), []
 
@@ -232,7 +232,7 @@ def read_taxis(place: Path) -> int:
     return int(cab.max()) + 1
 
 
-def people(case: Case, place: Path) -> tuple[Trajectories, int | None]:
+def read_people(case: Case, place: Path) -> tuple[Trajectories, int | None]:
     """Read a random sample of the people of a case; when their windows begin."""
     whole = np.load(place / f"{case.data}.npy", mmap_mode="r")
     count = len(whole) if case.data == "network" else int(whole[-1, 0]) + 1
@@ -254,95 +254,95 @@ def people(case: Case, place: Path) -> tuple[Trajectories, int | None]:
 # ---- what is printed -------------------------------------------------------------------------------------------------
 
 
-def row(*cells: object) -> None:
+def print_row(*cells: object) -> None:
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
-def rule(columns: int) -> None:
+def print_rule(columns: int) -> None:
     print("|" + "---|" * columns)
 
 
-def lines(cases: Cases, listed: Iterable[Case], also: str = "people", base: str = ALONE) -> None:
+def print_lines(cases: Cases, listed: Iterable[Case], also: str = "people", base: str = ALONE) -> None:
     """Print a line for each case, its cost beside that of Traj-anon alone."""
-    row(
+    print_row(
         also, "l", "k", "algorithm", "s", "CPU s", "peak MB", "groups", "cost m²", f"of {base}", "bound", "quadrants",
         "verified",
     )  # fmt: skip
-    rule(13)
+    print_rule(13)
     for case in listed:
         head = f"{case.people:,}", case.instants, case.k, case.way
         found = cases.measure(case)
         if found is None:
-            row(*head, f"> {cases.limit_s:.0f}", *[""] * 8)
+            print_row(*head, f"> {cases.limit_s:.0f}", *[""] * 8)
             continue
         beside = cases.measure(dataclasses.replace(case, way=base))
         of = f"{found['mbr_cost_m2'] / beside['mbr_cost_m2']:.2f}" if beside else ""
         bound = f"{found['mbr_cost_bound_m2']:.2e} ± {found['mbr_cost_bound_error_m2']:.0e}"
         verified = f"{found['clauses']} clauses" if not found["broken"] else "BROKEN: " + ", ".join(found["broken"])
-        row(
+        print_row(
             *head, f"{found['s']:.2f}", f"{found['cpu_s']:.2f}", f"{found['peak_mb']:,.0f}", f"{found['bundles']:,}",
             f"{found['mbr_cost_m2']:.3e}", of, bound, f"{found['quadrant_cost_m2']:.3e}", verified,
         )  # fmt: skip
 
 
-def table(cases: Cases, sizes: list[int]) -> None:
+def print_table(cases: Cases, sizes: list[int]) -> None:
     print(f"\nevery algorithm on {CITY}, windows of {max(LENGTHS)} instants; the cheapest, of {min(LENGTHS)}\n")
-    lines(cases, (Case("network", n, max(LENGTHS), k, way) for n in sizes for k in KS for way in WAYS))
-    lines(cases, (Case("network", n, min(LENGTHS), k, way) for n in sizes for k in KS for way in CHEAPEST))
+    print_lines(cases, (Case("network", n, max(LENGTHS), k, way) for n in sizes for k in KS for way in WAYS))
+    print_lines(cases, (Case("network", n, min(LENGTHS), k, way) for n in sizes for k in KS for way in CHEAPEST))
 
 
-def of_figures(data: str, sizes: list[int]) -> Iterable[Case]:
+def list_figure_cases(data: str, sizes: list[int]) -> Iterable[Case]:
     for n in sizes:
         for length in LENGTHS:
             yield from (Case(data, n, length, K, way) for way in (WAYS if length == max(LENGTHS) else BOTH))
 
 
-def of_phases(data: str, sizes: list[int]) -> Iterable[Case]:
-    return (case for case in of_figures(data, sizes) if (case.way, case.instants) == (ALONE, max(LENGTHS)))
+def list_phase_cases(data: str, sizes: list[int]) -> Iterable[Case]:
+    return (case for case in list_figure_cases(data, sizes) if (case.way, case.instants) == (ALONE, max(LENGTHS)))
 
 
-def figures(cases: Cases, sizes: list[int], plots: Path | None) -> None:
+def print_figures(cases: Cases, sizes: list[int], plots: Path | None) -> None:
     print(f"\nfigures 9 and 11 to 14 on {CITY}, k = {K}\n")
-    lines(cases, of_figures("network", sizes))
+    print_lines(cases, list_figure_cases("network", sizes))
     print(f"\nfigure 10: seconds of each phase of Traj-anon (`improve` off), windows of {max(LENGTHS)} instants\n")
-    row("people", *PHASES, REST)
-    rule(len(PHASES) + 2)
-    for case in of_phases("network", sizes):
+    print_row("people", *PHASES, REST)
+    print_rule(len(PHASES) + 2)
+    for case in list_phase_cases("network", sizes):
         found = cases.measure(case)
         if found:
-            row(f"{case.people:,}", *(f"{s:.3f}" for s in found["phases"].values()))
+            print_row(f"{case.people:,}", *(f"{s:.3f}" for s in found["phases"].values()))
     if plots:
         plot(cases, "network", sizes, plots / "tp_aware_network.svg", CITY)
 
 
-def taxis(cases: Cases, cabs: int, plots: Path | None) -> None:
+def print_taxis(cases: Cases, cabs: int, plots: Path | None) -> None:
     sizes = [cabs // share for share in SHARES]
     print(f"\na week of taxis, {cabs} cabs\n")
-    listed = [*of_figures("taxis", sizes)]
+    listed = [*list_figure_cases("taxis", sizes)]
     listed += [Case("taxis", cabs, max(LENGTHS), k, way) for k in KS if k != K for way in WAYS]
-    lines(cases, listed, "cabs")
+    print_lines(cases, listed, "cabs")
     if plots:
         plot(cases, "taxis", sizes, plots / "tp_aware_taxis.svg", "a week of taxis")
 
 
-def growth(cases: Cases, sizes: list[int]) -> None:
+def print_growth(cases: Cases, sizes: list[int]) -> None:
     few, many = min(sizes), max(sizes)
     print(f"\nfrom {few:,} to {many:,} people, windows of {max(LENGTHS)} instants, k = {K}\n")
-    row("algorithm", f"s of {few:,}", f"s of {many:,}", "grows")
-    rule(4)
+    print_row("algorithm", f"s of {few:,}", f"s of {many:,}", "grows")
+    print_rule(4)
     for way in WAYS:
         found = [cases.measure(Case("network", n, max(LENGTHS), K, way)) for n in (few, many)]
         told = [f"{one['s']:.2f}" if one else f"> {cases.limit_s:.0f}" for one in found]
         ratio = f"{found[1]['s'] / found[0]['s']:.1f}-fold" if found[0] and found[1] else ""
-        row(way, *told, ratio)
+        print_row(way, *told, ratio)
 
 
-def database(sizes: list[int]) -> None:
+def measure_database(sizes: list[int]) -> None:
     from dbanon.database import open_database
 
     print(f"\nfrom table to verified run, {max(LENGTHS)} instants, k = {K}, 2 requests a subject, {CITY}\n")
-    row("people", "", "process s", "its CPU", *DATABASE_PHASES, "client MB", "server MB")
-    rule(12)
+    print_row("people", "", "process s", "its CPU", *DATABASE_PHASES, "client MB", "server MB")
+    print_rule(12)
     for n in sizes:
         with open_database() as server:
             name = fill(server, n)
@@ -359,14 +359,14 @@ def database(sizes: list[int]) -> None:
                     f"start={Plan().start_s}",
                     "--json",
                 ]
-                cost = dbanon(*words, environment={"NUMBA_CACHE_DIR": cache})
+                cost = run_dbanon(*words, environment={"NUMBA_CACHE_DIR": cache})
                 told = json.loads(cost.printed)
                 timings = told["timings"]
                 spent = [cost.seconds, cost.cpu_s, *(timings[phase] for phase in DATABASE_PHASES)]
                 memory = (f"{mb:,.0f}" for mb in (cost.client_mb, cost.server_mb))
-                row(f"{n:,}", how, *(f"{s:.2f}" for s in spent), *memory)
-        cost = dbanon("publish", str(told["run_id"]), VIEW)
-        row(f"{n:,}", "publish", f"{cost.seconds:.2f}", f"{cost.cpu_s:.2f}", *7 * [""], f"{cost.server_mb:,.0f}")
+                print_row(f"{n:,}", how, *(f"{s:.2f}" for s in spent), *memory)
+        cost = run_dbanon("publish", str(told["run_id"]), VIEW)
+        print_row(f"{n:,}", "publish", f"{cost.seconds:.2f}", f"{cost.cpu_s:.2f}", *7 * [""], f"{cost.server_mb:,.0f}")
         with open_database() as server:
             server.unpublish(VIEW)
             drop(server, [name])
@@ -389,7 +389,7 @@ def plot(cases: Cases, data: str, sizes: list[int], file: Path, where: str) -> N
     ):
         for number, way in enumerate(WAYS):
             for length in LENGTHS:
-                cased = [case for case in of_figures(data, sizes) if (case.way, case.instants) == (way, length)]
+                cased = [case for case in list_figure_cases(data, sizes) if (case.way, case.instants) == (way, length)]
                 found = [(case.people, told[figure]) for case in cased if (told := cases.measure(case))]
                 if found:
                     style = "-" if length == max(LENGTHS) else "--"
@@ -397,7 +397,10 @@ def plot(cases: Cases, data: str, sizes: list[int], file: Path, where: str) -> N
                     panel.plot(*zip(*found, strict=True), style, marker=".", color=f"C{number}", label=label)
         panel.set(title=f"Figures {title}", xscale="log", yscale="log")
         panel.minorticks_off()
-    stack(phases, [(case.people, told["phases"]) for case in of_phases(data, sizes) if (told := cases.measure(case))])
+    stack(
+        phases,
+        [(case.people, told["phases"]) for case in list_phase_cases(data, sizes) if (told := cases.measure(case))],
+    )
     phases.set(title="Figure 10: s, without improve")
     for panel in (*panels, phases):
         panel.set(xlabel="people" if data == "network" else "cabs")
@@ -439,12 +442,12 @@ def main() -> None:
         if most:
             generate(cases.place, most)
         todo: dict[str, Callable[[], None]] = {
-            "plain": plain,
-            "table": lambda: table(cases, sizes["table"]),
-            "figures": lambda: figures(cases, sizes["figures"], given.plots),
-            "taxis": lambda: taxis(cases, read_taxis(cases.place), given.plots),
-            "growth": lambda: growth(cases, sizes["growth"]),
-            "database": lambda: database(sizes["database"]),
+            "plain": compare_plainly,
+            "table": lambda: print_table(cases, sizes["table"]),
+            "figures": lambda: print_figures(cases, sizes["figures"], given.plots),
+            "taxis": lambda: print_taxis(cases, read_taxis(cases.place), given.plots),
+            "growth": lambda: print_growth(cases, sizes["growth"]),
+            "database": lambda: measure_database(sizes["database"]),
         }
         for part in given.parts:
             todo[part]()

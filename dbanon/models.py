@@ -22,9 +22,9 @@ from dbanon.releases import published
 parts.demand("files", what="dbanon.models")
 import geoalchemy2  # noqa: E402, F401 - by its import SQLAlchemy knows geometry
 
-_KEY = "cloak_id"  # views have no keys in the catalogue; docs/developers/rows.md promises this one
+_KEY_COLUMN = "cloak_id"  # views have no keys in the catalogue; docs/developers/rows.md promises this one
 # GeoAlchemy2 writes names into its queries without quotes. Ours need none; a view that was made by hand may.
-_READABLE = (
+_READABLE_QUERY = (
     "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = %s AND c.relkind IN ('r', 'v') AND c.relname ~ '^[a-z][a-z0-9_]*$'"
     " AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
@@ -47,7 +47,7 @@ def release(bind: Engine | Connection, name: str) -> Table:
     StoreError
         If the server does not answer or fails.
     """
-    with _catalogue(bind) as (connection, session):
+    with _open_catalogue(bind) as (connection, session):
         published.lock(session, name)
         found = Table(name, MetaData(), schema="published", autoload_with=connection)
     _declare_key(found)
@@ -72,25 +72,25 @@ def reflect(bind: Engine | Connection) -> MetaData:
         If the server does not answer or fails, or a table or view disappears while all are read.
     """
     found = MetaData()
-    with _catalogue(bind) as (connection, session):
+    with _open_catalogue(bind) as (connection, session):
         for schema in ("dbanon", "published"):
-            readable = {row[0] for row in session.execute(_READABLE, [schema]).fetchall()}
+            readable = {row[0] for row in session.execute(_READABLE_QUERY, [schema]).fetchall()}
             if readable:  # the server refuses SQLAlchemy's queries about a schema without rights on it
                 # A function, since of a list SQLAlchemy would miss what has gone since.
                 chosen = lambda name, _, readable=readable: name in readable  # noqa: E731
                 found.reflect(connection, schema, views=True, only=chosen, resolve_fks=False)
     for table in found.tables.values():
-        if table.schema == "published" and _KEY in table.c:
+        if table.schema == "published" and _KEY_COLUMN in table.c:
             _declare_key(table)
     return found
 
 
 def _declare_key(table: Table) -> None:
-    table.append_constraint(PrimaryKeyConstraint(table.c[_KEY]))
+    table.append_constraint(PrimaryKeyConstraint(table.c[_KEY_COLUMN]))
 
 
 @contextmanager
-def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg.Connection"]]:
+def _open_catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg.Connection"]]:
     """Have a connection, as SQLAlchemy's and as the driver's, on which PostGIS's types have names without a schema.
 
     SQLAlchemy knows a type by its name without a schema alone, and a login's own search path may lead past PostGIS. The
@@ -100,7 +100,7 @@ def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg
         raise ParameterError(
             f"The engine must use psycopg 3. Got {bind.dialect.driver}. Begin its URL with postgresql+psycopg://."
         )
-    with _translated(), bind.connect() if isinstance(bind, Engine) else nullcontext(bind) as connection:
+    with _translate_errors(), bind.connect() if isinstance(bind, Engine) else nullcontext(bind) as connection:
         began = connection.in_transaction()
         session = cast("psycopg.Connection", connection.connection.driver_connection)
         try:
@@ -115,7 +115,7 @@ def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Let errors of the driver leave the block as errors of dbanon, also SQLAlchemy's own and those it has wrapped."""
     try:
         with translate_errors():

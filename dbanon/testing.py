@@ -58,15 +58,15 @@ __all__ = [
     "template_database",
 ]
 
-_BASE = "debian:bookworm-slim"
+_BASE_IMAGE = "debian:bookworm-slim"
 _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED_CONTEXT, _REPOSITORY_CONTEXT = _PACKAGE / "_docker", _PACKAGE.parent / "docker"
 _BUILD_CONTEXT = _INSTALLED_CONTEXT if _INSTALLED_CONTEXT.is_dir() else _REPOSITORY_CONTEXT
 # A test server holds nothing worth keeping: half the time of a clone is waiting for the disk. And most of the time of
 # a small query that calls PostGIS would go to compiling it, and half the time of a session to loading PostGIS.
-_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
-_ROOM = 4 << 30
-_FORGETFUL = {
+_MEMORY_DIRECTORY = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
+_MIN_MEMORY_BYTES = 4 << 30
+_FORGETFUL_SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
@@ -109,9 +109,9 @@ def postgis_container(image: str | None = None, *, wait_s: float = 60) -> "Itera
     password = secrets.token_urlsafe(16)
     container = DockerContainer(name).with_exposed_ports(5432)
     container = container.with_envs(POSTGRES_USER="dbanon", POSTGRES_PASSWORD=password, POSTGRES_DB="dbanon")
-    settings = [word for name, value in _FORGETFUL.items() for word in ("-c", f"{name}={value}")]
+    settings = [word for name, value in _FORGETFUL_SETTINGS.items() for word in ("-c", f"{name}={value}")]
     container = container.with_command(["postgres", *settings])
-    if _memory_directory() is not None:
+    if _find_memory_directory() is not None:
         container = container.with_tmpfs_mount("/var/lib/postgresql/data")
     with container:
         yield _wait_for(container, name, password, time.monotonic() + wait_s)
@@ -122,13 +122,13 @@ def _wait_for(container: Any, image: str, password: str, deadline: float) -> "Ta
     import psycopg
 
     from dbanon.base.errors import StoreError
-    from dbanon.postgres.server import Target, uri
+    from dbanon.postgres.server import Target, format_uri
 
     while True:
         with suppress(psycopg.OperationalError, OSError, LookupError):
             host, port = container.get_container_host_ip(), str(container.get_exposed_port(5432))
             words = {"host": host.replace("localhost", "127.0.0.1"), "port": port, "user": "dbanon", "dbname": "dbanon"}
-            target = Target(uri({**words, "password": password}), f"container of {image} on port {port}")
+            target = Target(format_uri({**words, "password": password}), f"container of {image} on port {port}")
             psycopg.connect(target.url, connect_timeout=5).close()
             return target
         if time.monotonic() > deadline:
@@ -142,14 +142,14 @@ def image_name() -> str:
     named = os.environ.get("DBANON_TEST_IMAGE")
     if named:
         return named
-    digest = hashlib.sha256(_base().encode())
+    digest = hashlib.sha256(_choose_base().encode())
     for file in sorted(_BUILD_CONTEXT.iterdir()):
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return f"dbanon-postgis:{digest.hexdigest()[:12]}"
 
 
-def _base() -> str:
-    return os.environ.get("DBANON_TEST_BASE") or _BASE
+def _choose_base() -> str:
+    return os.environ.get("DBANON_TEST_BASE") or _BASE_IMAGE
 
 
 def demand_image(image: str | None = None) -> str:
@@ -173,7 +173,7 @@ def demand_image(image: str | None = None) -> str:
     from dbanon.base.errors import StoreError
 
     name = image or image_name()
-    docker, client = _engine()
+    docker, client = _connect_engine()
     try:
         try:
             client.images.get(name)
@@ -193,7 +193,7 @@ def demand_image(image: str | None = None) -> str:
 
 
 def _build(docker: Any, client: Any, name: str) -> None:
-    options = {"path": str(_BUILD_CONTEXT), "tag": name, "rm": True, "buildargs": {"BASE": _base()}}
+    options = {"path": str(_BUILD_CONTEXT), "tag": name, "rm": True, "buildargs": {"BASE": _choose_base()}}
     with (_BUILD_CONTEXT / "Dockerfile").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes the others find every step done
         try:
@@ -202,12 +202,12 @@ def _build(docker: Any, client: Any, name: str) -> None:
             client.images.build(**options, network_mode="host")
 
 
-def _engine() -> tuple[Any, Any]:
+def _connect_engine() -> tuple[Any, Any]:
     """Return the docker module and a client of an engine that answers."""
     from dbanon.base.errors import StoreError
 
     absent = StoreError("No Docker engine answered. Start one or set DBANON_TEST_SERVER=embedded.")
-    if not _answers(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"):
+    if not _is_listening(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"):
         raise absent
     try:
         docker = importlib.import_module("docker")  # not `import`: type checkers take the directory docker/ for it
@@ -220,7 +220,7 @@ def _engine() -> tuple[Any, Any]:
     return docker, client
 
 
-def _answers(host: str) -> bool:
+def _is_listening(host: str) -> bool:
     """Whether a process listens on the engine's unix socket: the client, asking in vain, leaves sockets unclosed."""
     if not host.startswith("unix://"):
         return True
@@ -235,7 +235,7 @@ def _answers(host: str) -> bool:
 def dbanon_server(request: "pytest.FixtureRequest") -> "Iterator[Target]":
     """Server of the session, as `Target`; see `running_server`."""
     address = getattr(request.config, "workerinput", {}).get("dbanon_server")
-    with _borrowed_server(address) if address else running_server() as target:
+    with _borrow_server(address) if address else running_server() as target:
         reporter = request.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.write_line(f"\ndbanon: tests run on {target.label}")
@@ -297,7 +297,7 @@ def pytest_unconfigure() -> None:
 
 
 @contextmanager
-def _borrowed_server(address: str) -> "Iterator[Target]":
+def _borrow_server(address: str) -> "Iterator[Target]":
     with Client(address) as asking:
         asking.send("server")
         answer = asking.recv()
@@ -324,13 +324,13 @@ def running_server() -> "Iterator[Target]":
         If the server that it asks for cannot be had.
     """
     from dbanon.base.errors import ParameterError, StoreError
-    from dbanon.postgres.server import external
+    from dbanon.postgres.server import make_target
 
     wanted, dsn = os.environ.get("DBANON_TEST_SERVER", ""), os.environ.get("DBANON_TEST_DSN")
     if wanted not in ("", "embedded", "container"):
         raise ParameterError(f"DBANON_TEST_SERVER must be embedded or container. Got {wanted!r}. Unset it to choose.")
     if not wanted and dsn:
-        yield external(dsn)
+        yield make_target(dsn)
         return
     if wanted != "embedded":
         try:
@@ -342,18 +342,18 @@ def running_server() -> "Iterator[Target]":
             with postgis_container() as target:
                 yield target
             return
-    with _temporary_server() as target:
+    with _run_temporary_server() as target:
         yield target
 
 
 @contextmanager
-def _temporary_server() -> "Iterator[Target]":
+def _run_temporary_server() -> "Iterator[Target]":
     """Run a temporary embedded server; not in pytest's directory, which the server's user may not enter."""
     from dbanon.postgres.server import EmbeddedServer
 
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=_memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=_find_memory_directory()))
     directory.chmod(0o711)
-    server = EmbeddedServer(directory / "home", settings=_FORGETFUL)
+    server = EmbeddedServer(directory / "home", settings=_FORGETFUL_SETTINGS)
     try:
         yield server.start()
     finally:
@@ -361,20 +361,20 @@ def _temporary_server() -> "Iterator[Target]":
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _memory_directory() -> Path | None:
+def _find_memory_directory() -> Path | None:
     """Return a memory file system with room for a server, or None: the default directory for temporary files."""
     with suppress(OSError, LookupError):
         # Not what is free: most memory keeps files, which give way.
         available = Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]
-        if min(int(available) << 10, shutil.disk_usage(_MEMORY).free) >= _ROOM:
-            return _MEMORY
+        if min(int(available) << 10, shutil.disk_usage(_MEMORY_DIRECTORY).free) >= _MIN_MEMORY_BYTES:
+            return _MEMORY_DIRECTORY
     return None
 
 
 # --- databases --------------------------------------------------------------------------------------------------------
 
 
-def _on_server(target: "Target") -> "psycopg.Connection[Any]":
+def _connect_to(target: "Target") -> "psycopg.Connection[Any]":
     import psycopg
 
     return psycopg.connect(target.url, autocommit=True)
@@ -388,9 +388,9 @@ def database_url(url: str, **words: str) -> str:
     **words : str
         Keywords of libpq, such as ``dbname``, ``user``, ``password`` or ``options``.
     """
-    from dbanon.postgres.server import parse, uri
+    from dbanon.postgres.server import format_uri, parse
 
-    return uri({**parse(url), **words})
+    return format_uri({**parse(url), **words})
 
 
 @pytest.fixture(scope="session")
@@ -453,7 +453,7 @@ def shared_database(
     made = "SELECT datname FROM pg_database WHERE datname = %s AND shobj_description(oid, 'pg_database') = 'filled'"
     key = crc32(whole.encode()) - 2**31
     making, using = [1, key], [2, key]
-    with _on_server(server) as connection:  # its locks go with this process, however it ends
+    with _connect_to(server) as connection:  # its locks go with this process, however it ends
         connection.execute("SELECT pg_advisory_lock(%s, %s)", making)
         if not connection.execute(made, [whole]).fetchone():
             connection.execute(f"DROP DATABASE IF EXISTS {whole} WITH (FORCE)")  # of a process that was killed
@@ -476,7 +476,7 @@ def _close_to_sessions(url: str) -> None:
     """Let no session connect to a database any more: one of autovacuum's would be in the way of a clone."""
     from dbanon.postgres.server import Target, parse
 
-    with _on_server(Target(database_url(url, dbname="postgres"), "")) as connection:
+    with _connect_to(Target(database_url(url, dbname="postgres"), "")) as connection:
         connection.execute(f"ALTER DATABASE {parse(url)['dbname']} ALLOW_CONNECTIONS false")
 
 
@@ -511,7 +511,7 @@ def cloned_database(server: "Target", template: str) -> Iterator[str]:
         URL of the clone.
     """
     name = f"dbanon_test_{secrets.token_hex(6)}"
-    with _on_server(server) as connection:
+    with _connect_to(server) as connection:
         _clone(connection, name, template)
         try:
             yield database_url(server.url, dbname=name)
@@ -553,7 +553,7 @@ def logins(url: str) -> Iterator[Callable[[str], str]]:
     def make(role: str) -> str:
         user, password = f"dbanon_login_{secrets.token_hex(4)}", secrets.token_hex(12)
         statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
-        with _on_server(owner) as connection:
+        with _connect_to(owner) as connection:
             if role in ("admin", "operator", "worker", "analyst"):
                 row = connection.execute("SELECT dbanon_internal.role_name(%s)", [role]).fetchone()
                 role = row[0] if row else role
@@ -565,7 +565,7 @@ def logins(url: str) -> Iterator[Callable[[str], str]]:
     try:
         yield make
     finally:
-        with _on_server(owner) as connection:
+        with _connect_to(owner) as connection:
             for user in users:
                 connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [user])
                 connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(user)))

@@ -49,27 +49,27 @@ STYLE = (
 
 
 def text(x: float, y: float, words: str, class_: str | None = None, anchor: str | None = None) -> Markup:
-    return svg.element("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
+    return svg.make_element("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
 
 
 def true(x: float, y: float, radius: float = 3.5) -> Markup:
     """Mark a true position."""
-    return svg.element("circle", cx=x, cy=y, r=radius, class_="private")
+    return svg.make_element("circle", cx=x, cy=y, r=radius, class_="private")
 
 
 def told(x: float, y: float, wide: float, high: float, radius: float | None = None) -> Markup:
     """Mark a published region."""
-    return svg.element("rect", x=x, y=y, width=wide, height=high, rx=radius, class_="told")
+    return svg.make_element("rect", x=x, y=y, width=wide, height=high, rx=radius, class_="told")
 
 
 def known(x: float, y: float, radius: float = 7) -> Markup:
     """Mark a position that the adversary knows."""
-    return svg.element("circle", cx=x, cy=y, r=radius, class_="known")
+    return svg.make_element("circle", cx=x, cy=y, r=radius, class_="known")
 
 
 def line(points: Sequence[tuple[float, float]], class_: str) -> Markup:
-    return svg.element(
-        "polyline", points=" ".join(f"{svg.number(x)},{svg.number(y)}" for x, y in points), class_=class_
+    return svg.make_element(
+        "polyline", points=" ".join(f"{svg.format_number(x)},{svg.format_number(y)}" for x, y in points), class_=class_
     )
 
 
@@ -81,7 +81,7 @@ def signs(y: float) -> list[Markup]:
         text(14, y, "true, and private"),
         told(113, y - 9, 14, 10),
         text(132, y, "told to readers"),
-        svg.element("rect", x=224, y=y - 9, width=14, height=10, class_="known"),
+        svg.make_element("rect", x=224, y=y - 9, width=14, height=10, class_="known"),
         text(243, y, "known to the adversary"),
     ]
 
@@ -90,21 +90,21 @@ def figure(name: str, title: str, description: str, parts: Sequence[Markup], say
     """Put a figure together: `says` are the lines below it, of which the first, in blue, is about the rows."""
     lines = [text(0, top + 16 * at, words, None if at else "published") for at, words in enumerate(says)]
     height = top + 16 * len(says) + 26
-    drawn = svg.figure(
+    drawn = svg.make_figure(
         name,
         title,
         description,
-        svg.element("style", Markup(STYLE)),
-        svg.element("rect", x=-8, y=-8, width=376, height=height + 16, style="fill:var(--paper)"),
+        svg.make_element("style", Markup(STYLE)),
+        svg.make_element("rect", x=-8, y=-8, width=376, height=height + 16, style="fill:var(--paper)"),
         *parts,
         *lines,
         *signs(height - 4),
         height=height,
     )
     # A figure that stands alone has a size of its own, and a margin on any paper.
-    box = f'viewBox="0 0 360 {svg.number(height)}"'
+    box = f'viewBox="0 0 360 {svg.format_number(height)}"'
     size = f'width="{PIXELS}" height="{round(PIXELS * (height + 16) / 376)}"'
-    return str(drawn).replace(box, f'{size} viewBox="-8 -8 376 {svg.number(height + 16)}"') + "\n"
+    return str(drawn).replace(box, f'{size} viewBox="-8 -8 376 {svg.format_number(height + 16)}"') + "\n"
 
 
 # --- the people
@@ -128,7 +128,7 @@ def people(times: Sequence[Sequence[float]], places: Sequence[Sequence[tuple[flo
 
 def anonymised(family: str, data: Trajectories, joined: dict[str, Any] | None = None, **given: Any) -> Cloaks:
     """Compute the rows of people by the family's own code; `given` are its inputs and parameters."""
-    method = methods.method(family)
+    method = methods.find_method(family)
     inputs = {name: given.pop(name) for name in method.reads}
     algorithm = method.algorithms[0].name
     params = method.parse(given, algorithm)
@@ -158,7 +158,7 @@ def tp_aware() -> str:
     for minute in range(3):
         left, top = 126 * minute, 16.0
         parts += [text(left, 11, f"8:0{minute}", "soft")]
-        parts += [svg.element("rect", x=left, y=top, width=108, height=108, class_="known")]
+        parts += [svg.make_element("rect", x=left, y=top, width=108, height=108, class_="known")]
         at = cloaks.start == EIGHT + 60 * minute
         boxes = cloaks.bounds[at]
         parts += [told(left + 2 + x0, top + 106 - y1, x1 - x0, y1 - y0) for x0, y0, x1, y1 in boxes.tolist()]
@@ -208,7 +208,7 @@ def publish_sensitive_sites() -> Cloaks:
 def sensitive_sites() -> str:
     """Ten people and a clinic; the five nearest people share a rectangle."""
     cloaks = publish_sensitive_sites()
-    parts: list[Markup] = [svg.element("rect", x=0, y=0, width=360, height=136, class_="line")]
+    parts: list[Markup] = [svg.make_element("rect", x=0, y=0, width=360, height=136, class_="line")]
     crowds = {tuple(box): crowd for box, crowd in zip(cloaks.bounds.tolist(), cloaks.crowd.tolist(), strict=True)}
     for (x0, y0, x1, y1), crowd in crowds.items():
         if crowd > 1:
@@ -220,7 +220,10 @@ def sensitive_sites() -> str:
             parts += [told(x0 - 5, 130 - y0, 11, 11), text(x0 + 10, 139 - y0, "exact", "published")]
     parts += [true(x + 0.5, 135.5 - y) for x, y in NEAR_CLINIC]
     x, y = CLINIC[0], 136 - CLINIC[1]
-    parts += [svg.element("path", d=f"M{x - 3},{y - 9}h6v6h6v6h-6v6h-6v-6h-6v-6h6z", class_="site"), known(x, y, 14)]
+    parts += [
+        svg.make_element("path", d=f"M{x - 3},{y - 9}h6v6h6v6h-6v6h-6v-6h-6v-6h6z", class_="site"),
+        known(x, y, 14),
+    ]
     parts += [text(x + 18, y - 6, "clinic")]
     return figure(
         "sensitive-sites",
@@ -263,7 +266,7 @@ def kte() -> str:
     left, wide, high, known_hour = 74.0, 45.0, 15.0, 2
     parts = [text(left + wide * hour, 11, f"{8 + hour}:00", "soft", "middle") for hour in range(hours + 1)]
     box = {"x": left + wide * known_hour, "y": 17, "width": wide, "height": 30 + high * 10}
-    parts += [svg.element("rect", **box, class_="known-wash"), text(0, 33, "your places", "private")]
+    parts += [svg.make_element("rect", **box, class_="known-wash"), text(0, 33, "your places", "private")]
     parts += [true(left + wide * minute / 60, 29) for minute in minutes.tolist()]
     for at, one in enumerate(order):
         y = 45 + high * at
@@ -278,7 +281,7 @@ def kte() -> str:
         "Six hours of ten people. For each of the ten published records a bar marks the hours in which it fits the "
         f"movements of one person. In the hour that the adversary knows, {found} records fit. No record except the "
         "person's own fits for longer than two hours.",
-        [*parts, svg.element("rect", **box, class_="known")],
+        [*parts, svg.make_element("rect", **box, class_="known")],
         (
             "Told: ten coarse records. Bars mark the hours in which they fit you.",
             f"An adversary who knows your 10:00 to 11:00 (tau) finds {found} that fit.",
@@ -335,7 +338,7 @@ def mob() -> str:
     """Ten minutes of ten people; one of them is known at two of these."""
     ways, cloaks = publish_mob()
     top = 20.0
-    parts = [svg.element("rect", x=0, y=top, width=360, height=140, class_="line")]
+    parts = [svg.make_element("rect", x=0, y=top, width=360, height=140, class_="line")]
     parts += [line([(x, top + 140 - y) for x, y in way], "others") for way in ways[1:]]
     parts += [line([(x, top + 140 - y) for x, y in ways[0]], "way")]
     parts += [text(ways[0][-1][0] + 5, top + 144 - ways[0][-1][1], "you", "private")]
@@ -428,7 +431,9 @@ def semantic() -> str:
     assert visited.cell_offset is not None
     regions = [own - 1 for own in np.split(visited.cell, visited.cell_offset[1:-1])]
     everywhere = range(ACROSS * DOWN)
-    parts = [svg.element("rect", x=x, y=y, width=EDGE, height=EDGE, class_="line") for x, y in map(_corner, everywhere)]
+    parts = [
+        svg.make_element("rect", x=x, y=y, width=EDGE, height=EDGE, class_="line") for x, y in map(_corner, everywhere)
+    ]
     parts += [_draw_union([_corner(int(cell)) for cell in region], EDGE) for region in regions]
     for cell, counts in enumerate(POIS):
         x, y = _corner(cell)
@@ -472,20 +477,20 @@ def _draw_union(corners: Sequence[tuple[float, float]], edge: float) -> Markup:
     areas = "".join(f"M{x:.0f},{y:.0f}h{edge}v{edge}h-{edge}z" for x, y in corners)
     outline = "".join(f"M{a:.0f},{b:.0f}L{c:.0f},{d:.0f}" for ((a, b), (c, d)), times in sides.items() if times == 1)
     return Markup("").join(
-        [svg.element("path", d=areas, class_="told-area"), svg.element("path", d=outline, class_="told-edge")]
+        [svg.make_element("path", d=areas, class_="told-area"), svg.make_element("path", d=outline, class_="told-edge")]
     )
 
 
 def _draw_place(kind: int, x: float, y: float) -> Markup:
     """Draw a place of a kind: a shop, a clinic or a school."""
     paths = ("h5v5h-5z", "m2,0h1.6v2h2v1.6h-2v2h-1.6v-2h-2v-1.6h2z", "m2.8,0l2.8,5.4h-5.6z")
-    return svg.element("path", d=f"M{svg.number(x)},{svg.number(y)}{paths[kind]}", class_="place")
+    return svg.make_element("path", d=f"M{svg.format_number(x)},{svg.format_number(y)}{paths[kind]}", class_="place")
 
 
 def _draw_bar(x: float, y: float, shares: Any, wide: float = 126) -> list[Markup]:
     parts = []
     for kind, share in enumerate(shares.tolist()):
-        parts.append(svg.element("rect", x=x, y=y, width=wide * share, height=12, class_=f"kind-{kind}"))
+        parts.append(svg.make_element("rect", x=x, y=y, width=wide * share, height=12, class_=f"kind-{kind}"))
         parts += [_draw_place(kind, x + wide * share / 2 - 2.8, y + 3.3)] * (share > 0.08)
         x += wide * share
     return parts
@@ -646,13 +651,13 @@ def readme(url: str, clauses: int) -> str:
         for a, b in ends
     )
     city = [
-        svg.element("rect", width=SIDE, height=SIDE, class_="wash"),
-        svg.element("path", d=ways, class_="line", stroke_width=1.2),
+        svg.make_element("rect", width=SIDE, height=SIDE, class_="wash"),
+        svg.make_element("path", d=ways, class_="line", stroke_width=1.2),
     ]
     private, published = _draw_panels(list(place.values()), people, boxes)
     parts = [
-        svg.element("g", *city, *private),
-        svg.element("g", *city, *published, transform=f"translate({SIDE + GAP:.0f})"),
+        svg.make_element("g", *city, *private),
+        svg.make_element("g", *city, *published, transform=f"translate({SIDE + GAP:.0f})"),
     ]
     return _frame_panels(parts, len(seen), len(rows), clauses)
 
@@ -665,13 +670,13 @@ def _draw_panels(
     left, top, wide, high = boxes[chosen]
     others = [one for one in places if one not in people[chosen]]
     private = [
-        *(svg.element("circle", cx=x, cy=y, r=3, class_="private") for x, y in others),
-        *(svg.element("circle", cx=x, cy=y, r=5, class_="private", style=RING) for x, y in people[chosen]),
+        *(svg.make_element("circle", cx=x, cy=y, r=3, class_="private") for x, y in others),
+        *(svg.make_element("circle", cx=x, cy=y, r=5, class_="private", style=RING) for x, y in people[chosen]),
         text(left + wide + 9, top + high / 2 + 5, "these five …", "strong halo"),
     ]
     published = [
-        *(svg.element("rect", x=x, y=y, width=w, height=h, class_="region") for x, y, w, h in boxes),
-        svg.element("rect", x=left, y=top, width=wide, height=high, class_="region marked"),
+        *(svg.make_element("rect", x=x, y=y, width=w, height=h, class_="region") for x, y, w, h in boxes),
+        svg.make_element("rect", x=left, y=top, width=wide, height=high, class_="region marked"),
         text(left + wide + 9, top + high / 2 + 5, "… are this row", "strong halo"),
     ]
     return private, published
@@ -680,18 +685,18 @@ def _draw_panels(
 def _frame_panels(panels: Sequence[Markup], seen: int, rows: int, clauses: int) -> str:
     """Put words between and below the panels, and describe them."""
     arrow = "M{0},{2}h22m-8,-6l8,6l-8,6M{1},{2}h22m-8,-6l8,6l-8,6".format(SIDE + 6, SIDE + GAP - 29, SIDE / 2)
-    drawn = svg.figure(
+    drawn = svg.make_figure(
         "readme",
         "Private beside published, with the attack between",
         f"On the left, dots mark {seen} people of a generated city at twenty past eight. On the right, {rows} "
         "rectangles are published for that minute, and each hides five people or more. Five people and their rectangle "
         f"are marked on both sides. Between, dbanon groups, cloaks, and attacks the rows: {clauses} of {clauses} "
         "clauses hold. Otherwise dbanon would publish nothing.",
-        svg.element("style", Markup(svg.STYLE + README_STYLE)),
-        svg.element("rect", x=-10, y=-10, width=2 * SIDE + GAP + 20, height=SIDE + 68, style="fill:var(--paper)"),
+        svg.make_element("style", Markup(svg.STYLE + README_STYLE)),
+        svg.make_element("rect", x=-10, y=-10, width=2 * SIDE + GAP + 20, height=SIDE + 68, style="fill:var(--paper)"),
         *panels,
-        svg.element("rect", x=SIDE + 35, y=72, width=GAP - 70, height=196, rx=8, class_="ink", stroke_width=1.5),
-        svg.element("path", d=arrow, class_="ink", stroke_width=1.5),
+        svg.make_element("rect", x=SIDE + 35, y=72, width=GAP - 70, height=196, rx=8, class_="ink", stroke_width=1.5),
+        svg.make_element("path", d=arrow, class_="ink", stroke_width=1.5),
         *(text(SIDE + GAP / 2, y, words.format(clauses), class_, "middle") for y, words, class_ in MIDDLE),
         text(0, SIDE + 20, f"Private: the places of {seen} people", "private"),
         text(0, SIDE + 38, "A generated city, at 8:20", "soft"),

@@ -27,7 +27,7 @@ def files(version: str, before: list[str]) -> dict[str, str]:
         name: (HERE / f"{name}.in").read_text(encoding="utf-8").replace("@version@", version)
         for name in ("META.json", "dbanon.control")
     }
-    setup = schema.installer((HERE / "setup.sql").read_text(encoding="utf-8"))
+    setup = schema.make_installer((HERE / "setup.sql").read_text(encoding="utf-8"))
     scripts = {
         version: "CREATE EXTENSION dbanon",
         **{f"{old}--{version}": "ALTER EXTENSION dbanon UPDATE" for old in before},

@@ -188,7 +188,7 @@ def short_search() -> Iterator[None]:
     from dbanon.methods.semantic import _partition
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_partition, "_MOVES", _partition._MOVES // 10)
+        patch.setattr(_partition, "_MOVES_PER_CELL", _partition._MOVES_PER_CELL // 10)
         yield
 
 

@@ -49,7 +49,7 @@ def swept(*found: Setting, **more: Any) -> Sweep:
         method="tp-aware", algorithm="traj-anon", people=500, queries=400, seed=1,
         settings=judging.judge(found, given["wants"]), **given,
     )  # fmt: skip
-    return replace(made, sentences=judging.sentences(made))
+    return replace(made, sentences=judging.describe_parameters(made))
 
 
 GRID = [

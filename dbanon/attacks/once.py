@@ -14,8 +14,8 @@ import numpy as np
 
 from dbanon.attacks import Clause, Evidence, Verdict
 from dbanon.attacks.shared.frame import Condition
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.replay import runs, slices
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.replay import cut_slices, join_ranges
 from dbanon.base.trajectory import Float, Int, Trajectories
 
 ONE_GROUP = Condition(
@@ -35,7 +35,7 @@ SUBJECTS_SUM = Condition(
     test="singling out",
 )
 CLAUSES = (ONE_GROUP, SUBJECTS_SUM)
-_ROWS_TOGETHER = 1 << 20
+_ROWS_PER_PART = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +66,7 @@ class _Pieces:
     def members(self, piece: Int) -> tuple[Int, Int]:
         """List the members of some pieces: of each the index into `piece`, and the person."""
         number = np.diff(self.offset)[piece]
-        return np.repeat(np.arange(len(piece)), number), self.member[runs(self.offset[piece], number)]
+        return np.repeat(np.arange(len(piece)), number), self.member[join_ranges(self.offset[piece], number)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,13 +80,13 @@ class _Groups:
 
 
 def add_clauses(verdict: Verdict, evidence: Evidence, *, days: bool) -> Verdict:
-    """Add the clauses of core to the verdict of a family's attack; parameters are those of `clauses`."""
-    own = clauses(evidence, days=days)
+    """Add the clauses of core to the verdict of a family's attack; parameters are those of `decide_clauses`."""
+    own = decide_clauses(evidence, days=days)
     passed = verdict.passed and all(clause.passed for clause in own)
     return replace(verdict, passed=passed, clauses=(*verdict.clauses, *own))
 
 
-def clauses(evidence: Evidence, *, days: bool) -> tuple[Clause, Clause]:
+def decide_clauses(evidence: Evidence, *, days: bool) -> tuple[Clause, Clause]:
     """Decide whether each person is in one group at a time, and whether ``subjects`` may be summed.
 
     Parameters
@@ -100,15 +100,15 @@ def clauses(evidence: Evidence, *, days: bool) -> tuple[Clause, Clause]:
     -----
     O((rows + members) log) time; of the rows only some are copied at a time.
     """
-    records = _records(evidence)
-    pieces = _pieces(evidence, records, _people(evidence.trajectories, days=days))
-    groups = _groups(pieces)
-    twice, overstated = _in_two_groups(pieces, groups), _overstated(evidence, records, pieces, groups)
-    people, number = len(distinct(pieces.member)), len(groups.piece)
+    records = _build_records(evidence)
+    pieces = _cut_pieces(evidence, records, _number_people(evidence.trajectories, days=days))
+    groups = _group_pieces(pieces)
+    twice, overstated = _count_in_two_groups(pieces, groups), _count_overstated(evidence, records, pieces, groups)
+    people, number = len(sort_distinct(pieces.member)), len(groups.piece)
     return ONE_GROUP.count(twice, {}, among=people), SUBJECTS_SUM.count(overstated, {}, among=number)
 
 
-def _people(data: Trajectories, *, days: bool) -> Int:
+def _number_people(data: Trajectories, *, days: bool) -> Int:
     """Number the person of each trajectory: int64[n]."""
     if not days or data.day is None:
         return data.subject
@@ -116,13 +116,13 @@ def _people(data: Trajectories, *, days: bool) -> Int:
     return np.unique(data.subject * (day.max(initial=0) + 1) + day, return_inverse=True)[1]
 
 
-def _records(evidence: Evidence) -> _Records:
+def _build_records(evidence: Evidence) -> _Records:
     """Find the time of each record, and how many people its rows stand for at once."""
     length = np.diff(evidence.offset)
     chosen = np.argsort(evidence.record_id, kind="stable")
     chosen = chosen[length[chosen] > 0]
     start_s, end_s, stands_for = np.empty(len(length)), np.empty(len(length)), np.zeros(len(length), np.int64)
-    for low, high in slices(length, _ROWS_TOGETHER):
+    for low, high in cut_slices(length, _ROWS_PER_PART):
         there = low + np.flatnonzero(length[low:high])
         rows = slice(int(evidence.offset[low]), int(evidence.offset[high]))
         if not len(there):
@@ -145,11 +145,11 @@ def _records(evidence: Evidence) -> _Records:
     )
 
 
-def _pieces(evidence: Evidence, records: _Records, person: Int) -> _Pieces:
+def _cut_pieces(evidence: Evidence, records: _Records, person: Int) -> _Pieces:
     """Cut the records where members join or leave, and list the people of each piece."""
     record, path = (
-        _known(records.record_id, evidence.member_record),
-        _known(evidence.trajectories.trajectory_id, evidence.member_trajectory),
+        _find_ids(records.record_id, evidence.member_record),
+        _find_ids(evidence.trajectories.trajectory_id, evidence.member_trajectory),
     )
     known = (record >= 0) & (path >= 0)
     record, path, whole = record[known], path[known], evidence.member_whole[known]
@@ -162,7 +162,7 @@ def _pieces(evidence: Evidence, records: _Records, person: Int) -> _Pieces:
     count, width = len(records.record_id), max(len(time_s), 1)
     # A key is a record and one of its times; a piece lasts from one key to the next of the same record.
     marks = np.concatenate((np.arange(count), np.arange(count), record[part], record[part])) * width + time
-    key = distinct(marks)
+    key = sort_distinct(marks)
     last = np.append(key[1:] // width != key[:-1] // width, True)[: len(key)]
     piece = np.cumsum(~last) - ~last  # of each key: how many pieces begin before it
     place = piece[np.searchsorted(key, marks)]
@@ -171,7 +171,7 @@ def _pieces(evidence: Evidence, records: _Records, person: Int) -> _Pieces:
     low[part], high[part] = place[2 * count :][: len(part)], place[2 * count + len(part) :]
     number = high - low
     people = int(person.max(initial=0)) + 1
-    pair = distinct(np.repeat(person[path], number) + people * runs(low, number))
+    pair = sort_distinct(np.repeat(person[path], number) + people * join_ranges(low, number))
     begin = np.flatnonzero(~last)
     return _Pieces(
         time_s=time_s,
@@ -183,7 +183,7 @@ def _pieces(evidence: Evidence, records: _Records, person: Int) -> _Pieces:
     )
 
 
-def _known(ids: Int, asked: Int) -> Int:
+def _find_ids(ids: Int, asked: Int) -> Int:
     """Find each of some ids in ascending ones, which may be none: -1 where it is not there."""
     if not len(ids) or ids[-1] - ids[0] >= len(ids):
         return find(ids, asked) if len(ids) else np.full(len(asked), -1)
@@ -191,9 +191,9 @@ def _known(ids: Int, asked: Int) -> Int:
     return np.where((at >= 0) & (at < len(ids)), at, -1)
 
 
-def _groups(pieces: _Pieces) -> _Groups:
+def _group_pieces(pieces: _Pieces) -> _Groups:
     """Put pieces together that have the same members at overlapping times."""
-    alike = _same_members(pieces)
+    alike = _number_member_sets(pieces)
     order = np.lexsort((pieces.start, alike))
     width = max(len(pieces.time_s), 1)
     begins = alike[order] * width + pieces.start[order]
@@ -209,7 +209,7 @@ def _groups(pieces: _Pieces) -> _Groups:
     return _Groups(group=place[group], piece=order[first][by_start], start=start[by_start], end=end[by_start])
 
 
-def _same_members(pieces: _Pieces) -> Int:
+def _number_member_sets(pieces: _Pieces) -> Int:
     """Number the sets of members of the pieces: two have the same number if and only if their members are the same."""
     number = np.diff(pieces.offset)
     # Sets are compared by the sum of a random weight of each person, then by person.
@@ -226,18 +226,18 @@ def _same_members(pieces: _Pieces) -> Int:
     return np.where(other, len(first) + np.arange(len(alike)), alike)
 
 
-def _in_two_groups(pieces: _Pieces, groups: _Groups) -> int:
+def _count_in_two_groups(pieces: _Pieces, groups: _Groups) -> int:
     """Count the people who are in two groups at a time."""
     width = max(len(groups.piece), 1)
     group, person = pieces.members(groups.piece)
-    pair = distinct(person * width + group)
+    pair = sort_distinct(person * width + group)
     # Groups go by their start: a person who is in any two at a time is in two that follow one another.
     person, group = pair // width, pair % width
     meets = (person[1:] == person[:-1]) & (groups.start[group[1:]] < groups.end[group[:-1]])
-    return len(distinct(person[1:][meets]))
+    return len(sort_distinct(person[1:][meets]))
 
 
-def _overstated(evidence: Evidence, records: _Records, pieces: _Pieces, groups: _Groups) -> int:
+def _count_overstated(evidence: Evidence, records: _Records, pieces: _Pieces, groups: _Groups) -> int:
     """Count the groups whose rows stand at some time for more people than there are in the group."""
     people = np.diff(pieces.offset)[groups.piece]
     at_most = np.bincount(groups.group, records.stands_for[pieces.record], len(people))
@@ -247,7 +247,7 @@ def _overstated(evidence: Evidence, records: _Records, pieces: _Pieces, groups: 
     # Only of these, few if any: when each row begins and ends, and how many people it adds then and takes away.
     group, record = groups.group[doubtful], pieces.record[doubtful]
     length = records.length[record]
-    row, group = runs(records.first[record], length), np.repeat(group, length)
+    row, group = join_ranges(records.first[record], length), np.repeat(group, length)
     period = evidence.period[row]
     start_s, end_s = (np.repeat(pieces.time_s[side[doubtful]], length) for side in (pieces.start, pieces.end))
     start_s = np.maximum(evidence.period_start_s[period], start_s)
@@ -257,4 +257,4 @@ def _overstated(evidence: Evidence, records: _Records, pieces: _Pieces, groups: 
     group, change = np.tile(group[there], 2), np.append(said, -said)
     order = np.lexsort((change, np.append(start_s[there], end_s[there]), group))
     summed = np.cumsum(change[order])
-    return len(distinct(group[order][summed > people[group[order]]]))
+    return len(sort_distinct(group[order][summed > people[group[order]]]))

@@ -240,7 +240,7 @@ class Cloaks:
             **others,
         )
 
-    def with_extra(self, extra: NDArray[np.integer[Any]], extras: tuple[str, ...]) -> "Cloaks":
+    def replace_extra(self, extra: NDArray[np.integer[Any]], extras: tuple[str, ...]) -> "Cloaks":
         """Give rows their own columns, in place of those they have: index into `extras` of each row, -1 for none."""
         first, region = _find_distinct([self.region, extra])
         before = self.region[first]

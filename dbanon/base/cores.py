@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 
-_SHARES = 8  # a thread: so that none is left waiting for another's last
+_SHARES_PER_THREAD = 8  # a thread: so that none is left waiting for another's last
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 
@@ -54,7 +54,7 @@ def share_work(work: "Int", task: Callable[[int, int], None], least: int) -> Non
     if not n:
         return
     done = np.cumsum(work)
-    shares = int(min(n, count_threads() * _SHARES, done[-1] // least + 1))
+    shares = int(min(n, count_threads() * _SHARES_PER_THREAD, done[-1] // least + 1))
     if shares == 1:
         task(0, n)
         return

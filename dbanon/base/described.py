@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from dbanon.base.figures import Figure
 
-TESTS = {
+TEST_QUESTIONS = {
     "singling out": "Can one person be picked out of the rows?",
     "linkability": "Can rows be joined: to each other, to other releases, to a list of names?",
     "inference": "Can something be concluded about one person?",
@@ -144,7 +144,7 @@ class Described:
         attack, left_out = card["attack"], card["left_out"]
         versions = {"dbanon": card["program_version"], **card["versions"]}
         return cls(
-            **{name: card[name] for name in _EQUAL},
+            **{name: card[name] for name in _COPIED_FIELDS},
             **{name: attack[name] for name in ("left_open", "checked_by", "digest")},
             name=f"published.{card['release']}" if card["release"] else f"run {card['run_id']}",
             k=_read_whole(card["k"]),
@@ -169,7 +169,7 @@ class Described:
         )
 
 
-_EQUAL = (
+_COPIED_FIELDS = (
     *("method", "promise", "adversary", "rows_are", "rows", "srid", "paper", "percent_left_out", "release"),
     *("release_id", "run_id", "dataset", "algorithm", "parameters", "readers", "published_by", "overlap"),
     "overlap_reason",

@@ -7,7 +7,7 @@ read by people who may not see the data.
 
 from collections.abc import Iterable
 
-LISTED = 20  # names in a message, as in dbanon_internal.choose_one
+MAX_LISTED_NAMES = 20  # names in a message, as in dbanon_internal.choose_one
 
 
 class DbanonError(Exception):
@@ -63,8 +63,8 @@ class SchemaMismatch(DbanonError):  # noqa: N818 - the name is part of the publi
 def choose_one(names: Iterable[str]) -> str:
     """Return the sentence that lists what could have been named; empty if there is nothing."""
     known = sorted(names)
-    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
-    listed = ", ".join(f"'{name}'" for name in known[:LISTED])
+    more = f" and {len(known) - MAX_LISTED_NAMES} more" if len(known) > MAX_LISTED_NAMES else ""
+    listed = ", ".join(f"'{name}'" for name in known[:MAX_LISTED_NAMES])
     return f"Choose one of: {listed}{more}." if known else ""
 
 

@@ -18,7 +18,7 @@ Against = Literal["published", "all"]
 Asked = Literal["moment", "span"]
 """Whether questions are about a moment, or about ten minutes."""
 
-WHEN: dict[Asked, str] = {"moment": "at a moment", "span": "over ten minutes"}
+ASKED_WORDS: dict[Asked, str] = {"moment": "at a moment", "span": "over ten minutes"}
 """The same in words."""
 
 

@@ -34,7 +34,7 @@ bytecode.FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def kernel(function: F) -> F:
+def compile_kernel(function: F) -> F:
     """Compile a function without Python objects, when it is first called with some types, and keep what was compiled.
 
     It runs without the interpreter's lock. Numbers divided by zero are infinite or NaN, as NumPy's are.

@@ -26,7 +26,7 @@ def forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def release() -> None:
+def free_memory() -> None:
     """Return freed memory to the system: the C library and Arrow keep it, each for its own.
 
     It takes some milliseconds, so call it between the phases of a run.

@@ -20,7 +20,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called with a stage, what is done and the total, or None where it is not known."""
 
 
-def silent(stage: str, done: int, total: int | None) -> None:
+def report_nothing(stage: str, done: int, total: int | None) -> None:
     """Report nothing."""
 
 
@@ -113,7 +113,7 @@ class Reporting(Protocol):
 Owner = TypeVar("Owner", bound=Reporting)
 
 
-def reports(verb: Callable[Concatenate[Owner, P], Result]) -> Callable[Concatenate[Owner, P], Result]:
+def finish_progress(verb: Callable[Concatenate[Owner, P], Result]) -> Callable[Concatenate[Owner, P], Result]:
     """Take the bar away when a verb ends, however it ends."""
 
     @functools.wraps(verb)

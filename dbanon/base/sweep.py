@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from dbanon.base import parts
 from dbanon.base.command import quote_option, run_command
-from dbanon.base.figures import WHEN, Asked, Evaluation, Figure
+from dbanon.base.figures import ASKED_WORDS, Asked, Evaluation, Figure
 
 SIDE_M = 2000.0
 """Settings are compared by counts in squares of this side, unless their questions name another."""
@@ -33,7 +33,7 @@ class Want:
     def __str__(self) -> str:
         return f"{self.name}{'>=' if self.at_least else '<='}{self.value:g}"
 
-    def met(self, value: float | None) -> bool:
+    def is_met(self, value: float | None) -> bool:
         """Whether a value meets it; an unknown value meets no want."""
         if value is None or math.isnan(value):
             return False
@@ -64,7 +64,7 @@ class Setting:
         Parameters on which the promise depends, with their defaults. Two settings that differ in one of them promise
         different things.
     strength : tuple of float
-        Orders promises, with the greatest the strongest. See `dbanon.metrics.settings.strength`.
+        Orders promises, with the greatest the strongest. See `dbanon.metrics.settings.compute_strength`.
     outcome : {"verified", "refused", "impossible"}
         "refused" by the attack; or "impossible", for example with fewer than k people.
     reason : str or None
@@ -115,7 +115,7 @@ class Setting:
     @property
     def error(self) -> Figure | None:
         """The error of counts in squares of `side_m`: at a moment, or over ten minutes if there are no moments."""
-        for asked in WHEN:
+        for asked in ASKED_WORDS:
             found = self.measured("count_error", side_m=self.side_m, asked=asked)
             if found is not None and found.value is not None:
                 return found
@@ -144,7 +144,7 @@ class Setting:
         if figure is None and name == "count_error":
             figure = self.error
         if figure is None:
-            moments = [one for one in self._all() if one.name == name and one.side_m in (None, self.side_m)]
+            moments = [one for one in self._list_figures() if one.name == name and one.side_m in (None, self.side_m)]
             figure = moments[0] if moments else None
         if figure is not None:
             return figure.value
@@ -154,9 +154,9 @@ class Setting:
     @property
     def figures(self) -> dict[str, Figure]:
         """All figures by the names of their columns: ``count_error_2000_moment``."""
-        return {name_column(one): one for one in self._all()}
+        return {name_column(one): one for one in self._list_figures()}
 
-    def _all(self) -> tuple[Figure, ...]:
+    def _list_figures(self) -> tuple[Figure, ...]:
         return self.evaluation.figures if self.evaluation is not None else ()
 
 
@@ -239,7 +239,7 @@ class Sweep:
     def when(self) -> str:
         """Words for the times at which settings are compared."""
         asked = [one.error.asked for one in self.settings if one.error is not None]
-        return WHEN[(asked and asked[0]) or "moment"]
+        return ASKED_WORDS[(asked and asked[0]) or "moment"]
 
     @property
     def chosen(self) -> Setting | None:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _Task = tuple[Any, ...]  # its arguments
 
 _WORTH_S = 3.0  # more than a helper takes to start and to load kernels: tasks done sooner are all done here
-_BATCH = 0.05  # of the tasks that were done here in that time, sent to a helper at once
+_BATCH_SHARE = 0.05  # of the tasks that were done here in that time, sent to a helper at once
 
 
 class Tasks(Protocol):
@@ -109,17 +109,17 @@ class Processes:
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks here, and in helpers if they take long; see `Tasks`."""
-        processes = self._processes(threads)
+        processes = self._count_processes(threads)
         if processes < 2:
             return HERE.map(function, arguments)
-        return share_tasks(lambda several: _Work(function, several, processes).results(), function, arguments)
+        return share_tasks(lambda several: _Work(function, several, processes).collect_results(), function, arguments)
 
     def readers(self, threads: int = 1) -> int:
         """Count the processes that there would be, if they can read; see `Tasks`."""
-        processes = self._processes(threads)
+        processes = self._count_processes(threads)
         return processes if self._reads and processes > 1 else 0
 
-    def _processes(self, threads: int) -> int:
+    def _count_processes(self, threads: int) -> int:
         return cores.count_threads() // self._runs // threads
 
 
@@ -153,12 +153,12 @@ class _Work(Generic[T]):
         self._idle: list[Connection[Any, Any]] = []
         self._busy: dict[Connection[Any, Any], _Batch[T]] = {}
 
-    def results(self) -> list[T]:
+    def collect_results(self) -> list[T]:
         """Do all tasks; returns their results in order."""
         here = run_in_background(copy_context().run, self._work_here)
         try:
             wait([here], _WORTH_S)
-            size = 1 + int(len(self._futures) * _BATCH)
+            size = 1 + int(len(self._futures) * _BATCH_SHARE)
             while batch := self._draw(size):
                 self._hand_out(batch)
             while self._busy:
@@ -167,7 +167,7 @@ class _Work(Generic[T]):
         finally:
             self._over = True
             for helper in self._helpers.values():
-                _end(helper)
+                _end_helper(helper)
         results = [result for future in self._futures for result in future.result()]
         if self._undrawn is not None:
             raise self._undrawn
@@ -243,7 +243,7 @@ class _Work(Generic[T]):
     def _lose(self, helper: "Connection[Any, Any]") -> None:
         """Do here what a lost helper was to do, and go on with one fewer: memory may be short."""
         batch = self._busy.pop(helper)
-        _end(self._helpers.pop(helper))
+        _end_helper(self._helpers.pop(helper))
         self._most -= 1
         self._settle(batch, *_do_tasks(self._function, batch.tasks))
 
@@ -255,7 +255,7 @@ class _Work(Generic[T]):
             batch.future.set_exception(error)
 
 
-def _end(helper: BaseProcess) -> None:
+def _end_helper(helper: BaseProcess) -> None:
     if helper.is_alive():  # if not, its number may be that of another process by now
         helper.kill()
     helper.join()

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from dbanon.base.errors import ParameterError
-from dbanon.options import Field, fields
+from dbanon.options import Field, list_fields
 
 Command = Callable[..., None]
 
 
-def taking(record: type) -> Callable[[Command], Command]:
+def add_options(record: type) -> Callable[[Command], Command]:
     """Give a command the options of a record after its own; it takes them as ``**options``, called as in Python."""
-    offered = fields(record)
+    offered = list_fields(record)
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command)
@@ -23,10 +23,10 @@ def taking(record: type) -> Callable[[Command], Command]:
 
         @functools.wraps(command)
         def called(**given: Any) -> None:
-            asked = {one.name: _value(one, given) for one in offered}
+            asked = {one.name: _make_value(one, given) for one in offered}
             command(**{one.name: given[one.name] for one in own}, **asked)
 
-        made = [*own, *(parameter for one in offered for parameter in _parameters(one))]
+        made = [*own, *(parameter for one in offered for parameter in _make_parameters(one))]
         called.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[one.replace(kind=one.KEYWORD_ONLY) for one in made]
         )
@@ -35,7 +35,7 @@ def taking(record: type) -> Callable[[Command], Command]:
     return decorate
 
 
-def _parameters(offered: Field) -> Iterator[inspect.Parameter]:
+def _make_parameters(offered: Field) -> Iterator[inspect.Parameter]:
     """Make what Typer reads: a switch for each flag, otherwise one option."""
     option, kind = offered.option, inspect.Parameter.KEYWORD_ONLY
     for flag, words in option.flags.items():
@@ -48,7 +48,7 @@ def _parameters(offered: Field) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(offered.name, kind, default=offered.default, annotation=Annotated[typed, made])
 
 
-def _value(offered: Field, given: dict[str, Any]) -> Any:
+def _make_value(offered: Field, given: dict[str, Any]) -> Any:
     """Make the value of a field of what was typed."""
     option = offered.option
     if not option.flags:

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     from dbanon.database import Database
 
-GLOBAL = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
+GLOBAL_EPILOG = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
 
 _SECTIONS = {  # of the help, in the order of the work
     "Data": ("load", "import", "synth", "datasets", "drop-load", "forget", "remember", "forget-before", "drop-dataset"),
@@ -50,9 +50,9 @@ app = _group(
 db_app = _group("The embedded server, and the schema on any server.")
 load_app = _group("Load data files into a dataset.")
 job_app = _group("Work of every night: load new rows, publish them as a part of a release, forget old rows.")
-app.add_typer(db_app, name="db", epilog=GLOBAL)
-app.add_typer(load_app, name="load", epilog=GLOBAL)
-app.add_typer(job_app, name="job", epilog=GLOBAL)
+app.add_typer(db_app, name="db", epilog=GLOBAL_EPILOG)
+app.add_typer(load_app, name="load", epilog=GLOBAL_EPILOG)
+app.add_typer(job_app, name="job", epilog=GLOBAL_EPILOG)
 
 
 @dataclass
@@ -66,7 +66,7 @@ everywhere = _Everywhere()
 """What was given of the options that every command has."""
 
 
-def _version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         from dbanon import __version__
 
@@ -75,7 +75,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def _everywhere(
+def _set_globals(
     dsn: Annotated[
         str | None,
         typer.Option(
@@ -87,7 +87,7 @@ def _everywhere(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version)] = False,
 ) -> None:
     everywhere.dsn, everywhere.json, everywhere.debug = dsn, as_json, debug
 
@@ -107,7 +107,7 @@ def show(text: Callable[[], str], value: Callable[[], Any]) -> None:
     from dbanon.cli import report
 
     if everywhere.json:
-        print(report.as_json(value()))
+        print(report.format_json(value()))
     else:
         console.print_out(text())
 

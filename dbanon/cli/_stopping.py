@@ -33,7 +33,7 @@ class Stopping:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
                     signal.signal(number, self._stop)
         self._hooks = (sys.excepthook, sys.unraisablehook)
-        sys.excepthook, sys.unraisablehook = self._printed, self._lost
+        sys.excepthook, sys.unraisablehook = self._print_others, self._lost
         return self
 
     def __exit__(
@@ -50,7 +50,7 @@ class Stopping:
 
     # A library in C that calls Python, as psycopg does for a notice, prints what is raised there and goes on.
 
-    def _printed(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def _print_others(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if error is not self._interrupt:
             self._hooks[0](kind, error, trace)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbanon.base.errors import ParameterError, format_count
-from dbanon.cli._shared import GLOBAL, app, open_database, say, show
+from dbanon.cli._shared import GLOBAL_EPILOG, app, open_database, say, show
 
 if TYPE_CHECKING:
     from dbanon.database import Database
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(help="Name of the dataset.")]
 
 
-@app.command("datasets", epilog=GLOBAL)
+@app.command("datasets", epilog=GLOBAL_EPILOG)
 def list_datasets() -> None:
     """List the datasets, and how much is in each."""
     from dbanon.cli import report
@@ -36,21 +36,21 @@ def list_datasets() -> None:
         "live_releases",
     ]
     shown = [{**row, "srid": str(row["srid"]), "mb": row["bytes"] / 1e6} for row in rows]
-    show(lambda: report.table(header, [[row[h] for h in header] for row in shown]), lambda: {"datasets": rows})
+    show(lambda: report.format_table(header, [[row[h] for h in header] for row in shown]), lambda: {"datasets": rows})
 
 
-@app.command("drop-dataset", epilog=GLOBAL)
+@app.command("drop-dataset", epilog=GLOBAL_EPILOG)
 def drop_dataset(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Delete a dataset without a live release, its loads and runs. Published releases stay on record."""
     with open_database() as database:
-        if not (yes or _confirmed(database, name)):
+        if not (yes or _confirm_drop(database, name)):
             show(lambda: "Nothing was dropped.", lambda: {"dataset": name, "dropped": False})
             return
         erased = database.drop_dataset(name)
     _show_erased(f"deleted with dataset {name}", {"dataset": name, "dropped": True}, erased)
 
 
-def _confirmed(database: "Database", name: str) -> bool:
+def _confirm_drop(database: "Database", name: str) -> bool:
     from dbanon.base.console import replace_stderr_line
 
     rows = database.datasets(name)
@@ -64,7 +64,7 @@ def _confirmed(database: "Database", name: str) -> bool:
     return typer.confirm("Delete all of it?", err=True)
 
 
-@app.command("forget-before", epilog=GLOBAL)
+@app.command("forget-before", epilog=GLOBAL_EPILOG)
 def forget_before(
     dataset: Name,
     time: Annotated[str, typer.Argument(help="ISO 8601 with a zone, or unix seconds. In the past.")],
@@ -75,7 +75,7 @@ def forget_before(
     _show_erased(f"deleted from dataset {dataset}", {"dataset": dataset, "before": time}, erased)
 
 
-@app.command("drop-load", epilog=GLOBAL)
+@app.command("drop-load", epilog=GLOBAL_EPILOG)
 def drop_load(load_id: Annotated[int, typer.Argument(help="As the load printed it.")]) -> None:
     """Take a load back: its rows, and unpublished runs that may have read them. Rows it replaced stay gone."""
     with open_database() as database:
@@ -88,7 +88,7 @@ def _show_erased(heading: str, value: dict[str, Any], erased: "Erased") -> None:
 
     rows, notices = erased
     show(
-        lambda: report.table([heading, "count"], list(rows.items())),
+        lambda: report.format_table([heading, "count"], list(rows.items())),
         lambda: {**value, "erased": rows, "notices": list(notices)},
     )
     say(notices)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbanon.cli._shared import GLOBAL, db_app, everywhere, show
+from dbanon.cli._shared import GLOBAL_EPILOG, db_app, everywhere, show
 
 if TYPE_CHECKING:
     from dbanon.postgres.server import Target
@@ -18,7 +18,7 @@ def _warn_of_dumps(url: str) -> None:
     from dbanon.postgres.connection import translate_errors
 
     with translate_errors():
-        if server.dumps_lack_postgis(url):
+        if server.lacks_postgis_in_dumps(url):
             replace_stderr_line(
                 "A dump of this database lacks the extension postgis, since its OID is below 16384, and does not "
                 "restore by itself. Move the database once as docs/administrators/dump-upgrade-remove.md says (Dump "
@@ -26,7 +26,7 @@ def _warn_of_dumps(url: str) -> None:
             )
 
 
-def _resolved() -> "Target":
+def _resolve_target() -> "Target":
     """Pick the database; an embedded server that was never upgraded is, so that its schema and roles are there."""
     from dbanon import schema
     from dbanon.postgres import server
@@ -48,8 +48,8 @@ def _compile_beside() -> None:
     os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setsid=True)
 
 
-@db_app.command("up", epilog=GLOBAL)
-def db_up() -> None:
+@db_app.command("up", epilog=GLOBAL_EPILOG)
+def start_server() -> None:
     """Start the embedded server and migrate it."""
     from dbanon import schema
     from dbanon.postgres import server
@@ -64,8 +64,8 @@ def db_up() -> None:
     show(lambda: f"{target.label} is up at revision {revision}", lambda: {"url": target.url, "revision": revision})
 
 
-@db_app.command("down", epilog=GLOBAL)
-def db_down() -> None:
+@db_app.command("down", epilog=GLOBAL_EPILOG)
+def stop_server() -> None:
     """Stop the embedded server."""
     from dbanon.postgres import server
 
@@ -73,8 +73,8 @@ def db_down() -> None:
     show(lambda: "The embedded server is down." if stopped else "It was not running.", lambda: {"stopped": stopped})
 
 
-@db_app.command("status", epilog=GLOBAL)
-def db_status() -> None:
+@db_app.command("status", epilog=GLOBAL_EPILOG)
+def show_status() -> None:
     """Report whether the embedded server runs, where, and with which version."""
     from dbanon.cli import report
     from dbanon.postgres import server
@@ -83,19 +83,19 @@ def db_status() -> None:
     status = vars(embedded.status())
     if status["running"]:
         _warn_of_dumps(embedded.url)
-    show(lambda: report.table(["embedded server", ""], list(status.items())), lambda: status)
+    show(lambda: report.format_table(["embedded server", ""], list(status.items())), lambda: status)
 
 
-@db_app.command("url", epilog=GLOBAL)
-def db_url(
+@db_app.command("url", epilog=GLOBAL_EPILOG)
+def print_url(
     user: Annotated[str | None, typer.Option(help="Log in as this role, such as an analyst's.")] = None,
 ) -> None:
     """Print a URL that psql, QGIS and pandas can connect with."""
     from dbanon.postgres import server
 
-    url = _resolved().url
+    url = _resolve_target().url
     if user is not None:
-        url = server.uri({**server.parse(url), "user": user})
+        url = server.format_uri({**server.parse(url), "user": user})
     show(lambda: url, lambda: {"url": url})
 
 
@@ -126,8 +126,8 @@ RestrictPublic = Annotated[
 ]
 
 
-@db_app.command("upgrade", epilog=GLOBAL)
-def db_upgrade(
+@db_app.command("upgrade", epilog=GLOBAL_EPILOG)
+def upgrade_schema(
     role_prefix: RolePrefix = None,
     share_roles: ShareRoles = False,
     restrict_public: RestrictPublic = None,
@@ -156,8 +156,8 @@ def db_upgrade(
     show(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})
 
 
-@db_app.command("script", epilog=GLOBAL)
-def db_script(
+@db_app.command("script", epilog=GLOBAL_EPILOG)
+def write_script(
     since: Annotated[
         str | None,
         typer.Option(
@@ -180,7 +180,7 @@ def db_script(
     from dbanon import schema
 
     sys.stdout.write(
-        schema.script(
+        schema.write_script(
             role_prefix=role_prefix,
             share_roles=share_roles,
             restrict_public=restrict_public,
@@ -190,8 +190,8 @@ def db_script(
     )
 
 
-@db_app.command("uninstall", epilog=GLOBAL)
-def db_uninstall(
+@db_app.command("uninstall", epilog=GLOBAL_EPILOG)
+def uninstall_schema(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Remove everything dbanon made in the chosen database, and all objects built on it."""
@@ -233,14 +233,14 @@ def db_uninstall(
 
 @db_app.command(
     "psql",
-    epilog=GLOBAL,
+    epilog=GLOBAL_EPILOG,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
-def db_psql(context: typer.Context) -> None:
+def open_psql(context: typer.Context) -> None:
     """Open psql on the chosen server. Arguments are passed on."""
     from dbanon.base.console import replace_stderr_line
     from dbanon.postgres import server
 
-    target = _resolved()
+    target = _resolve_target()
     replace_stderr_line(target.label)
-    raise typer.Exit(server.psql(target.url, context.args))
+    raise typer.Exit(server.run_psql(target.url, context.args))

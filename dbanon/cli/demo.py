@@ -31,8 +31,8 @@ RELEASE = "demo_k5"
 PARAMETERS = {"k": 5, "instants": 30, "step_s": 60}
 ROWS_SHOWN = 8
 COLUMNS_SHOWN = ("record_id", "seq", "valid_from", "region", "crowd", "requests")
-MOVED_M = 1000
-_MOVE = (
+MOVE_M = 1000
+_MOVE_QUERY = (
     "UPDATE dbanon.cloak SET region = {}.ST_Translate(region, %s, 0) WHERE run_id = %s AND record_id = 1 AND seq = 1"
 )
 
@@ -67,7 +67,7 @@ def play(database: "Database", page: Path | None = None) -> Demo:
     `page` is the file to write a page to, with the truth.
     """
     loads = () if _is_loaded(database) else _load(database)
-    result = database.run(methods.DEMO, dataset=DATASET, params=PARAMETERS, seed=1)
+    result = database.run(methods.DEMO_METHOD, dataset=DATASET, params=PARAMETERS, seed=1)
     result.require_verified()
     gate = _try_the_gate(database, result.run_id)
     rows, notices = database.publish(result.run_id, RELEASE, replace=True)
@@ -93,7 +93,7 @@ def _write(database: "Database", page: Path) -> Path:
 def _try_the_gate(database: "Database", run_id: int) -> Gate | None:
     """Move a stored row, have the run attacked and refused, and put the row back, whatever happens in between."""
     try:
-        _move(database, run_id, MOVED_M)
+        _move(database, run_id, MOVE_M)
     except psycopg.errors.InsufficientPrivilege:
         return None
     refused = ""
@@ -104,7 +104,7 @@ def _try_the_gate(database: "Database", run_id: int) -> Gate | None:
         except DbanonError as error:
             refused = str(error)
     finally:
-        _move(database, run_id, -MOVED_M)
+        _move(database, run_id, -MOVE_M)
     database.verify(run_id).require_verified()
     broken = tuple(clause.name for clause in attacked.verdict.clauses if not clause.passed)
     return Gate(clauses=broken, verify=attacked.refusal or "", publish=refused)
@@ -112,7 +112,7 @@ def _try_the_gate(database: "Database", run_id: int) -> Gate | None:
 
 def _move(database: "Database", run_id: int, by_m: int) -> None:
     schema = sql.Identifier(find_postgis_schema(database.connection))
-    database.connection.execute(sql.SQL(_MOVE).format(schema), [by_m, run_id])
+    database.connection.execute(sql.SQL(_MOVE_QUERY).format(schema), [by_m, run_id])
 
 
 def _is_loaded(database: "Database") -> bool:
@@ -137,18 +137,20 @@ def _load(database: "Database") -> "tuple[LoadReport, ...]":
     return first, second
 
 
-def text(shown: Demo) -> str:
+def format_demo(shown: Demo) -> str:
     """Lay out the demo, ending with the next steps."""
-    family = methods.method(shown.result.method)
-    parts = [report.load_text(loaded) for loaded in shown.loads]
-    parts.append(report.run_text(shown.result))
+    family = methods.find_method(shown.result.method)
+    parts = [report.format_load(loaded) for loaded in shown.loads]
+    parts.append(report.format_run(shown.result))
     if shown.gate is not None:
-        parts.append(_gate_text(shown.gate))
+        parts.append(_format_gate(shown.gate))
     parts += [
         f"SELECT {', '.join(COLUMNS_SHOWN)} FROM published.{RELEASE} LIMIT {ROWS_SHOWN};  -- as an analyst sees it\n"
-        + report.table(COLUMNS_SHOWN, [[row[shown.header.index(c)] for c in COLUMNS_SHOWN] for row in shown.rows]),
+        + report.format_table(
+            COLUMNS_SHOWN, [[row[shown.header.index(c)] for c in COLUMNS_SHOWN] for row in shown.rows]
+        ),
         f"The guarantee (k = {PARAMETERS['k']}): {family.guarantee}",
-        *([_page_text(shown.page)] if shown.page is not None else []),
+        *([_format_page(shown.page)] if shown.page is not None else []),
         "Next, with data of your own:\n"
         "  dbanon load trajectories FILE.csv --dataset mine --subject COL --time COL --x LON --y LAT\n"
         "  dbanon load requests REQUESTS.csv --dataset mine --subject COL --time COL --columns a,b\n"
@@ -158,20 +160,20 @@ def text(shown: Demo) -> str:
     return "\n\n".join(parts)
 
 
-def _gate_text(gate: Gate) -> str:
+def _format_gate(gate: Gate) -> str:
     """Report how the gate refused the moved row before the publication."""
     said = [f"verify: {gate.verify}", f"publish: {gate.publish}"]
     broke = f"the clause {gate.clauses[0]} broke" if gate.clauses else "no clause broke"
     return "\n".join(
         [
-            f"Tried before that: one stored row was moved by {MOVED_M:,} m, and {broke}.",
-            *(textwrap.fill(one, report.WIDTH, initial_indent="  ", subsequent_indent="    ") for one in said),
+            f"Tried before that: one stored row was moved by {MOVE_M:,} m, and {broke}.",
+            *(textwrap.fill(one, report.LINE_WIDTH, initial_indent="  ", subsequent_indent="    ") for one in said),
             "The row was put back, and the run verified again.",
         ]
     )
 
 
-def _page_text(page: Path) -> str:
+def _format_page(page: Path) -> str:
     """Name the page's file, and the way to see it."""
     return (
         f"Wrote {page}: private and published rows on one page. Its people are generated, so the truth is "
@@ -180,12 +182,12 @@ def _page_text(page: Path) -> str:
     )
 
 
-def as_dict(shown: Demo) -> dict[str, Any]:
+def make_demo_json(shown: Demo) -> dict[str, Any]:
     """Make the object of the demo that ``--json`` prints."""
     rows = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
     return {
         "loads": [vars(one) for one in shown.loads],
-        "run": report.run_json(shown.result),
+        "run": report.make_run_json(shown.result),
         "gate": None if shown.gate is None else vars(shown.gate),
         "rows": rows,
         "page": None if shown.page is None else str(shown.page),

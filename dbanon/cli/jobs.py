@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from dbanon.base.errors import format_count
-from dbanon.cli._options import taking
-from dbanon.cli._shared import GLOBAL, job_app, open_database, say, show
+from dbanon.cli._options import add_options
+from dbanon.cli._shared import GLOBAL_EPILOG, job_app, open_database, say, show
 from dbanon.options import scheduling
 
 Name = Annotated[str, typer.Argument(help="Name of the job, and of its release.")]
@@ -15,8 +15,8 @@ Since = Annotated[
 ]
 
 
-@job_app.command("add", epilog=GLOBAL)
-@taking(scheduling.AddingJob)
+@job_app.command("add", epilog=GLOBAL_EPILOG)
+@add_options(scheduling.AddingJob)
 def add_job(name: Name, **asked: Any) -> None:
     """Set up work for every night. It starts with 'dbanon worker --schedule' or 'dbanon job run'."""
     with open_database() as database:
@@ -26,7 +26,7 @@ def add_job(name: Name, **asked: Any) -> None:
     say(notices)
 
 
-@job_app.command("list", epilog=GLOBAL)
+@job_app.command("list", epilog=GLOBAL_EPILOG)
 def list_jobs(
     name: Annotated[str | None, typer.Argument(help="Show the periods of this job that have come.")] = None,
 ) -> None:
@@ -40,10 +40,10 @@ def list_jobs(
         header = ["since", "until", "state", "skipped_as", "tries", "at_source", "rows_new", "late", "gone", "run_id"]
         header.append("error")
     key = "jobs" if name is None else "periods"
-    show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {key: rows})
+    show(lambda: report.format_table(header, [[row[h] for h in header] for row in rows]), lambda: {key: rows})
 
 
-@job_app.command("plan", epilog=GLOBAL)
+@job_app.command("plan", epilog=GLOBAL_EPILOG)
 def plan_job(
     name: Name, periods: Annotated[int, typer.Option(min=1, max=1000, metavar="<int>", help="How many.")] = 7
 ) -> None:
@@ -53,10 +53,10 @@ def plan_job(
     with open_database() as database:
         rows = database.plan_job(name, periods)
     header = ["since", "until", "at_source", "due_at", "note"]
-    show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"periods": rows})
+    show(lambda: report.format_table(header, [[row[h] for h in header] for row in rows]), lambda: {"periods": rows})
 
 
-@job_app.command("run", epilog=GLOBAL)
+@job_app.command("run", epilog=GLOBAL_EPILOG)
 def run_jobs(
     name: Annotated[str | None, typer.Argument(help="This job alone, instead of all of this login.")] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait for workers to compute runs.")] = True,
@@ -85,25 +85,25 @@ def _steer(name: str, action: str, since: str | None = None, reason: str | None 
     show(lambda: said, lambda: value)
 
 
-@job_app.command("pause", epilog=GLOBAL)
+@job_app.command("pause", epilog=GLOBAL_EPILOG)
 def pause_job(name: Name) -> None:
     """Begin no new step of a job."""
     _steer(name, "pause")
 
 
-@job_app.command("resume", epilog=GLOBAL)
+@job_app.command("resume", epilog=GLOBAL_EPILOG)
 def resume_job(name: Name) -> None:
     """Go on with a job that was paused."""
     _steer(name, "resume")
 
 
-@job_app.command("retry", epilog=GLOBAL)
+@job_app.command("retry", epilog=GLOBAL_EPILOG)
 def retry_period(name: Name, since: Since = None) -> None:
     """Load and compute a period again, as it is. Without SINCE all that are held."""
     _steer(name, "retry", since)
 
 
-@job_app.command("skip", epilog=GLOBAL)
+@job_app.command("skip", epilog=GLOBAL_EPILOG)
 def skip_period(
     name: Name,
     since: Since = None,
@@ -113,7 +113,7 @@ def skip_period(
     _steer(name, "skip", since, reason)
 
 
-@job_app.command("remove", epilog=GLOBAL)
+@job_app.command("remove", epilog=GLOBAL_EPILOG)
 def remove_job(name: Name) -> None:
     """End a job. Its data and its release stay."""
     _steer(name, "remove")

@@ -9,17 +9,17 @@ import typer
 from dbanon.base import parts
 from dbanon.base.errors import ParameterError
 from dbanon.base.progress import Display
-from dbanon.cli._options import taking
-from dbanon.cli._shared import GLOBAL, app, load_app, open_database, say, show
-from dbanon.options import fields, generating, loading
+from dbanon.cli._options import add_options
+from dbanon.cli._shared import GLOBAL_EPILOG, app, load_app, open_database, say, show
+from dbanon.options import generating, list_fields, loading
 
 if TYPE_CHECKING:
     from dbanon.database import Database
     from dbanon.load import LoadReport
 
 
-@load_app.command("trajectories", epilog=GLOBAL)
-@taking(loading.LoadingTrajectories)
+@load_app.command("trajectories", epilog=GLOBAL_EPILOG)
+@add_options(loading.LoadingTrajectories)
 def load_trajectories(
     files: Annotated[  # whether it can be read is for the loader to say: there it is bad data, not bad usage
         list[Path],
@@ -35,8 +35,8 @@ def load_trajectories(
     _load(lambda database: database.load_trajectories(files, **options))
 
 
-@app.command("import", epilog=GLOBAL)
-@taking(loading.ImportingTrajectories)
+@app.command("import", epilog=GLOBAL_EPILOG)
+@add_options(loading.ImportingTrajectories)
 def import_table(
     table: Annotated[str, typer.Argument(help="Table or view of the same database, one fix a row.")], **options: Any
 ) -> None:
@@ -44,8 +44,8 @@ def import_table(
     _load(lambda database: database.import_trajectories(table, **options))
 
 
-@load_app.command("requests", epilog=GLOBAL)
-@taking(loading.LoadingRequests)
+@load_app.command("requests", epilog=GLOBAL_EPILOG)
+@add_options(loading.LoadingRequests)
 def load_requests(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one request a row.")
@@ -66,36 +66,36 @@ PlaceFile = Annotated[
 ]
 
 
-@load_app.command("sites", epilog=GLOBAL)
-@taking(loading.LoadingSites)
+@load_app.command("sites", epilog=GLOBAL_EPILOG)
+@add_options(loading.LoadingSites)
 def load_sites(file: PlaceFile, **options: Any) -> None:
     """Load sensitive sites, places no person may be linked to, into an existing dataset, next to those it has."""
     _load(lambda database: database.load_sites(file, **options))
 
 
-@load_app.command("pois", epilog=GLOBAL)
-@taking(loading.LoadingPois)
+@load_app.command("pois", epilog=GLOBAL_EPILOG)
+@add_options(loading.LoadingPois)
 def load_pois(file: PlaceFile, **options: Any) -> None:
     """Load points of interest into an existing dataset, next to those it has."""
     _load(lambda database: database.load_pois(file, **options))
 
 
-@load_app.command("cells", epilog=GLOBAL)
-@taking(loading.LoadingCells)
+@load_app.command("cells", epilog=GLOBAL_EPILOG)
+@add_options(loading.LoadingCells)
 def load_cells(file: PlaceFile, **options: Any) -> None:
     """Load the areas that base stations cover, as they are, into an existing dataset, next to those it has."""
     _load(lambda database: database.load_cells(file, **options))
 
 
-@load_app.command("stations", epilog=GLOBAL)
-@taking(loading.LoadingStations)
+@load_app.command("stations", epilog=GLOBAL_EPILOG)
+@add_options(loading.LoadingStations)
 def load_stations(file: PlaceFile, **options: Any) -> None:
     """Load base stations into an existing dataset: each gets the cell of places nearest to it."""
     _load(lambda database: database.load_stations(file, **options))
 
 
-@load_app.command("quasi-identifiers", epilog=GLOBAL)
-@taking(loading.LoadingQuasiIdentifiers)
+@load_app.command("quasi-identifiers", epilog=GLOBAL_EPILOG)
+@add_options(loading.LoadingQuasiIdentifiers)
 def load_quasi_identifiers(
     file: Annotated[
         Path,
@@ -112,12 +112,12 @@ def _load(work: Callable[["Database"], "LoadReport"]) -> None:
 
     with open_database() as database:
         loaded = work(database)
-    show(lambda: report.load_text(loaded), lambda: vars(loaded))
+    show(lambda: report.format_load(loaded), lambda: vars(loaded))
     say(loaded.notices)
 
 
-@app.command("synth", epilog=GLOBAL)
-@taking(generating.Generating)
+@app.command("synth", epilog=GLOBAL_EPILOG)
+@add_options(generating.Generating)
 def generate(
     dataset: Annotated[str | None, typer.Option(help="Name of the dataset to generate into.")] = None,
     csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Write CSV files here, without a database.")] = None,
@@ -137,7 +137,7 @@ def generate(
         raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither. Choose one.")
     if csv is not None:
         plan = generating.Generating(**asked)
-        of_dataset = any(getattr(plan, one.name) != one.default for one in fields(generating.OfDataset))
+        of_dataset = any(getattr(plan, one.name) != one.default for one in list_fields(generating.OfDataset))
         if plan.mode == "append" or of_dataset:
             raise ParameterError(
                 "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv. "
@@ -148,4 +148,4 @@ def generate(
     else:
         with open_database() as database:
             made = database.synth(str(dataset), **asked)
-    show(lambda: report.synth_text(made), lambda: vars(made))
+    show(lambda: report.format_synth(made), lambda: vars(made))

@@ -54,7 +54,7 @@ def _fail_stopped(number: int | None) -> NoReturn:
     )
 
 
-def _usage(error: typer.TyperException) -> str:
+def _format_usage_error(error: typer.TyperException) -> str:
     """What the command line's parser says, with a pointer to the help of the command it was about."""
     message = " ".join((error.format_message() if hasattr(error, "format_message") else str(error)).split())
     context = getattr(error, "ctx", None)
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             code = app(given, prog_name="dbanon", standalone_mode=False)
             print(end="", flush=True)  # a closed pipe is noticed here, not after exit code 0
     except typer.TyperException as error:
-        message = _usage(error)
+        message = _format_usage_error(error)
         if message.startswith("Usage:"):  # called without a command: its help, not an error sentence
             print(error.format_message(), file=sys.stderr)
             sys.exit(2)

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from dbanon.base.errors import format_count
-from dbanon.cli._options import taking
-from dbanon.cli._shared import GLOBAL, app, open_database, show
+from dbanon.cli._options import add_options
+from dbanon.cli._shared import GLOBAL_EPILOG, app, open_database, show
 from dbanon.options import reporting
 
 Release = Annotated[str, typer.Argument(help="Name of a live release.")]
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def export(
     name: Release,
     file: Annotated[Path, typer.Argument(help="Ends in .csv, .geojson, .parquet, .gpkg or .fgb. Replaced if there.")],
@@ -26,7 +26,7 @@ def export(
     show(lambda: f"Wrote {format_count(rows, 'row')} of published.{name} to {file}.", lambda: value)
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def style(
     name: Release,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file, usually .qml. Replaced if there.")],
@@ -38,8 +38,8 @@ def style(
     show(lambda: f"Wrote a style for published.{name} to {output}.", lambda: value)
 
 
-@app.command(epilog=GLOBAL)
-@taking(reporting.Reporting)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(reporting.Reporting)
 def report(
     what: Annotated[str, typer.Argument(metavar="NAME|RUN", help="A live release, or the number of a run.")],
     **asked: Any,
@@ -51,8 +51,8 @@ def report(
     show(lambda: f"Wrote {file}", lambda: {"what": what, "file": str(file), "private": asked["with_truth"]})
 
 
-@app.command(epilog=GLOBAL)
-@taking(reporting.Writing)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(reporting.Writing)
 def compare(
     one: Annotated[str, typer.Argument(metavar="A", help="A live release, or the number of a run.")],
     other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],

@@ -15,9 +15,9 @@ from dbanon.base import console
 from dbanon.base.console import make_visible
 from dbanon.base.described import Described
 from dbanon.base.errors import format_count
-from dbanon.base.figures import WHEN
+from dbanon.base.figures import ASKED_WORDS
 from dbanon.pages import notebook, words
-from dbanon.pages.charts import metres
+from dbanon.pages.charts import format_metres
 
 if TYPE_CHECKING:
     from dbanon.base.figures import Asked, Evaluation, Figure
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from dbanon.synth import SynthReport
 
 Rows = Iterable[Sequence[Any]]
-WIDTH = 100
+LINE_WIDTH = 100
 """Characters of a line that fits a terminal."""
 
 
-def table(header: Sequence[str], rows: Rows) -> str:
+def format_table(header: Sequence[str], rows: Rows) -> str:
     """Lay out rows as aligned text columns; numbers to the right."""
     cells = [[_write_cell(value) for value in row] for row in rows]
     named = [make_visible(name) for name in header]
@@ -43,15 +43,15 @@ def table(header: Sequence[str], rows: Rows) -> str:
     return "\n".join([*lines, *(_write_line(row, widths, right) for row in cells)])
 
 
-def fitted(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out rows as `table` does, with the last column broken into lines that fit the width."""
+def fit_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out rows as `format_table` does, with the last column broken into lines that fit the width."""
     rows = list(rows)
     used = sum(max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header) - 1))
     broken: list[Sequence[str]] = []
     for row in rows:
-        first, *others = textwrap.wrap(row[-1], WIDTH - used) or [""]
+        first, *others = textwrap.wrap(row[-1], LINE_WIDTH - used) or [""]
         broken += [(*row[:-1], first), *(("",) * (len(header) - 1) + (line,) for line in others)]
-    return table(header, broken)
+    return format_table(header, broken)
 
 
 def _write_cell(value: Any) -> str:
@@ -77,7 +77,7 @@ def _write_line(cells: Sequence[str], widths: Sequence[int], right: Sequence[boo
     return "  ".join(padded).rstrip()
 
 
-def health_text(found: Sequence[Mapping[str, Any]]) -> str:
+def format_health(found: Sequence[Mapping[str, Any]]) -> str:
     """List problems, a line each, with the remedy."""
     levels = {1: "late", 2: "held", 3: "not known"}
     lines = []
@@ -88,7 +88,7 @@ def health_text(found: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) or "Nothing is wrong."
 
 
-def as_json(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Make the one JSON object of ``--json``."""
     return json.dumps(value, default=_make_plain, sort_keys=False)
 
@@ -103,7 +103,7 @@ def _make_plain(value: Any) -> Any:
     return str(value)
 
 
-def load_text(report: "LoadReport") -> str:
+def format_load(report: "LoadReport") -> str:
     """Lay out a load as a table: rows read, kept, and quarantined by reason."""
     rows: list[tuple[str, int | str]] = [("load", str(report.load_id))]
     rows += [("rows read", report.read), ("rows kept", report.kept)]
@@ -114,13 +114,13 @@ def load_text(report: "LoadReport") -> str:
         rows += [("days of people", report.days)] if report.days is not None else []
         rows += [("SRID", str(report.srid))]
     rows += [(f"kept: {reason}", n) for reason, n in sorted(report.far.items())]
-    counts = table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
+    counts = format_table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
     if report.first_time is None or report.last_time is None:
         return counts
     return f"{counts}\nfrom {report.first_time:%Y-%m-%d %H:%M:%S} to {report.last_time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def synth_text(report: "SynthReport") -> str:
+def format_synth(report: "SynthReport") -> str:
     """Lay out what was generated as a table, and the time that it took."""
     where = f"dataset {report.dataset}" if report.dataset is not None else format_count(len(report.files), "file")
     rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
@@ -130,14 +130,14 @@ def synth_text(report: "SynthReport") -> str:
         rows += [("quasi-identifiers", report.quasi_identifiers)]
     rows += [("points of interest", report.pois)] * (report.pois > 0)
     rows += [("base stations", report.stations)] * (report.stations > 0)
-    listing = table([f"generated on {report.network} into {where}", "count"], rows)
+    listing = format_table([f"generated on {report.network} into {where}", "count"], rows)
     files = "".join(f"Wrote {make_visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
     known = f"SRID {report.srid}, seed {report.seed}"
     return f"{listing}\n\n{files}{known}\nTime: {seconds}. Peak memory {report.peak_rss_mb:,.0f} MB"
 
 
-def run_json(result: "RunResult") -> dict[str, Any]:
+def make_run_json(result: "RunResult") -> dict[str, Any]:
     """Make the object of a run that ``--json`` prints; the keys are an interface."""
     verdict = result.verdict
     attack = {
@@ -165,38 +165,44 @@ def run_json(result: "RunResult") -> dict[str, Any]:
     }
 
 
-def run_text(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
-    """Lay out a run: figures, people left out, and the result of the attack; `counts` as for `picture`."""
+def format_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
+    """Lay out a run: figures, people left out, and the result of the attack; `counts` as for `draw_run`."""
     parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
-    parts += [picture(result, counts)] if console.can_draw() else []
+    parts += [draw_run(result, counts)] if console.can_draw() else []
     if result.metrics:
         shown = [(name, value) for name, value in result.metrics.items() if not name.startswith("cloak_side_")]
-        parts.append(table(["figure", "value"], shown))
+        parts.append(format_table(["figure", "value"], shown))
     left_out = {**result.suppressed.get("subjects", {}), **result.suppressed.get("requests", {})}
     if left_out:
-        parts.append(table(["left out", "count"], sorted(left_out.items())))
+        parts.append(format_table(["left out", "count"], sorted(left_out.items())))
     clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations) for c in result.verdict.clauses]
-    parts.append(table([f"attack {result.verdict.attack}", "verdict", "violations"], clauses))
+    parts.append(format_table([f"attack {result.verdict.attack}", "verdict", "violations"], clauses))
     if result.verdict.figures:
         figures = ", ".join(f"{name} {_write_cell(value)}" for name, value in result.verdict.figures.items())
-        parts.append(textwrap.fill(f"The attack counted: {figures}.", WIDTH))
+        parts.append(textwrap.fill(f"The attack counted: {figures}.", LINE_WIDTH))
     if result.timings:
         seconds = ", ".join(f"{name.removesuffix('_s')} {value:.2f} s" for name, value in result.timings.items())
         parts.append(f"Time: {seconds}. Peak memory {result.peak_rss_mb:,.0f} MB")
     if result.release:
-        parts.append(published_text(result.release, result.rows_published or 0))
+        parts.append(format_publication(result.release, result.rows_published or 0))
     return "\n\n".join(parts)
 
 
-def picture(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
+def draw_run(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
     """Draw a run in a few lines: sizes of regions, people left out by reason and hour, and the usable resolution.
 
     `counts` are figures of counts, if any were measured.
     """
     lines = []
-    if shares := notebook.sizes(result.metrics, 32):
-        low, high, half = metres(shares[0][0]), metres(shares[-1][1]), metres(result.metrics["median_cloak_side_m"])
-        lines.append(f"regions   {low:>7} {spark([share for _, _, share in shares])} {high} wide, half under {half}")
+    if shares := notebook.compute_sizes(result.metrics, 32):
+        low, high, half = (
+            format_metres(shares[0][0]),
+            format_metres(shares[-1][1]),
+            format_metres(result.metrics["median_cloak_side_m"]),
+        )
+        lines.append(
+            f"regions   {low:>7} {draw_sparkline([share for _, _, share in shares])} {high} wide, half under {half}"
+        )
     left_out = ((kind, {r: n for r, n in reasons.items() if n}, total) for kind, reasons, total in result.left_out())
     lines += [
         f"left out  {100 * sum(reasons.values()) / total:>5.0f} % of {total:,} {kind.replace('_', ' ')}: "
@@ -207,14 +213,14 @@ def picture(result: "RunResult", counts: "Sequence[Figure]" = ()) -> str:
     hours = [(sum(one["left_out"].values()), one["seen"]) for one in result.suppressed.get("by_hour", ())]
     if len(hours) > 1:
         out = [left / seen if seen else 0 for left, seen in hours]
-        lines.append(f"left out by hour  {spark(out)} {100 * min(out):.0f} to {100 * max(out):.0f} %")
+        lines.append(f"left out by hour  {draw_sparkline(out)} {100 * min(out):.0f} to {100 * max(out):.0f} %")
     if counts:
-        side = words.usable_resolution(counts)
+        side = words.format_usable_resolution(counts)
         lines.append(f"usable    {side}: in squares of that side counts are off by a fifth at most")
     return "\n".join(lines)
 
 
-def spark(values: Sequence[float]) -> str:
+def draw_sparkline(values: Sequence[float]) -> str:
     """Draw values from 0 on as one line of blocks."""
     most = max(values) or 1
     return "".join("▁▂▃▄▅▆▇█"[round(7 * value / most)] for value in values)
@@ -226,7 +232,7 @@ _CARD_FACTS = (
 )
 
 
-def card_text(card: Mapping[str, Any]) -> str:
+def format_card(card: Mapping[str, Any]) -> str:
     """Lay out a release's card: its words, its plain facts, then counts as tables."""
     words = ("promise", "adversary", "rows_are", "paper")
     facts = [(name.replace("_", " "), card[name]) for name in _CARD_FACTS]
@@ -238,41 +244,43 @@ def card_text(card: Mapping[str, Any]) -> str:
     attack, left_out = card["attack"], card["left_out"]
     checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]
     parts = [
-        textwrap.fill(f"{name.replace('_', ' ').capitalize()}: {card[name]}", WIDTH) for name in words if card[name]
+        textwrap.fill(f"{name.replace('_', ' ').capitalize()}: {card[name]}", LINE_WIDTH)
+        for name in words
+        if card[name]
     ]
-    parts.append(table([f"release {card['release']}", ""], facts))
-    parts.append(table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
+    parts.append(format_table([f"release {card['release']}", ""], facts))
+    parts.append(format_table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
     record = Described.of_card(card)
     clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations, c.test) for c in record.clauses]
     if clauses:
-        parts.append(table(["clause", "verdict", "violations", "test of"], clauses))
-    parts += [textwrap.fill(f"Left open, {test}: {said}", WIDTH) for test, said in record.left_open.items()]
-    parts.append(textwrap.fill(f"Left out: {left_out['meaning']}", WIDTH))
+        parts.append(format_table(["clause", "verdict", "violations", "test of"], clauses))
+    parts += [textwrap.fill(f"Left open, {test}: {said}", LINE_WIDTH) for test, said in record.left_open.items()]
+    parts.append(textwrap.fill(f"Left out: {left_out['meaning']}", LINE_WIDTH))
     in_all = [("in all", reason, n) for counts in left_out["in_all"].values() for reason, n in counts.items()]
     hours = [(hour["hour"], reason, n) for hour in left_out["by_hour"] for reason, n in hour["left_out"].items()]
     if in_all or hours:
-        parts.append(table(["left out", "reason", "count"], [*in_all, *hours]))
+        parts.append(format_table(["left out", "reason", "count"], [*in_all, *hours]))
     return "\n\n".join(parts)
 
 
-def published_text(name: str, rows: int) -> str:
+def format_publication(name: str, rows: int) -> str:
     """Report that a release was published, and how to read it."""
     return f"Published {format_count(rows, 'row')} as published.{name}; read them with: SELECT * FROM published.{name}"
 
 
-def plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:
+def make_plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:
     """Make the object of a plan that ``--json`` prints: its items by name."""
     return {"plan": {i.item: {"value": i.value, "exact": i.exact, "note": i.note} for i in items}}
 
 
-def plan_text(items: Sequence["PlanItem"]) -> str:
+def format_plan(items: Sequence["PlanItem"]) -> str:
     """Lay out a plan: estimates are marked, and the expected end of the run comes last."""
     counts = [(i.item, ("" if i.exact else "about ") + _write_cell(i.value), i.note) for i in items[:-1]]
     ending = items[-1]
-    return f"{table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"
+    return f"{format_table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"
 
 
-def sweep_json(found: "Sweep", file: Path | None) -> dict[str, Any]:
+def make_sweep_json(found: "Sweep", file: Path | None) -> dict[str, Any]:
     """Make the object of a sweep that ``--json`` prints: a row a setting, and the results."""
     chosen = found.chosen
     return {
@@ -295,17 +303,17 @@ def _write_infinity(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def sweep_text(found: "Sweep", file: Path | None) -> str:
+def format_sweep(found: "Sweep", file: Path | None) -> str:
     """Lay out a sweep: a row a setting, sentences, and the command that publishes the chosen one."""
     off = found.squares.removeprefix("squares of ") + " off"
     head = ["setting", "published", off, "usable from", "rows", "seconds", "may be published", ""]
-    parts = [table(head, [_write_sweep_row(one) for one in found.settings])]
+    parts = [format_table(head, [_write_sweep_row(one) for one in found.settings])]
     reasons: dict[str, list[str]] = {}
     for one in found.settings:
         if one.reason:
             reasons.setdefault(one.reason, []).append(one.name)
-    parts += [textwrap.fill(f"{'; '.join(names)}: {reason}", WIDTH) for reason, names in reasons.items()]
-    parts += [textwrap.fill(sentence, WIDTH) for sentence in (*found.sentences, *found.notes)]
+    parts += [textwrap.fill(f"{'; '.join(names)}: {reason}", LINE_WIDTH) for reason, names in reasons.items()]
+    parts += [textwrap.fill(sentence, LINE_WIDTH) for sentence in (*found.sentences, *found.notes)]
     chosen = found.chosen
     if chosen is None:
         parts.append("No setting meets all wants and can be published.")
@@ -316,7 +324,7 @@ def sweep_text(found: "Sweep", file: Path | None) -> str:
             "Chosen: the strongest promise "
             f"{which}, and of these the least upper end of the error's interval. To publish it:"
         )
-        parts.append(f"{textwrap.fill(said, WIDTH)}\n  {found.command(chosen)}")
+        parts.append(f"{textwrap.fill(said, LINE_WIDTH)}\n  {found.command(chosen)}")
     if file is not None:
         parts.append(f"Wrote {make_visible(str(file))}. It is private: errors are computed from the true data.")
     return "\n\n".join(parts)
@@ -331,13 +339,13 @@ def _write_sweep_row(one: "Setting") -> list[Any]:
     off = f"{error.value:.0%}" if error is not None and error.value is not None else ""
     if error is not None and error.low is not None and error.high is not None:
         off += f" [{error.low:.0%}, {error.high:.0%}]"
-    side = words.usable_resolution(list(one.figures.values()))
+    side = words.format_usable_resolution(list(one.figures.values()))
     may = {True: "yes", False: "no", None: "not measured"}[one.publishable]
     share = "" if one.share is None else f"{one.share:.0%}"
     return [name, share, off, side, one.run.get("rows"), one.run.get("seconds"), may, marks]
 
 
-def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> dict[str, Any]:
+def make_methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> dict[str, Any]:
     """Make the object of all families, algorithms and parameters that ``--json`` prints."""
     return {
         "methods": [
@@ -346,7 +354,7 @@ def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
                 "summary": family.summary,
                 "guarantee": family.guarantee,
                 "paper": family.paper,
-                "algorithms": [vars(one) | {"guarantee": family.promise_of(one.name)} for one in family.algorithms],
+                "algorithms": [vars(one) | {"guarantee": family.find_promise(one.name)} for one in family.algorithms],
                 "parameters": parameters,
             }
             for family, parameters in described
@@ -354,14 +362,14 @@ def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
     }
 
 
-def methods_text(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> str:
+def format_methods(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> str:
     """Lay out all families, a line or two each."""
     families = [(family.name, family.summary) for family, _ in described]
-    listed = fitted(["method", "is for"], families)
+    listed = fit_table(["method", "is for"], families)
     return f"{listed}\n\n`dbanon methods NAME` shows the promise, the algorithms and the parameters of a method."
 
 
-def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> str:
+def format_method(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> str:
     """Lay out one family, its algorithms and its parameters."""
     sentences = [
         f"{family.name}: {family.summary}",
@@ -373,14 +381,14 @@ def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> st
     named = [(p["name"], p["default_text"], f"{p['help']} It must be {p['requirement']}.") for p in parameters]
     return "\n\n".join(
         [
-            "\n".join(textwrap.fill(sentence, WIDTH) for sentence in sentences),
-            fitted(["algorithm", "does"], algorithms),
-            fitted(["parameter", "default", "meaning"], named),
+            "\n".join(textwrap.fill(sentence, LINE_WIDTH) for sentence in sentences),
+            fit_table(["algorithm", "does"], algorithms),
+            fit_table(["parameter", "default", "meaning"], named),
         ]
     )
 
 
-def evaluation_text(measured: "Evaluation") -> str:
+def format_evaluation(measured: "Evaluation") -> str:
     """Lay out an evaluation: the two main figures, the error by size, and the others by group."""
     from dbanon.metrics import GROUPS, METRICS
 
@@ -412,11 +420,11 @@ def _list_parts(measured: "Iterable[Evaluation]") -> str:
                 one.run_id,
                 *(one.period or (None, None)),
                 _write_value(share.value if share else None, "share"),
-                words.usable_resolution(one.figures),
+                words.format_usable_resolution(one.figures),
                 before,
             ]
         )
-    return table(["run", "since", "until", "published", "usable resolution", ""], rows)
+    return format_table(["run", "since", "until", "published", "usable resolution", ""], rows)
 
 
 def _list_figures(figures: "Iterable[Figure]") -> str:
@@ -428,8 +436,8 @@ def _list_figures(figures: "Iterable[Figure]") -> str:
         about = METRICS[one.name]
         value, low, high = (_write_value(number, about.unit) for number in (one.value, one.low, one.high))
         ends = "" if one.low is None else f"{low} to {high}"
-        rows.append((about.title, WHEN[one.asked] if one.asked else "", value, ends, about.plain))
-    return fitted(["figure", "", "value", "90 % interval", "what it says"], rows)
+        rows.append((about.title, ASKED_WORDS[one.asked] if one.asked else "", value, ends, about.plain))
+    return fit_table(["figure", "", "value", "90 % interval", "what it says"], rows)
 
 
 def _list_sizes(figures: "Iterable[Figure]") -> str:
@@ -443,8 +451,8 @@ def _list_sizes(figures: "Iterable[Figure]") -> str:
         ends = f"{_write_value(error.low, 'share')} to {_write_value(error.high, 'share')}"
         shown = (("bias", "share"), ("bounds_width", "people"), ("coverage", "share"), ("query_error", "share"))
         others = [_write_value(found[name].value, unit) for name, unit in shown]
-        rows.append([metres(side), WHEN[asked], _write_value(error.value, "share"), ends, *others])
-    return table(
+        rows.append([format_metres(side), ASKED_WORDS[asked], _write_value(error.value, "share"), ends, *others])
+    return format_table(
         ["squares of", "asked", "count error", "90 % interval", "bias", "bounds apart", "truth within", "query error"],
         rows,
     )
@@ -461,12 +469,12 @@ def _write_value(value: float | None, unit: str) -> str:
     return f"{value:,.0f} {unit}" if unit in ("m", "s") else f"{value:,.3g} {unit}".rstrip()
 
 
-def evaluation_json(measured: "Evaluation") -> dict[str, Any]:
+def make_evaluation_json(measured: "Evaluation") -> dict[str, Any]:
     """Give an evaluation without its questions and their truth; infinity, which JSON lacks, as a text."""
     figures = [
         {name: str(value) if value == float("inf") else value for name, value in vars(one).items()}
         for one in measured.figures
     ]
     named = ("run_id", "source", "dataset", "against", "queries", "seed", "notes", "period")
-    others = [evaluation_json(one) for one in measured.others]
+    others = [make_evaluation_json(one) for one in measured.others]
     return {**{name: getattr(measured, name) for name in named}, "figures": figures, "others": others}

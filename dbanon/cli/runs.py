@@ -8,9 +8,9 @@ import typer
 
 from dbanon.base import parts
 from dbanon.base.errors import format_count
-from dbanon.cli._options import taking
-from dbanon.cli._shared import GLOBAL, Dataset, app, everywhere, open_database, say, show
-from dbanon.options import checked, evaluating, publishing
+from dbanon.cli._options import add_options
+from dbanon.cli._shared import GLOBAL_EPILOG, Dataset, app, everywhere, open_database, say, show
+from dbanon.options import evaluating, make_record, publishing
 from dbanon.options.reading import Reading
 
 if TYPE_CHECKING:
@@ -20,20 +20,22 @@ if TYPE_CHECKING:
     from dbanon.database import Database
 
 
-def _run_number(text: str) -> int:
+def _parse_run_id(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 2**63:
         raise typer.BadParameter("it must be the number of a run, which `dbanon runs` lists")
     return int(text)
 
 
-RunId = Annotated[int, typer.Argument(metavar="RUN", parser=_run_number, help="The run's number, from 'dbanon runs'.")]
+RunId = Annotated[
+    int, typer.Argument(metavar="RUN", parser=_parse_run_id, help="The run's number, from 'dbanon runs'.")
+]
 EndReaders = Annotated[
     bool,
     typer.Option("--end-readers", help="End the sessions that read the release that goes, instead of giving up."),
 ]
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def check() -> None:
     """List problems and remedies. Exit code 0: fine, 1: late or odd, 2: held up, 3: not known."""
     from dbanon.base.errors import DbanonError
@@ -45,11 +47,11 @@ def check() -> None:
     except DbanonError as error:
         found = [{"level": 3, "about": "server", "what": str(error), "since": None, "remedy": None}]
     level = max((row["level"] for row in found), default=0)
-    show(lambda: report.health_text(found), lambda: {"level": level, "findings": found})
+    show(lambda: report.format_health(found), lambda: {"level": level, "findings": found})
     raise typer.Exit(level)
 
 
-@app.command("methods", epilog=GLOBAL)
+@app.command("methods", epilog=GLOBAL_EPILOG)
 def list_methods(
     name: Annotated[
         str | None, typer.Argument(help="Show its algorithms and parameters, with unit and limits.")
@@ -59,41 +61,41 @@ def list_methods(
     from dbanon import methods
     from dbanon.cli import report
 
-    families = methods.METHODS.values() if name is None else [methods.method(name)]
+    families = methods.METHODS.values() if name is None else [methods.find_method(name)]
     described = [(family, methods.describe(family)) for family in families]
     show(
-        lambda: report.methods_text(described) if name is None else report.method_text(*described[0]),
-        lambda: report.methods_json(described),
+        lambda: report.format_methods(described) if name is None else report.format_method(*described[0]),
+        lambda: report.make_methods_json(described),
     )
 
 
-def _counts(database: "Database", run_id: int) -> "Sequence[Figure]":
+def _find_count_figures(database: "Database", run_id: int) -> "Sequence[Figure]":
     """Look up how far counts are off where lines for a terminal are drawn."""
     from dbanon.base import console
     from dbanon.runs import stored
 
-    return stored.count_figures(database.connection, run_id) if console.can_draw() and not everywhere.json else ()
+    return stored.find_count_figures(database.connection, run_id) if console.can_draw() and not everywhere.json else ()
 
 
 Method = Annotated[str, typer.Argument(help="The method family. See 'dbanon methods'.")]
 
 
-@app.command(epilog=GLOBAL)
-@taking(publishing.Running)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(publishing.Running)
 def run(method: Method, **asked: Any) -> None:
     """Compute cloaks, write them, attack them, and publish them if asked to."""
     from dbanon.cli import report
 
     with open_database() as database:
         result = database.run(method, **asked)
-        counts = _counts(database, result.run_id)
-    show(lambda: report.run_text(result, counts), lambda: report.run_json(result))
+        counts = _find_count_figures(database, result.run_id)
+    show(lambda: report.format_run(result, counts), lambda: report.make_run_json(result))
     say(result.notices)
     result.require_verified()
 
 
-@app.command(epilog=GLOBAL)
-@taking(publishing.Submitting)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(publishing.Submitting)
 def submit(method: Method, **asked: Any) -> None:
     """Queue a run for the next worker that is free, and return at once."""
     with open_database() as database:
@@ -101,7 +103,7 @@ def submit(method: Method, **asked: Any) -> None:
     show(lambda: f"Run {run_id} is queued. Watch it with: dbanon runs", lambda: {"run_id": run_id})
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def cancel(run_id: RunId) -> None:
     """Cancel a run that waits or is being computed. Nothing it wrote stays."""
     with open_database() as database:
@@ -109,8 +111,8 @@ def cancel(run_id: RunId) -> None:
     show(lambda: f"Run {run_id} is {status}.", lambda: {"run_id": run_id, "status": status})
 
 
-@app.command(epilog=GLOBAL)
-@taking(Reading)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(Reading)
 def worker(
     jobs: Annotated[
         int,
@@ -165,7 +167,7 @@ def worker(
         os.environ["DBANON_LOCK_DSN"] = lock_dsn
     serve(
         everywhere.dsn, jobs=jobs, grace_s=grace_s, scheduler=scheduler, log=log, heartbeat=heartbeat, listen=listen,
-        schedule=schedule, reading=checked(Reading, asked),
+        schedule=schedule, reading=make_record(Reading, asked),
     )  # fmt: skip
 
 
@@ -178,33 +180,33 @@ def compile_ahead(families: Annotated[list[str] | None, typer.Argument(metavar="
     compiling.compile_ahead(families or ())
 
 
-@app.command(epilog=GLOBAL)
-@taking(publishing.Planning)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(publishing.Planning)
 def plan(method: Method, **asked: Any) -> None:
     """Predict how a run would end, how much it would write and about how long it would take. It writes nothing."""
     from dbanon.cli import report
 
     with open_database() as database:
         items = database.plan(method, **asked)
-    show(lambda: report.plan_text(items), lambda: report.plan_json(items))
+    show(lambda: report.format_plan(items), lambda: report.make_plan_json(items))
 
 
-@app.command(epilog=GLOBAL)
-@taking(Reading)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(Reading)
 def verify(run_id: RunId, **asked: Any) -> None:
     """Attack the stored rows of a run again."""
     from dbanon.cli import report
 
     with open_database() as database:
         result = database.verify(run_id, **asked)
-        counts = _counts(database, result.run_id)
-    show(lambda: report.run_text(result, counts), lambda: report.run_json(result))
+        counts = _find_count_figures(database, result.run_id)
+    show(lambda: report.format_run(result, counts), lambda: report.make_run_json(result))
     say(result.notices)
     result.require_verified()
 
 
-@app.command(epilog=GLOBAL)
-@taking(evaluating.Evaluating)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(evaluating.Evaluating)
 def evaluate(
     run: Annotated[
         str | None, typer.Argument(metavar="RUN|NAME", help="The run's number, or the name of a live release.")
@@ -226,13 +228,13 @@ def evaluate(
         raise ParameterError(f"Exactly one of a run and --file must be given. Got {got}. Correct it.")
 
     with open_database() as database:
-        what = file or (_run_number(str(run)) if str(run).isdecimal() else str(run))
+        what = file or (_parse_run_id(str(run)) if str(run).isdecimal() else str(run))
         measured = database.evaluate(what, **asked)
-    show(lambda: report.evaluation_text(measured), lambda: report.evaluation_json(measured))
+    show(lambda: report.format_evaluation(measured), lambda: report.make_evaluation_json(measured))
 
 
-@app.command(epilog=GLOBAL)
-@taking(publishing.Publishing)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(publishing.Publishing)
 def publish(
     run_id: RunId,
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
@@ -244,11 +246,11 @@ def publish(
     with open_database() as database:
         rows, notices = database.publish(run_id, name, **asked)
     value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
-    show(lambda: report.published_text(name, rows), lambda: value)
+    show(lambda: report.format_publication(name, rows), lambda: value)
     say(notices)
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def unpublish(
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
     end_readers: EndReaders = False,
@@ -264,7 +266,7 @@ def unpublish(
     say(notices)
 
 
-@app.command("runs", epilog=GLOBAL)
+@app.command("runs", epilog=GLOBAL_EPILOG)
 def list_runs() -> None:
     """List all runs."""
     from dbanon.cli import report
@@ -273,14 +275,14 @@ def list_runs() -> None:
         rows = database.runs()
     header = ["run_id", "dataset", "method", "algorithm", "status", "releases", "created_at", "error"]
     show(
-        lambda: report.table(
+        lambda: report.format_table(
             header, [[{**row, "error": row["error"] or row["publish_error"]}[h] for h in header] for row in rows]
         ),
         lambda: {"runs": rows},
     )
 
 
-@app.command("releases", epilog=GLOBAL)
+@app.command("releases", epilog=GLOBAL_EPILOG)
 def list_releases() -> None:
     """List all releases, withdrawn ones too."""
     from dbanon.cli import report
@@ -288,20 +290,20 @@ def list_releases() -> None:
     with open_database() as database:
         rows = database.releases()
     header = ["name", "live", "run_id", "dataset", "method", "k", "rows", "published_at", "withdrawn_at"]
-    show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"releases": rows})
+    show(lambda: report.format_table(header, [[row[h] for h in header] for row in rows]), lambda: {"releases": rows})
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def card(name: Annotated[str, typer.Argument(help="Name of a release, live or withdrawn.")]) -> None:
     """Describe a release: promise, attack, shares left out, login and time of publication."""
     from dbanon.cli import report
 
     with open_database() as database:
         described = database.card(name)
-    show(lambda: report.card_text(described), lambda: described)
+    show(lambda: report.format_card(described), lambda: described)
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def drop(run_id: RunId) -> None:
     """Delete a run that was never published and is not being worked on."""
     with open_database() as database:
@@ -313,7 +315,7 @@ def drop(run_id: RunId) -> None:
 Subject = Annotated[str, typer.Option("--subject", help="The person or vehicle, as the data name it.")]
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def forget(
     dataset: Dataset,
     subject: Subject,
@@ -325,11 +327,11 @@ def forget(
     with open_database() as database:
         erased, notices = database.forget(dataset, subject, again=again)
     value = {"dataset": dataset, "erased": erased, "notices": list(notices)}
-    show(lambda: report.table([f"erased from dataset {dataset}", "count"], list(erased.items())), lambda: value)
+    show(lambda: report.format_table([f"erased from dataset {dataset}", "count"], list(erased.items())), lambda: value)
     say(notices)
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def remember(
     population: Annotated[str, typer.Option("--population", help="The population, as `dbanon datasets` names it.")],
     subject: Subject,
@@ -341,7 +343,7 @@ def remember(
     show(lambda: said, lambda: {"population": population, "lifted": lifted})
 
 
-@app.command(epilog=GLOBAL)
+@app.command(epilog=GLOBAL_EPILOG)
 def demo(
     page: Annotated[
         bool, typer.Option("--page/--no-page", help="Write demo_k5-PRIVATE.html here: the release next to the truth.")
@@ -353,5 +355,5 @@ def demo(
 
     with open_database() as database:
         shown = whole_way.play(database, Path(f"{whole_way.RELEASE}.html") if page else None)
-    show(lambda: whole_way.text(shown), lambda: whole_way.as_dict(shown))
+    show(lambda: whole_way.format_demo(shown), lambda: whole_way.make_demo_json(shown))
     say(shown.result.notices)

@@ -18,7 +18,7 @@ def demand_known(file: Path) -> None:
 
 def write(file: Path, found: Sweep) -> None:
     """Write the page or the table."""
-    from dbanon.pages.sweep import page
+    from dbanon.pages.sweep import make_page
 
-    text = page(found, version=importlib.metadata.version("dbanon")) if file.suffix == ".html" else found.csv()
+    text = make_page(found, version=importlib.metadata.version("dbanon")) if file.suffix == ".html" else found.csv()
     export.write_text(file, text, private=True)

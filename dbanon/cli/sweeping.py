@@ -5,14 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from dbanon.cli._options import taking
-from dbanon.cli._shared import GLOBAL, app, open_database, show
+from dbanon.cli._options import add_options
+from dbanon.cli._shared import GLOBAL_EPILOG, app, open_database, show
 from dbanon.cli.runs import Method
 from dbanon.options.sweeping import Sweeping
 
 
-@app.command(epilog=GLOBAL)
-@taking(Sweeping)
+@app.command(epilog=GLOBAL_EPILOG)
+@add_options(Sweeping)
 def sweep(
     method: Method,
     output: Annotated[
@@ -34,4 +34,4 @@ def sweep(
         found = database.sweep(method, **asked)
     if output is not None:
         sweep_file.write(output, found)
-    show(lambda: report.sweep_text(found, output), lambda: report.sweep_json(found, output))
+    show(lambda: report.format_sweep(found, output), lambda: report.make_sweep_json(found, output))

@@ -22,11 +22,11 @@ from dbanon.base import parts
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.figures import Evaluation, Movements, Rectangles
 from dbanon.base.parts import needs
-from dbanon.base.progress import Display, Progress, reports
+from dbanon.base.progress import Display, Progress, finish_progress
 from dbanon.base.sweep import Sweep
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
-from dbanon.options import evaluating, fields, keywords, publishing, reporting, scheduling, sweeping
+from dbanon.options import evaluating, list_fields, publishing, reporting, scheduling, sweeping, take_keywords
 from dbanon.options.reading import Reading
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, translate_errors
@@ -60,7 +60,7 @@ class Database(Datasets):
         ``dbanon.base.tasks.Processes()`` shares them among processes of this machine.
     progress : Progress
         Called with a stage, what is done and the total or None. By default a bar on a terminal or in a notebook;
-        `dbanon.base.progress.silent` shows nothing.
+        `dbanon.base.progress.report_nothing` shows nothing.
 
     Notes
     -----
@@ -70,7 +70,7 @@ class Database(Datasets):
     def __init__(self, target: server.Target) -> None:
         self.target = target
         direct = os.environ.get("DBANON_LOCK_DSN")
-        self.lock_url = server.external(direct).url if direct else target.url
+        self.lock_url = server.make_target(direct).url if direct else target.url
         self.tasks: Tasks = HERE
         self.progress: Progress = Display()
         self.connection: psycopg.Connection[Any] = connect(target.url)
@@ -89,8 +89,8 @@ class Database(Datasets):
             self.progress.finish()
         self.connection.close()
 
-    @reports
-    @keywords(publishing.Running)
+    @finish_progress
+    @take_keywords(publishing.Running)
     def run(self, method: str, asked: publishing.Running) -> RunResult:
         """Compute, write and verify a run. If you give a name and the attack finds nothing, publish it, too.
 
@@ -109,9 +109,9 @@ class Database(Datasets):
         """
         from dbanon import methods
 
-        family = methods.method(method)
+        family = methods.find_method(method)
         chosen = replace(asked, algorithm=family.algorithm(asked.algorithm).name)
-        asks = any(getattr(asked, option.name) != option.default for option in fields(publishing.Publishing))
+        asks = any(getattr(asked, option.name) != option.default for option in list_fields(publishing.Publishing))
         if asked.publish is None and asks:
             raise ParameterError(
                 "A run must be published to replace or extend a release, allow an overlap or name readers. Got no "
@@ -120,8 +120,8 @@ class Database(Datasets):
         with translate_errors():
             if asked.publish is not None:
                 releases.check_release(self.connection, asked.publish, asked)
-            if self._computes():
-                result = self._at_once(lambda holder: queue.submit_run(holder, method, chosen), chosen)
+            if self._may_compute():
+                result = self._run_here(lambda holder: queue.submit_run(holder, method, chosen), chosen)
             else:
                 self._demand_worker()
                 result = self.wait(queue.submit_run(self.connection, method, chosen))
@@ -133,21 +133,21 @@ class Database(Datasets):
                 rows, notices = releases.publish(self.connection, result.run_id, asked.publish, asked)
             return replace(result, release=asked.publish, rows_published=rows, notices=notices)
 
-    @keywords(publishing.Submitting)
+    @take_keywords(publishing.Submitting)
     def submit(self, method: str, asked: publishing.Submitting) -> int:
         """Queue a run for the next worker that is free, with the options of `run`. Returns its id at once."""
         with translate_errors():
             return queue.submit_run(self.connection, method, asked)
 
-    @keywords(publishing.Planning)
+    @take_keywords(publishing.Planning)
     def plan(self, method: str, asked: publishing.Planning) -> tuple[stored.PlanItem, ...]:
         """Predict what `run` would meet with the same options. It writes nothing."""
         with translate_errors():
             return stored.plan_run(self.connection, method, asked)
 
     @needs("compute")
-    @reports
-    @keywords(sweeping.Sweeping)
+    @finish_progress
+    @take_keywords(sweeping.Sweeping)
     def sweep(self, method: str, asked: sweeping.Sweeping) -> Sweep:
         """Compute, attack and measure every combination of some values of parameters. It publishes nothing.
 
@@ -170,29 +170,29 @@ class Database(Datasets):
         StoreError
             If the login may not compute.
         """
-        from dbanon.database.sweeping import sweep  # with Numba
+        from dbanon.database.sweeping import sweep_settings  # with Numba
 
         with translate_errors():
-            return sweep(self, method, asked)
+            return sweep_settings(self, method, asked)
 
-    @reports
-    @keywords(Reading)
+    @finish_progress
+    @take_keywords(Reading)
     def verify(self, run_id: int, asked: Reading) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
         with translate_errors():
-            if self._computes():
+            if self._may_compute():
 
                 def ask(holder: Connection) -> int:
                     queue.ask_verification(holder, run_id)
                     return run_id
 
-                return self._at_once(ask, asked)
+                return self._run_here(ask, asked)
             self._demand_worker()
             before = stored.find_last_verification(self.connection, run_id)
             queue.ask_verification(self.connection, run_id)
             return self.wait(run_id, after=before)
 
-    @reports
+    @finish_progress
     def wait(self, run_id: int, *, after: int = 0) -> RunResult:
         """Wait until a worker has finished a run. If you interrupt it, it cancels the run.
 
@@ -227,7 +227,7 @@ class Database(Datasets):
             return queue.cancel_run(self.connection, run_id)
 
     @needs("compute")
-    @reports
+    @finish_progress
     def run_next(
         self,
         holder: Connection,
@@ -266,7 +266,7 @@ class Database(Datasets):
             watch = Watch(holder, claim, self.progress, stopping=stopping, give_up=give_up)
             return self._work(holder, claim, watch, asked or Reading())
 
-    def _computes(self) -> bool:
+    def _may_compute(self) -> bool:
         """Whether runs are computed in this process: the part for it is installed, and the login may."""
         return not parts.list_missing("compute") and queue.may_compute(self.connection)
 
@@ -278,7 +278,7 @@ class Database(Datasets):
             parts.demand("compute", what="This, while no worker is up,")
         raise queue.make_no_worker_error()
 
-    def _at_once(self, ask: Callable[[Connection], int], asked: Reading) -> RunResult:
+    def _run_here(self, ask: Callable[[Connection], int], asked: Reading) -> RunResult:
         """Submit what `ask` submits, take it, and do it in this process.
 
         Row, lock and status are committed together: killed at any moment, no run is left waiting in vain, and no
@@ -296,9 +296,11 @@ class Database(Datasets):
     def _work(self, holder: Connection, claim: queue.Claim, watch: Watch, asked: Reading) -> RunResult:
         from dbanon.runs import pipeline  # with Arrow
 
-        return pipeline.work(self.connection, self.target.url, holder, claim, watch, asked=asked, tasks=self.tasks)
+        return pipeline.finish_run(
+            self.connection, self.target.url, holder, claim, watch, asked=asked, tasks=self.tasks
+        )
 
-    @keywords(publishing.Publishing)
+    @take_keywords(publishing.Publishing)
     def publish(self, run_id: int, name: str, asked: publishing.Publishing) -> tuple[int, tuple[str, ...]]:
         """Publish a verified run as ``published.<name>``. Returns the number of rows and the server's notices.
 
@@ -334,7 +336,7 @@ class Database(Datasets):
         with translate_errors():
             return stored.list_health(self.connection)
 
-    @keywords(scheduling.AddingJob)
+    @take_keywords(scheduling.AddingJob)
     def add_job(self, name: str, asked: scheduling.AddingJob) -> tuple[int, tuple[str, ...]]:
         """Add a job that dbanon does every night, or change one. Returns its number and the server's notices.
 
@@ -387,8 +389,8 @@ class Database(Datasets):
             return jobs.steer_job(self.connection, name, action, since, reason)
 
     @needs("compute")
-    @reports
-    @keywords(evaluating.Evaluating)
+    @finish_progress
+    @take_keywords(evaluating.Evaluating)
     def evaluate(self, run: int | str | Path, asked: evaluating.Evaluating) -> Evaluation:
         """Measure how useful the rows of a run are, against the private data. The figures are for operators alone.
 
@@ -436,7 +438,7 @@ class Database(Datasets):
 
     def card(self, name: str) -> releases.Card:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
-        return releases.release_card(self.connection, name)
+        return releases.read_card(self.connection, name)
 
     def releases(self) -> list[dict[str, Any]]:
         """List all releases, withdrawn ones too, newest last."""
@@ -449,7 +451,7 @@ class Database(Datasets):
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Read rows of a published view with the analyst's rights."""
         with translate_errors():
-            return releases.release_rows(self.connection, name, limit)
+            return releases.read_first_rows(self.connection, name, limit)
 
     @needs("files")
     def read(self, release: str, *, where: str | None = None, params: Params | None = None) -> "geopandas.GeoDataFrame":
@@ -480,7 +482,7 @@ class Database(Datasets):
 
         return frames.build_frame(self.connection, release, where=where, params=params)
 
-    @reports
+    @finish_progress
     def export(
         self,
         release: str,
@@ -513,8 +515,8 @@ class Database(Datasets):
         """Write a QGIS style (``.qml``) for a release: regions by crowd in colours, exact rows apart."""
         export.write_text(Path(file), style.write_qml(published.count_crowds(self.connection, release)))
 
-    @reports
-    @keywords(reporting.Reporting)
+    @finish_progress
+    @take_keywords(reporting.Reporting)
     def report(self, what: str | int, asked: reporting.Reporting) -> str | Path:
         """Make the page of a release or a run: what it promises, what was attacked, what it shows, what is left out.
 
@@ -544,13 +546,13 @@ class Database(Datasets):
         from dbanon.releases import reporting as pages  # with NumPy
 
         self.progress("reading rows", 0, None)
-        private = self._private() if asked.with_truth else None
+        private = self._open_private() if asked.with_truth else None
         html = pages.report(self.connection, what, asked, private)
         if asked.output is None:
             return html
         return pages.write(asked.output, html, private=asked.with_truth, pdf=asked.pdf)
 
-    def _private(self) -> "pages.Private":
+    def _open_private(self) -> "pages.Private":
         parts.demand("compute", what="--with-truth")
         from dbanon.releases import reporting as pages
         from dbanon.runs import evaluating as evaluation  # with Numba
@@ -558,16 +560,16 @@ class Database(Datasets):
         return pages.Private(
             part=partial(evaluation.choose_part, self.connection),
             positions=partial(evaluation.sample_positions, self.connection),
-            evaluate=self._measured,
+            evaluate=self._measure_run,
         )
 
-    def _measured(self, run_id: int) -> Evaluation:
+    def _measure_run(self, run_id: int) -> Evaluation:
         from dbanon.runs import evaluating as evaluation
 
         return evaluation.evaluate(self.connection, self.target.url, run_id, evaluating.Evaluating(), self.progress)
 
-    @reports
-    @keywords(reporting.Writing)
+    @finish_progress
+    @take_keywords(reporting.Writing)
     def compare(self, one: str | int, other: str | int, asked: reporting.Writing) -> str | Path:
         """Make a page of two releases or runs side by side, as `report` does. It shows no true position.
 

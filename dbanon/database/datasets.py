@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dbanon import load, releases
 from dbanon.base.parts import needs
-from dbanon.base.progress import Progress, reports
+from dbanon.base.progress import Progress, finish_progress
 from dbanon.load import retention
-from dbanon.options import generating, keywords, loading
+from dbanon.options import generating, loading, take_keywords
 from dbanon.postgres.connection import Connection, translate_errors
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ class Datasets:
     connection: Connection
     progress: Progress
 
-    @reports
-    @keywords(loading.LoadingTrajectories)
+    @finish_progress
+    @take_keywords(loading.LoadingTrajectories)
     def load_trajectories(
         self, source: load.Table | Sequence[load.Table], asked: loading.LoadingTrajectories
     ) -> load.LoadReport:
@@ -50,8 +50,8 @@ class Datasets:
         several = [cast("load.Table", source)] if alone else cast("Sequence[load.Table]", source)
         return load.load_trajectories(self.connection, several, asked, self.progress)
 
-    @reports
-    @keywords(loading.ImportingTrajectories)
+    @finish_progress
+    @take_keywords(loading.ImportingTrajectories)
     def import_trajectories(self, table: str, asked: loading.ImportingTrajectories) -> load.LoadReport:
         """Load one fix a row from a table or view of the same database.
 
@@ -69,45 +69,45 @@ class Datasets:
         """
         return load.import_trajectories(self.connection, table, asked, self.progress)
 
-    @reports
-    @keywords(loading.LoadingRequests)
+    @finish_progress
+    @take_keywords(loading.LoadingRequests)
     def load_requests(self, source: load.Table, asked: loading.LoadingRequests) -> load.LoadReport:
         """Load the requests that subjects sent to a location-based service, one a row."""
         return load.load_requests(self.connection, source, asked, self.progress)
 
-    @reports
-    @keywords(loading.LoadingQuasiIdentifiers)
+    @finish_progress
+    @take_keywords(loading.LoadingQuasiIdentifiers)
     def load_quasi_identifiers(self, source: load.Table, asked: loading.LoadingQuasiIdentifiers) -> load.LoadReport:
         """Load times at which an adversary may know where a subject was, one a row."""
         return load.load_quasi_identifiers(self.connection, source, asked, self.progress)
 
-    @reports
-    @keywords(loading.LoadingSites)
+    @finish_progress
+    @take_keywords(loading.LoadingSites)
     def load_sites(self, source: load.Table, asked: loading.LoadingSites) -> load.LoadReport:
         """Load sensitive sites from a table, one a row, or from a geographic file, one a feature."""
         return load.load_places(self.connection, source, asked, self.progress)
 
-    @reports
-    @keywords(loading.LoadingPois)
+    @finish_progress
+    @take_keywords(loading.LoadingPois)
     def load_pois(self, source: load.Table, asked: loading.LoadingPois) -> load.LoadReport:
         """Load points of interest from a table, one a row, or from a geographic file, one a feature."""
         return load.load_places(self.connection, source, asked, self.progress)
 
-    @reports
-    @keywords(loading.LoadingCells)
+    @finish_progress
+    @take_keywords(loading.LoadingCells)
     def load_cells(self, source: load.Table, asked: loading.LoadingCells) -> load.LoadReport:
         """Load the areas that base stations cover, as they are, from a table or a geographic file."""
         return load.load_places(self.connection, source, asked, self.progress)
 
-    @reports
-    @keywords(loading.LoadingStations)
+    @finish_progress
+    @take_keywords(loading.LoadingStations)
     def load_stations(self, source: load.Table, asked: loading.LoadingStations) -> load.LoadReport:
         """Load base stations from a table or a geographic file, and make their cells."""
         return load.load_places(self.connection, source, asked, self.progress)
 
     @needs("files", "compute")
-    @reports
-    @keywords(generating.Generating)
+    @finish_progress
+    @take_keywords(generating.Generating)
     def synth(self, dataset: str, asked: generating.Generating) -> "SynthReport":
         """Generate moving objects, their requests and, if asked for, places of their city into a dataset.
 

@@ -30,7 +30,7 @@ from dbanon.options.evaluating import Evaluating
 from dbanon.options.publishing import Submitting
 from dbanon.options.sweeping import Sweeping
 from dbanon.pages import notebook
-from dbanon.pages.charts import metres
+from dbanon.pages.charts import format_metres
 from dbanon.postgres.connection import Connection
 from dbanon.runs import evaluating, kept, minute, queue, stored, tied
 from dbanon.runs.stored import RunResult
@@ -38,7 +38,7 @@ from dbanon.runs.stored import RunResult
 if TYPE_CHECKING:
     from dbanon.database import Database
 
-_IMPOSSIBLE = (InfeasibleError, ParameterError, DataError)
+_IMPOSSIBLE_ERRORS = (InfeasibleError, ParameterError, DataError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,9 @@ class _Clock:
         self.progress(f"{self.label}: {stage}", done, total)
 
 
-def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
+def sweep_settings(database: "Database", method: str, asked: Sweeping) -> Sweep:
     """Measure all settings; see `dbanon.database.Database.sweep`."""
-    family = methods.method(method)
+    family = methods.find_method(method)
     algorithm = family.algorithm(asked.algorithm).name
     connection = database.connection
     dataset = stored.find_dataset(connection, asked.dataset)
@@ -117,10 +117,10 @@ def sweep(database: "Database", method: str, asked: Sweeping) -> Sweep:
         wants=asked.wants,
         settings=marked,
         notes=_make_notes(asked, marked),
-        hides=family.promise_of(algorithm),
+        hides=family.find_promise(algorithm),
         families=tuple(_find_families(connection, combinations[0].key)),
     )
-    return replace(made, sentences=settings.sentences(made))
+    return replace(made, sentences=settings.describe_parameters(made))
 
 
 def _demand_allowed(connection: Connection, asked: Sweeping) -> None:
@@ -150,7 +150,9 @@ class _Shown(Sweep):
     """A sweep that shows itself in a notebook: shares and sizes, and no error, which would need the truth."""
 
     def _repr_html_(self) -> str:
-        return notebook.sweep(f"Sweep of {self.dataset} · {self.method}", [_summarise(one) for one in self.settings])
+        return notebook.make_sweep_view(
+            f"Sweep of {self.dataset} · {self.method}", [_summarise(one) for one in self.settings]
+        )
 
 
 def _summarise(one: Setting) -> tuple[str, float | None, str]:
@@ -158,7 +160,7 @@ def _summarise(one: Setting) -> tuple[str, float | None, str]:
     side_m = one.value("median_cloak_side_m")
     if one.outcome != "verified" or side_m is None:
         return one.name, None, one.outcome
-    return one.name, one.share, f"half under {metres(side_m)}" + (", chosen" if one.chosen else "")
+    return one.name, one.share, f"half under {format_metres(side_m)}" + (", chosen" if one.chosen else "")
 
 
 def _check_combinations(
@@ -184,7 +186,7 @@ def _check_combinations(
             seed=asked.seed,
         )
         promise = {about["name"]: getattr(parsed, about["name"]) for about in described if about["promises"]}
-        strength = settings.strength(promise, described)
+        strength = settings.compute_strength(promise, described)
         varied = {name: value for name, value in params.items() if name in several}
         made.append(_Combination(params=params, varied=varied, promise=promise, strength=strength, key=key))
     return made
@@ -194,12 +196,12 @@ def _find_families(connection: Connection, key: kept.Key) -> Iterator[Family]:
     """Find the settings of other methods that were measured earlier, each method with its own promise."""
     found: dict[tuple[str, str], list[tuple[str, tuple[Figure, ...]]]] = {}
     for method, algorithm, params, figures in kept.find_others(connection, key):
-        usual = {one["name"]: one["default"] for one in methods.describe(methods.method(method))}
+        usual = {one["name"]: one["default"] for one in methods.describe(methods.find_method(method))}
         given = {name: value for name, value in params.items() if name == "k" or value != usual.get(name, value)}
         name = ", ".join(f"{name} {value}" for name, value in given.items())
         found.setdefault((method, algorithm), []).append((name, figures))
     for (method, algorithm), several in found.items():
-        hides = methods.method(method).promise_of(algorithm)
+        hides = methods.find_method(method).find_promise(algorithm)
         yield Family(method=method, algorithm=algorithm, hides=hides, settings=tuple(several))
 
 
@@ -222,9 +224,9 @@ class _Work:
         began, ids, self.minute = time.perf_counter(), list[int](), None
         try:
             result = self._compute(one, ids)
-        except _IMPOSSIBLE as error:
+        except _IMPOSSIBLE_ERRORS as error:
             if ids:  # raises if another login dropped the run, which is no fact about the setting
-                stored.run_row(self.database.connection, ids[-1])
+                stored.find_run(self.database.connection, ids[-1])
             measured = self._make_unmeasured(status="impossible", reason=str(error))
         else:
             measured = self._ask(one, result)
@@ -260,7 +262,7 @@ class _Work:
                 tied.tie_run(connection, run_id, self.lock_key)
             return run_id
 
-        return self.database._at_once(submit, self.asked)
+        return self.database._run_here(submit, self.asked)
 
     def _ask(self, one: _Combination, result: RunResult) -> Evaluation:
         """Ask a run questions, if its rows were verified and it has any."""
@@ -278,7 +280,7 @@ class _Work:
         run = {
             "attack": dict(result.verdict.figures),
             "seen": result.verdict.figures.get(self.family.totals.get("subjects", "")),
-            "replicates": settings.replicates(measured),
+            "replicates": settings.draw_replicates(measured),
             # A release would be of all people, not of those drawn.
             "overlap": None if self.asked.sample is not None else _measure_overlap(connection, run_id),
         }

@@ -17,10 +17,10 @@ from psycopg.rows import dict_row
 
 from dbanon.base import parts
 from dbanon.base.errors import DataError, choose_one
-from dbanon.base.progress import Progress, silent
+from dbanon.base.progress import Progress, report_nothing
 from dbanon.load._given import ArrowStream, Table
-from dbanon.load._reported import MADE, LoadReport, collect_notices, report
-from dbanon.load.datasets import ASKED
+from dbanon.load._reported import LOAD_COLUMNS, LoadReport, collect_notices, report
+from dbanon.load.datasets import LOADING_RECORD
 from dbanon.options.loading import ImportingTrajectories
 from dbanon.postgres.connection import PIN_PATH, Connection, make_jsonb, translate_errors
 
@@ -40,7 +40,7 @@ __all__ = [
     "store_places",
 ]
 
-_OF_FILES = {
+_MODULES = {
     "load_places": "_tables",
     "load_quasi_identifiers": "_tables",
     "load_requests": "_tables",
@@ -48,18 +48,18 @@ _OF_FILES = {
     "store_places": "_tables",
 }
 """By function, the module that has it, which imports Arrow."""
-_IMPORT = f"SELECT {MADE} FROM dbanon_internal.import_fixes(%(table)s::oid, {ASKED})"
+_IMPORT_QUERY = f"SELECT {LOAD_COLUMNS} FROM dbanon_internal.import_fixes(%(table)s::oid, {LOADING_RECORD})"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _OF_FILES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     parts.demand("files")
-    return getattr(importlib.import_module(f"dbanon.load.{_OF_FILES[name]}"), name)
+    return getattr(importlib.import_module(f"dbanon.load.{_MODULES[name]}"), name)
 
 
 def import_trajectories(
-    connection: Connection, table: str, asked: ImportingTrajectories, progress: Progress = silent
+    connection: Connection, table: str, asked: ImportingTrajectories, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load one fix a row from a table or view of the same database, without leaving the server.
 
@@ -68,7 +68,7 @@ def import_trajectories(
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
         arguments = {"table": _find_table(connection, table), "asked": make_jsonb(vars(asked))}
         with connection.cursor(row_factory=dict_row) as cursor:
-            loads = cursor.execute(_IMPORT, arguments).fetchall()
+            loads = cursor.execute(_IMPORT_QUERY, arguments).fetchall()
         query = "SELECT source FROM dbanon.load WHERE load_id = %s"
         sources = [row[0] for row in connection.execute(query, [loads[0]["load_id"]])]
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])

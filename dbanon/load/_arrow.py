@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dbanon.base.errors import DataError
 from dbanon.load import _geometry, _parse
 
-ROWS = 65_536
+ROWS_PER_SLICE = 65_536
 SLICE_BYTES = 32 * 1024**2
 
 
@@ -51,8 +51,8 @@ def _simplify_batches(
     called: str, batches: Iterator[pa.RecordBatch], names: Sequence[str], geometry: str | None
 ) -> Iterator[pa.RecordBatch]:
     for whole in batches:
-        for start in range(0, len(whole), ROWS):
-            batch = whole.slice(start, ROWS)
+        for start in range(0, len(whole), ROWS_PER_SLICE):
+            batch = whole.slice(start, ROWS_PER_SLICE)
             places = [batch.schema.get_field_index(name) for name in names]
             found = [batch.column(at) for at in places]
             read = [
@@ -99,7 +99,7 @@ def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             held, rows, size = [], 0, 0
         held.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
-        if rows >= ROWS or size >= SLICE_BYTES / 2:
+        if rows >= ROWS_PER_SLICE or size >= SLICE_BYTES / 2:
             yield from _join_batches(held)
             held, rows, size = [], 0, 0
     if held:
@@ -112,7 +112,7 @@ def _join_batches(held: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 def _measure_rows(read: Sequence[pa.Array]) -> NDArray[np.int64]:
     """Bytes of the texts of each row; none where there are few in all."""
-    lengths = [(pc.binary_length(_get_values(column)), column) for column in read if _is_text(column)]
+    lengths = [(pc.binary_length(_take_values(column)), column) for column in read if _is_text(column)]
     most = sum(pc.max(length).as_py() or 0 for length, _ in lengths)
     size = np.zeros(len(read[0]), np.int64)
     if most * len(size) > SLICE_BYTES:
@@ -127,7 +127,7 @@ def _is_text(column: pa.Array) -> bool:
     return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _get_values(column: pa.Array) -> pa.Array:
+def _take_values(column: pa.Array) -> pa.Array:
     return column.dictionary if pa.types.is_dictionary(column.type) else column
 
 

@@ -8,9 +8,9 @@ import pyproj
 
 from dbanon.base.errors import DataError, ParameterError
 
-DEGREES = "EPSG:4326"
+DEGREES_CRS = "EPSG:4326"
 
-_NAMED = re.compile(
+_NAMED_SYSTEM = re.compile(
     r"(?i)(?:urn:(?:x-)?ogc:def:crs:|https?://www\.opengis\.net/def/crs/)?"
     r"(?P<who>EPSG|OGC|ESRI)[:/](?:[0-9.]*[:/])?(?P<code>\w+)"
 )
@@ -24,12 +24,12 @@ def choose_system(called: str, found: str | None, given: str | None) -> str:
     if found is None and given is None:
         raise ParameterError(f"{called} must name its reference system. It does not. Give --crs, such as EPSG:4326.")
     # What is no system at all is refused where all are looked up: `dbanon_internal.reference_system`.
-    if found and given and number(found) != number(given):
+    if found and given and parse_number(found) != parse_number(given):
         raise ParameterError(f"{called} is in {found}. Got --crs {given}. Leave it out.")
     return (found or "") if given is None else given
 
 
-def number(crs: str) -> str:
+def parse_number(crs: str) -> str:
     """The number in EPSG:n."""
     return crs.rpartition(":")[2].strip()
 
@@ -45,7 +45,7 @@ def check_named(called: str, named: list[str | None], crs: str | None) -> None:
 
 def find_in_name(name: str | None) -> str | None:
     """Find the system that a name such as ``urn:ogc:def:crs:EPSG::25832`` means; None for none that is known."""
-    found = _NAMED.fullmatch(name or "")
+    found = _NAMED_SYSTEM.fullmatch(name or "")
     code = _find_code(f"{found['who']}:{found['code']}".upper()) if found else None
     return None if code is None else f"EPSG:{code}"
 

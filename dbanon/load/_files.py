@@ -24,7 +24,7 @@ from dbanon.load import _names, _parquet
 BLOCK_BYTES = 4 * 1024**2
 HEAD_BYTES = 65_536
 
-_KINDS = {
+_FILE_KINDS = {
     stat.S_IFDIR: "a directory, and not the files in it",
     stat.S_IFIFO: "a pipe, which must be written to a file first",
     stat.S_IFSOCK: "a socket. Write its data to a file first",
@@ -124,7 +124,7 @@ def _measure_size(path: Path) -> int:
     """Refuse what is no file, without opening it: reading from it might never end; returns its bytes."""
     there = path.stat()
     if not stat.S_ISREG(there.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(there.st_mode), "a device, and not a file")
+        kind = _FILE_KINDS.get(stat.S_IFMT(there.st_mode), "a device, and not a file")
         raise DataError(f"The file to load must be a file. {path} is {kind}.")
     return there.st_size
 

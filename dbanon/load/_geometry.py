@@ -20,8 +20,8 @@ from dbanon.load import _crs
 _NAME, _ABOUT = b"ARROW:extension:name", b"ARROW:extension:metadata"
 _POINT_BYTES = 21  # of WKB: order of bytes, kind, x and y
 _POINT, _SRID = 1, 0x20000000
-_MOST_KIND = 17  # a triangle
-_FLAGS = 0xE0000000  # of EWKB: z, m and SRID; ISO says z and m by thousands
+_MAX_KIND = 17  # a triangle
+_FLAG_BITS = 0xE0000000  # of EWKB: z, m and SRID; ISO says z and m by thousands
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Geometry:
     name: str
     described: str | Mapping[str, Any] | None = None
 
-    def system(self, called: str, given: str | None) -> str:
+    def choose_system(self, called: str, given: str | None) -> str:
         """Choose the reference system as `_crs.choose_system`; refuse one without a number where it is needed."""
         own = None if self.described is None else _crs.find_epsg(called, self.described)
         return _crs.choose_system(called, own, given)
@@ -135,18 +135,18 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 def read_points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Read x and y of points in WKB or EWKB; null where there is no geometry, an empty one, or one that is no point."""
-    data, start, length = _get_bytes(wkb)
+    data, start, length = _split_values(wkb)
     whole = np.flatnonzero(length >= _POINT_BYTES)
     at = start[whole]
     little = data[at] == 1
-    kind = np.where(little, _read(data, at + 1, "<u4"), _read(data, at + 1, ">u4"))
+    kind = np.where(little, _read_numbers(data, at + 1, "<u4"), _read_numbers(data, at + 1, ">u4"))
     at = at + 5 + np.where(kind & _SRID, 4, 0)
-    known = ((kind & ~np.uint32(_FLAGS)) % 1000 == _POINT) & (at + 16 <= start[whole] + length[whole])
+    known = ((kind & ~np.uint32(_FLAG_BITS)) % 1000 == _POINT) & (at + 16 <= start[whole] + length[whole])
     whole, at, little = whole[known], at[known], little[known]
     axes = []
     for axis in (0, 8):
         value = np.full(len(wkb), np.nan)
-        value[whole] = np.where(little, _read(data, at + axis, "<f8"), _read(data, at + axis, ">f8"))
+        value[whole] = np.where(little, _read_numbers(data, at + axis, "<f8"), _read_numbers(data, at + axis, ">f8"))
         axes.append(value)
     there = np.zeros(len(wkb), np.bool_)
     there[whole] = True
@@ -156,26 +156,26 @@ def read_points(wkb: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def are_other_shapes(wkb: pa.Array) -> bool:
     """Whether there are geometries and all of them are lines, areas or collections."""
-    data, start, length = _get_bytes(wkb)
+    data, start, length = _split_values(wkb)
     at = start[length >= 5]  # the order of bytes, and the kind
-    kind = np.where(data[at] == 1, _read(data, at + 1, "<u4"), _read(data, at + 1, ">u4"))
-    kind = (kind & ~np.uint32(_FLAGS)) % 1000
-    return bool(len(kind)) and bool(((data[at] <= 1) & (kind > _POINT) & (kind <= _MOST_KIND)).all())
+    kind = np.where(data[at] == 1, _read_numbers(data, at + 1, "<u4"), _read_numbers(data, at + 1, ">u4"))
+    kind = (kind & ~np.uint32(_FLAG_BITS)) % 1000
+    return bool(len(kind)) and bool(((data[at] <= 1) & (kind > _POINT) & (kind <= _MAX_KIND)).all())
 
 
 def list_srids(wkb: pa.Array) -> set[int]:
     """List the numbers of reference systems that EWKB names."""
-    data, start, length = _get_bytes(wkb)
+    data, start, length = _split_values(wkb)
     at = start[length >= _POINT_BYTES]
     little = data[at] == 1
-    named = (np.where(little, _read(data, at + 1, "<u4"), _read(data, at + 1, ">u4")) & _SRID) > 0
+    named = (np.where(little, _read_numbers(data, at + 1, "<u4"), _read_numbers(data, at + 1, ">u4")) & _SRID) > 0
     at, little = at[named] + 5, little[named]
-    return set(np.unique(np.where(little, _read(data, at, "<u4"), _read(data, at, ">u4"))).tolist())
+    return set(np.unique(np.where(little, _read_numbers(data, at, "<u4"), _read_numbers(data, at, ">u4"))).tolist())
 
 
 def decode_hex(text: pa.Array) -> pa.Array:
     """Read bytes that are written as hexadecimal digits, two a byte; texts of an odd length lose the last."""
-    data, start, length = _get_bytes(text.cast(pa.binary()))
+    data, start, length = _split_values(text.cast(pa.binary()))
     digit = np.zeros(256, np.uint8)
     digit[np.frombuffer(b"0123456789", np.uint8)] = np.arange(10)
     digit[np.frombuffer(b"abcdef", np.uint8)] = digit[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
@@ -188,7 +188,7 @@ def decode_hex(text: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(text), buffers)
 
 
-def _get_bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+def _split_values(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """The bytes of a binary column, and where each value starts and how long it is; nulls are empty."""
     _, offsets, values = column.buffers()
     at = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
@@ -197,7 +197,7 @@ def _get_bytes(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], 
     return np.frombuffer(values or b"", np.uint8), at[:-1], length
 
 
-def _read(data: NDArray[np.uint8], at: NDArray[np.int64], kind: str) -> NDArray[Any]:
+def _read_numbers(data: NDArray[np.uint8], at: NDArray[np.int64], kind: str) -> NDArray[Any]:
     """Read numbers that begin at these places."""
     width = np.dtype(kind).itemsize
     return np.ascontiguousarray(data[at[:, None] + np.arange(width)]).view(kind).reshape(len(at))

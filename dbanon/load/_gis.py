@@ -20,13 +20,13 @@ import pyarrow as pa
 from dbanon.base.errors import DataError
 from dbanon.load import _crs, _gis_reader, _names
 
-MOST_FILE_BYTES = 512 * 1024**2
+MAX_FILE_BYTES = 512 * 1024**2
 """Coverage of a whole country takes some megabytes; GDAL takes several times the bytes of the file."""
 LIMITS = {"memory_bytes": 4 * 1024**3, "output_bytes": 1024**3, "cpu_s": 300, "time_s": 900}
 """Limits of the process that reads a file. A GeoJSON of MOST_FILE_BYTES took 32 s of a processor and 1.4 GB."""
 
-_KINDS = "GeoJSON, GeoPackage or a Shapefile (.shp, with its .shx and .dbf)"
-_TRACKS = "GPX file"
+_FORMATS = "GeoJSON, GeoPackage or a Shapefile (.shp, with its .shx and .dbf)"
+_TRACK_FORMAT = "GPX file"
 _READER = Path(_gis_reader.__file__)
 
 
@@ -105,9 +105,9 @@ def _check_place(path: Path) -> None:
             f"{path.name} must have a path that GDAL takes for a file. One that begins with /vsi, holds '!' or ends "
             f"in .zip or .shz is none. Copy it to another place."
         )
-    if place.stat().st_size > MOST_FILE_BYTES:
+    if place.stat().st_size > MAX_FILE_BYTES:
         raise DataError(
-            f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more. Split it, or leave out "
+            f"{path.name} must have at most {MAX_FILE_BYTES // 1024**2} MB. Got more. Split it, or leave out "
             f"columns and rows that the dataset does not need."
         )
 
@@ -127,7 +127,7 @@ def _make_fault(path: Path, read: object, ended: int, *, layer: str | None, labe
     """Say in one sentence what `_gis_reader` found wrong. `ended` is its exit code, below 0 if a signal ended it."""
     answer: dict[str, Any] = read if isinstance(read, dict) else {}
     fault = "time" if ended in (-signal.SIGALRM, -signal.SIGXCPU) else answer.get("fault")
-    kind = _TRACKS if path.suffix.lower() == ".gpx" else _KINDS
+    kind = _TRACK_FORMAT if path.suffix.lower() == ".gpx" else _FORMATS
     has = _join_names(answer.get("names", []), answer.get("count", 0))
     return DataError(
         {

@@ -31,14 +31,14 @@ _TABLES = re.compile(
     re.IGNORECASE,
 )
 """Beginnings of the statements that a GeoPackage may consist of. SQLite itself writes them so."""
-MOST_NAMES = 40
+MAX_NAMES = 40
 """Names of layers or columns that an error may list."""
 _PR_SET_PDEATHSIG = 1
 
 
 def _stop(fault: str, has: Sequence[str] = (), file: int = 0) -> NoReturn:
     """Say what is wrong with which file, and what it has instead: the first names, and how many."""
-    print(json.dumps({"fault": fault, "names": list(has[:MOST_NAMES]), "count": len(has), "file": file}))
+    print(json.dumps({"fault": fault, "names": list(has[:MAX_NAMES]), "count": len(has), "file": file}))
     sys.exit(3)
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from dbanon.base.errors import DataError
 from dbanon.load import _arrow, _crs, _files
 
-MOST_FILE_BYTES = 512 * 1024**2
-_FIX = ("time", "x", "y")
+MAX_FILE_BYTES = 512 * 1024**2
+_FIX_COLUMNS = ("time", "x", "y")
 _BEGIN = re.compile(rb"\s*\[?\s*\{")
 _NUMBER = pa.decimal128(38, 9)
 
@@ -44,7 +44,7 @@ def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[_fi
     is not known.
     """
     with _files.translate_read_errors(path, "MF-JSON file"):
-        features, systems = _read_features(path, [name for name in names if name not in _FIX])
+        features, systems = _read_features(path, [name for name in names if name not in _FIX_COLUMNS])
     moving = features["temporalGeometry"]
     points = pc.fill_null(pc.equal(pc.struct_field(moving, "type"), "MovingPoint"), False)
     if not pc.any(points).as_py():
@@ -54,14 +54,14 @@ def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[_fi
         )
     features = features.filter(points)
     for name in names:
-        if name not in _FIX and features[name].null_count == len(features):
+        if name not in _FIX_COLUMNS and features[name].null_count == len(features):
             own = "" if name == "id" else ", or 'id' for their own"
             raise DataError(
                 f"Features of {path.name} must have a property '{name}'. None has it. Name the right one "
                 f"({options}){own}."
             )
     read = _list_fixes(path, features, names)
-    parts = (read.slice(start, _arrow.ROWS) for start in range(0, len(read), _arrow.ROWS))
+    parts = (read.slice(start, _arrow.ROWS_PER_SLICE) for start in range(0, len(read), _arrow.ROWS_PER_SLICE))
     cut = ({name: part.column(name) for name in names} for part in parts)
     yield from _files.number_rows(path.name, ((part, path.stat().st_size) for part in cut), "fixes", systems=systems)
 
@@ -69,8 +69,8 @@ def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[_fi
 def _read_features(path: Path, properties: Sequence[str]) -> tuple[pa.RecordBatch, frozenset[str]]:
     """Read the features of a file with these properties, those that have no moving point too, and their systems."""
     _files.demand_file(path)
-    if path.stat().st_size > MOST_FILE_BYTES:
-        raise DataError(f"{path.name} must have at most {MOST_FILE_BYTES // 1024**2} MB. Got more. Split it.")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise DataError(f"{path.name} must have at most {MAX_FILE_BYTES // 1024**2} MB. Got more. Split it.")
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if text.lstrip().startswith(b"["):
         text = b'{"features": ' + text + b"}"
@@ -124,7 +124,7 @@ def _flatten(path: Path, read: pa.RecordBatch, properties: Sequence[str]) -> tup
     if "id" in held:
         held["id"] = pc.coalesce(_convert_to_text(pc.struct_field(whole, "id")), held["id"])
     flat = pa.RecordBatch.from_pydict({"temporalGeometry": moving, **held})
-    return flat, frozenset(crs for crs in meant.values() if crs) or frozenset([_crs.DEGREES])
+    return flat, frozenset(crs for crs in meant.values() if crs) or frozenset([_crs.DEGREES_CRS])
 
 
 def _list_fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
@@ -142,7 +142,7 @@ def _list_fixes(path: Path, features: pa.RecordBatch, names: Sequence[str]) -> p
     x, y = _split_axes(pc.list_flatten(places))
     columns: dict[str, Any] = {"time": pc.list_flatten(times), "x": x, "y": y}
     for name in names:
-        if name not in _FIX:
+        if name not in _FIX_COLUMNS:
             columns[name] = features[name].take(row)
     return pa.RecordBatch.from_arrays([columns[name] for name in names], names=list(names))
 

@@ -22,7 +22,11 @@ MAX_UNPACKED_BYTES = 10**9
 MAX_EXPANSION_RATIO = 1000
 
 _HEADER_BYTES = (1024, 16 * 1024**2)  # most headers are short; Arrow reads none that is longer
-_SHARED = {0, 2, 8}  # encodings of values: one by one, or of a dictionary; others share the beginnings of texts
+_UNSHARED_ENCODINGS = {
+    0,
+    2,
+    8,
+}  # encodings of values: one by one, or of a dictionary; others share the beginnings of texts
 _TEXT_COPIES, _DICTIONARY_COPIES = 4, 6  # how often what is unpacked is in memory at once, measured
 
 
@@ -54,7 +58,7 @@ class _Column:
     @property
     def is_shared(self) -> bool:
         """Whether Arrow can keep each text once."""
-        return self.is_text and self.encodings <= _SHARED
+        return self.is_text and self.encodings <= _UNSHARED_ENCODINGS
 
     @property
     def row_bytes(self) -> float:
@@ -98,7 +102,7 @@ def survey_columns(
             )
 
     with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as reader:
-        batches = reader.iter_batches(min(max(rows, 1), _arrow.ROWS), columns=list(names))
+        batches = reader.iter_batches(min(max(rows, 1), _arrow.ROWS_PER_SLICE), columns=list(names))
         for read in _arrow.select_columns(path.name, batches, names, geometry=geometry, check=count):
             done += len(read[0])
             yield read, done

@@ -23,12 +23,12 @@ FIRST_S, LAST_S = -62_135_596_800.0, 1e11
 LATEST_MEDIAN_S = 4_102_444_800.0
 """The year 2100: a file whose typical time is later holds no unix times."""
 
-MOST_SUBJECT_BYTES = 1000
+MAX_SUBJECT_BYTES = 1000
 
-MOST_SHOWN = 1000
+MAX_SHOWN_BYTES = 1000
 """Characters of a cell that are kept in the quarantine."""
 
-UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (np.inf, 1e9))
+TIME_UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (np.inf, 1e9))
 """Numbers below the first are so many to a second: seconds, milliseconds, microseconds, nanoseconds since 1970."""
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
@@ -123,7 +123,7 @@ class Times:
         if pa.types.is_timestamp(column.type):
             return _convert_timestamps(column, self._tz)
         counted = parse_numbers(column)
-        unit = self._unit(counted)
+        unit = self._guess_unit(counted)
         seconds = pc.divide(counted, unit)
         if unit > 1:  # what is too small for the unit was counted in another
             seconds = pc.if_else(pc.less(pc.abs(counted), find_least(unit)), LAST_S, seconds)
@@ -132,7 +132,7 @@ class Times:
             seconds = pc.coalesce(seconds, _parse_iso(words, self._tz))
         return seconds
 
-    def _unit(self, counted: pa.Array) -> float:
+    def _guess_unit(self, counted: pa.Array) -> float:
         if self._per_second is not None:
             return self._per_second
         sizes = np.abs(np.asarray(counted.to_numpy(zero_copy_only=False), np.float64))
@@ -148,7 +148,7 @@ def count_per_second(size: float) -> float:
 
     Raises `DataError` if that would be beyond the year 2100.
     """
-    unit = next(unit for limit, unit in UNITS if size < limit)
+    unit = next(unit for limit, unit in TIME_UNITS if size < limit)
     if size / unit > LATEST_MEDIAN_S:
         raise DataError(
             "Times must be unix seconds or milliseconds, or ISO 8601. Got numbers that would lie beyond the year "
@@ -159,13 +159,13 @@ def count_per_second(size: float) -> float:
 
 def find_least(unit: float) -> float:
     """The least number that is read in a unit."""
-    return next(limit for (limit, _), (_, finer) in itertools.pairwise(UNITS) if finer == unit)
+    return next(limit for (limit, _), (_, finer) in itertools.pairwise(TIME_UNITS) if finer == unit)
 
 
 def is_too_long(subject: pa.Array) -> NDArray[np.bool_]:
     """Where subjects have more bytes than an index can hold."""
     length = pc.fill_null(pc.binary_length(subject), 0)
-    return np.asarray(length.to_numpy(zero_copy_only=False)) > MOST_SUBJECT_BYTES
+    return np.asarray(length.to_numpy(zero_copy_only=False)) > MAX_SUBJECT_BYTES
 
 
 def has_control(name: pa.Array) -> NDArray[np.bool_]:
@@ -196,7 +196,7 @@ def _shorten_shown(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(column.type):  # a geometry
         shapes = shapely.from_wkb(np.asarray(column.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
         column = pa.array(np.asarray(shapely.to_wkt(shapes), object), pa.string())
-    return pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MOST_SHOWN)
+    return pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MAX_SHOWN_BYTES)
 
 
 def _quote_name(name: str) -> str:

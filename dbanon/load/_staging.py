@@ -34,7 +34,7 @@ class Staging:
         with binary_copy.open_copy(self.connection, f"dbanon_staged ({self.columns})") as copy:
             copy.write(memoryview(binary_copy.encode_rows(rows)))
 
-    def suspect(self, rows: Sequence[binary_copy.Column]) -> None:
+    def stage_suspects(self, rows: Sequence[binary_copy.Column]) -> None:
         """Copy rows in which something may be wrong, with their cells as they were read, column by column."""
         with binary_copy.open_copy(self.connection, "dbanon_suspect") as copy:
             copy.write(memoryview(binary_copy.encode_rows(rows)))

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from psycopg.rows import dict_row
 
 from dbanon.base.errors import DataError, ParameterError, format_count
-from dbanon.base.progress import Progress, silent
+from dbanon.base.progress import Progress, report_nothing
 from dbanon.load import _crs, _files, _gis, _parse, _sources, _staging, _trajectories
 from dbanon.load._given import Table
 from dbanon.load._reported import LoadReport, collect_notices
-from dbanon.load.datasets import ASKED
+from dbanon.load.datasets import LOADING_RECORD
 from dbanon.options.loading import Box, LoadingCells, LoadingPlaces, LoadingQuasiIdentifiers, LoadingRequests
 from dbanon.postgres import binary_copy
 from dbanon.postgres.binary_copy import open_copy
@@ -30,8 +30,8 @@ from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 Rows = Iterator[list[binary_copy.Column]]
 Shapes = NDArray[np.object_]
 
-_CURVED = "(?i)curve|circularstring|surface"
-_POLYGONS = (3, 6)  # shapely's numbers of Polygon and MultiPolygon
+_CURVED_TYPES = "(?i)curve|circularstring|surface"
+_POLYGON_TYPES = (3, 6)  # shapely's numbers of Polygon and MultiPolygon
 _EARLIEST_S, _LATEST_S = -1.5e11, 2e11
 """Times beyond these are out of range all the same; timestamptz holds both."""
 
@@ -39,7 +39,9 @@ _EARLIEST_S, _LATEST_S = -1.5e11, 2e11
 # ---- places ----------------------------------------------------------------------------------------------------------
 
 
-def load_places(connection: Connection, given: Table, asked: LoadingPlaces, progress: Progress = silent) -> LoadReport:
+def load_places(
+    connection: Connection, given: Table, asked: LoadingPlaces, progress: Progress = report_nothing
+) -> LoadReport:
     """Load one place a row from a table (a file or in memory), or one a feature from a geographic file.
 
     Parameters
@@ -139,10 +141,10 @@ def _find_position(source: _sources.Source, asked: LoadingPlaces) -> tuple[Loadi
     if asked.x is None and asked.y is None:
         found = source.geometries.chosen(source.name, asked.geom)
         if found is not None:
-            return dataclasses.replace(asked, geom=found.name), found.system(source.name, asked.crs)
+            return dataclasses.replace(asked, geom=found.name), found.choose_system(source.name, asked.crs)
     if isinstance(asked, LoadingCells):
         asked = dataclasses.replace(asked, geom=asked.geom or "geom")
-    return asked, _crs.DEGREES if asked.crs is None else asked.crs
+    return asked, _crs.DEGREES_CRS if asked.crs is None else asked.crs
 
 
 def _list_remedies(asked: LoadingPlaces) -> tuple[str, str]:
@@ -181,7 +183,7 @@ def _read_placed(source: _sources.Source, asked: LoadingPlaces, progress: Progre
         raise ParameterError(f"Only a geographic file has layers. Got --layer for {source.name}. Leave it out.")
     options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
     geometry = asked.geom if asked.geom in source.geometries.columns else None
-    for batch in _trajectories.tracked(source, names, _sources.Wanted(options, geometry=geometry), progress):
+    for batch in _trajectories.report_batches(source, names, _sources.Wanted(options, geometry=geometry), progress):
         label = pa.nulls(len(batch), pa.string())
         if asked.name is not None:
             label = _read_texts(batch, asked.name)
@@ -229,7 +231,7 @@ def _read_area(file: Path) -> str:
         raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them. Check --area.")
     crs = _crs.choose_system(file.name, found.crs, None)
     shapes = np.concatenate([np.empty(0, object), *(_read_shapes(part.column(0)) for part in found.parts)])
-    if not len(shapes) or not (np.isin(shapely.get_type_id(shapes), _POLYGONS) & shapely.is_valid(shapes)).all():
+    if not len(shapes) or not (np.isin(shapely.get_type_id(shapes), _POLYGON_TYPES) & shapely.is_valid(shapes)).all():
         raise DataError(
             f"{file.name} must hold only valid polygons. Some of its {format_count(len(shapes), 'feature')} are not. "
             f"Check --area."
@@ -256,7 +258,7 @@ def _encode_shapes(column: pa.Array) -> pa.Array:
         return _encode_wkb(_read_shapes(column))
     texts = _parse.parse_texts(column)
     # Shapely reads a curve only to fail on it later, inside a collection, or at once.
-    texts = pc.if_else(pc.match_substring_regex(texts, _CURVED), pa.scalar(None, pa.string()), texts)
+    texts = pc.if_else(pc.match_substring_regex(texts, _CURVED_TYPES), pa.scalar(None, pa.string()), texts)
     with np.errstate(all="ignore"):  # numbers beyond those of a double
         return _encode_wkb(
             shapely.from_wkt(np.asarray(texts.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
@@ -282,7 +284,7 @@ def _encode_wkb(shapes: Shapes) -> pa.Array:
 
 
 def load_requests(
-    connection: Connection, given: Table, asked: LoadingRequests, progress: Progress = silent
+    connection: Connection, given: Table, asked: LoadingRequests, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
 
@@ -301,7 +303,8 @@ def load_requests(
         _copy(connection, source.recorded, len(columns), rows)
         made = _import_table(
             connection,
-            f"dbanon_internal.take_requests('pg_temp.dbanon_file', {ASKED}, %(cells)s::text[], %(keys)s::text[])",
+            f"dbanon_internal.take_requests('pg_temp.dbanon_file', {LOADING_RECORD}, "
+            "%(cells)s::text[], %(keys)s::text[])",
             {
                 # The file was copied under columns of these names.
                 "asked": make_jsonb(vars(asked) | {"subject": "subject", "time": "time", "tz": None}),
@@ -314,7 +317,7 @@ def load_requests(
 
 
 def load_quasi_identifiers(
-    connection: Connection, given: Table, asked: LoadingQuasiIdentifiers, progress: Progress = silent
+    connection: Connection, given: Table, asked: LoadingQuasiIdentifiers, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load times at which an adversary may know where a subject was, one a row.
 
@@ -343,7 +346,7 @@ def _read_events(
     """Read the columns of subjects and times, and those of cells after them."""
     times = _parse.Times(tz)
     subject, time, *cells = wanted
-    for batch in _trajectories.tracked(source, list(wanted), _sources.Wanted(options, cells), progress):
+    for batch in _trajectories.report_batches(source, list(wanted), _sources.Wanted(options, cells), progress):
         at = _encode_timestamps(times.seconds(batch.columns[time]))
         yield [*_read_known(batch), _read_texts(batch, subject), at, *(_read_texts(batch, c) for c in cells)]
 

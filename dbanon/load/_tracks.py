@@ -17,14 +17,14 @@ import pyarrow.csv as pacsv
 from dbanon.base.errors import DataError, format_count
 from dbanon.load import _arrow, _crs, _files, _geometry, _gis, _names
 
-NAMES = ("subject", "trip", "time", "x", "y")
+COLUMN_NAMES = ("subject", "trip", "time", "x", "y")
 GPX_AT_ONCE, GPX_BYTES = 20, 64 * 1024**2
 """Files that GDAL reads in one process, which takes a second to start: so many, or until they have so many bytes."""
 
-_PLT_LINES = 6  # before the points
-_PLT = ("y", "x", "flag", "altitude", "days", "date", "clock")
+_PLT_HEADER_LINES = 6  # before the points
+_PLT_COLUMNS = ("y", "x", "flag", "altitude", "days", "date", "clock")
 _SUFFIXES = (".gpx", ".plt")
-_GEOLIFE = "trajectory"
+_GEOLIFE_FOLDER = "trajectory"
 
 
 def are_tracks(path: Path) -> bool:
@@ -40,10 +40,10 @@ def read_batches(path: Path, names: Sequence[str], options: str) -> Iterator[_fi
 
     Raises `DataError` for a file that is broken or has no times, a folder without one, and a column there is not.
     """
-    _names.check(path.name, NAMES, names, options)
+    _names.check(path.name, COLUMN_NAMES, names, options)
     files = _find_files(path) if path.is_dir() else [path]
     parts = _choose_columns(_gather(_read(path, files)), names)
-    yield from _files.number_rows(path.name, parts, "points of tracks", systems=frozenset([_crs.DEGREES]))
+    yield from _files.number_rows(path.name, parts, "points of tracks", systems=frozenset([_crs.DEGREES_CRS]))
 
 
 def _choose_columns(
@@ -62,7 +62,7 @@ def _gather(parts: Iterator[tuple[pa.Table, int]]) -> Iterator[tuple[pa.RecordBa
     for part, read in parts:
         held.append(part)
         size += read
-        if sum(len(one) for one in held) >= _arrow.ROWS:
+        if sum(len(one) for one in held) >= _arrow.ROWS_PER_SLICE:
             yield from _cut(held, size)
             held, size = [], 0
     if held:
@@ -70,7 +70,7 @@ def _gather(parts: Iterator[tuple[pa.Table, int]]) -> Iterator[tuple[pa.RecordBa
 
 
 def _cut(held: list[pa.Table], size: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    for batch in pa.concat_tables(held).combine_chunks().to_batches(_arrow.ROWS):
+    for batch in pa.concat_tables(held).combine_chunks().to_batches(_arrow.ROWS_PER_SLICE):
         yield batch, size
         size = 0
 
@@ -126,12 +126,12 @@ def _read_gpx(top: Path, paths: Sequence[Path]) -> Iterator[tuple[pa.Table, int]
         )
         segments = [pc.cast(part[name], pa.string()) for name in ("track", "segment")]
         trip = pc.binary_join_element_wise(trip, *segments, "/")
-        yield pa.table([subject, trip, part["time"], x, y], names=list(NAMES)), part.nbytes
+        yield pa.table([subject, trip, part["time"], x, y], names=list(COLUMN_NAMES)), part.nbytes
 
 
 def _read_plt(top: Path, path: Path) -> pa.Table:
     with path.open("rb") as file:
-        head = [file.readline(1000) for _ in range(_PLT_LINES)]
+        head = [file.readline(1000) for _ in range(_PLT_HEADER_LINES)]
     if not head[0].lower().startswith((b"geolife", b"oziexplorer")) or not head[1].strip().startswith(b"WGS 84"):
         raise DataError(
             f"{path.name} must begin with the six lines of a PLT file, of which the second is 'WGS 84'. It begins "
@@ -139,23 +139,23 @@ def _read_plt(top: Path, path: Path) -> pa.Table:
         )
     if path.stat().st_size <= sum(map(len, head)):
         return pa.table(
-            {name: pa.array([], pa.string()) for name in NAMES[:3]} | dict.fromkeys("xy", pa.array([], "f8"))
+            {name: pa.array([], pa.string()) for name in COLUMN_NAMES[:3]} | dict.fromkeys("xy", pa.array([], "f8"))
         )
     read = pacsv.read_csv(
         path,
-        pacsv.ReadOptions(column_names=_PLT, skip_rows=_PLT_LINES, use_threads=False),
-        convert_options=pacsv.ConvertOptions(column_types=dict.fromkeys(_PLT, pa.string())),
+        pacsv.ReadOptions(column_names=_PLT_COLUMNS, skip_rows=_PLT_HEADER_LINES, use_threads=False),
+        convert_options=pacsv.ConvertOptions(column_types=dict.fromkeys(_PLT_COLUMNS, pa.string())),
     ).combine_chunks()
     # Times of PLT are UTC.
     time = pc.binary_join_element_wise(read["date"], pc.binary_join_element_wise(read["clock"], "Z", ""), " ")
     named = [pa.array(np.full(len(read), name(top, path), object), pa.string()) for name in (_name_subject, _name_trip)]
-    return pa.table([*named, time, read["x"], read["y"]], names=list(NAMES))
+    return pa.table([*named, time, read["x"], read["y"]], names=list(COLUMN_NAMES))
 
 
 def _name_subject(top: Path, path: Path) -> str:
     """Name the person whose track a file is; see the top of this module."""
     place = path.resolve()
-    if place.parent.name.lower() == _GEOLIFE:
+    if place.parent.name.lower() == _GEOLIFE_FOLDER:
         return _check_text(place.parent.parent.name)
     within = path.relative_to(top).parts[:-1] if path != top else ()
     return _check_text(within[0] if within else path.stem)

@@ -13,25 +13,25 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.base.progress import Progress, silent
+from dbanon.base.progress import Progress, report_nothing
 from dbanon.load import _arrow, _bbox, _crs, _files, _geometry, _moving, _parse, _sources, _staging
 from dbanon.load._given import Table
-from dbanon.load._reported import MADE, LoadReport, collect_notices, report
-from dbanon.load.datasets import ASKED
+from dbanon.load._reported import LOAD_COLUMNS, LoadReport, collect_notices, report
+from dbanon.load.datasets import LOADING_RECORD
 from dbanon.options.loading import LoadingTrajectories
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, make_jsonb, translate_errors
 
-MB = 1024**2
-_BEGIN = f"SELECT geographic, first_number FROM dbanon_internal.begin_load({ASKED})"
-_JUDGE = f"SELECT dbanon_internal.judge_suspects({ASKED}, %(geographic)s)"
-_FINISH = f"""SELECT {MADE} FROM dbanon_internal.finish_load(
-    {ASKED}, %(sources)s, %(read)s::bigint[], %(cells)s, %(swap)s, %(none)s)"""
-ITS_OWN = "-"
+BYTES_PER_MB = 1024**2
+_BEGIN_QUERY = f"SELECT geographic, first_number FROM dbanon_internal.begin_load({LOADING_RECORD})"
+_JUDGE_QUERY = f"SELECT dbanon_internal.judge_suspects({LOADING_RECORD}, %(geographic)s)"
+_FINISH_QUERY = f"""SELECT {LOAD_COLUMNS} FROM dbanon_internal.finish_load(
+    {LOADING_RECORD}, %(sources)s, %(read)s::bigint[], %(cells)s, %(swap)s, %(none)s)"""
+OWN_SUBJECT = "-"
 """As the name of the subject column: every row is a separate subject."""
-OPTIONS = "--subject, --time, --x, --y, --geom or --trip"
-_LATITUDES = {"lat", "latitude", "northing", "north"}
-_LONGITUDES = {"lon", "lng", "long", "longitude", "easting", "east"}
+COLUMN_OPTIONS = "--subject, --time, --x, --y, --geom or --trip"
+_LATITUDE_NAMES = {"lat", "latitude", "northing", "north"}
+_LONGITUDE_NAMES = {"lon", "lng", "long", "longitude", "easting", "east"}
 
 
 @dataclass(frozen=True)
@@ -86,22 +86,24 @@ class Fixes:
             if len(where.columns) == 2
             else {where.columns[0]: "place"}
         )
-        return {name: staged for name, staged in named.items() if name is not None and name != ITS_OWN}
+        return {name: staged for name, staged in named.items() if name is not None and name != OWN_SUBJECT}
 
     def stage(self, staging: _staging.Staging, progress: Progress, *, geographic: bool, first: int) -> None:
         """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
         for source, where in zip(self.sources, self.positions, strict=True):
             times, rows, placed, shaped = _parse.Times(self.asked.tz), 0, False, False
             names = list(self._cells(where))
-            wanted = _sources.Wanted(OPTIONS, geometry=where.columns[0] if where.is_geometry else None)
-            for batch in tracked(source, names, wanted, progress):
+            wanted = _sources.Wanted(COLUMN_OPTIONS, geometry=where.columns[0] if where.is_geometry else None)
+            for batch in report_batches(source, names, wanted, progress):
                 read = (
-                    self._moving(batch, where, times, 1 + rows) if where.is_moving else self._read(batch, where, times)
+                    self._take_apart(batch, where, times, 1 + rows)
+                    if where.is_moving
+                    else self._read(batch, where, times)
                 )
                 self._check_system(source, read.systems)
                 placed = placed or read.x.null_count < len(read.x)
                 shaped = shaped or (where.is_geometry and _geometry.are_other_shapes(batch.columns[where.columns[0]]))
-                for start in range(0, len(read.line), _arrow.ROWS):
+                for start in range(0, len(read.line), _arrow.ROWS_PER_SLICE):
                     part = read.slice(start)
                     number = first + sum(staging.read) + rows
                     self._stage_batch(staging, part, number, geographic=geographic)
@@ -122,7 +124,7 @@ class Fixes:
         line = batch.line.to_numpy().astype(np.int64)
         return _Rows(line, times.seconds(batch.columns[self.asked.time]), x, y, batch.columns, batch.systems)
 
-    def _moving(self, batch: _files.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
+    def _take_apart(self, batch: _files.Batch, where: _Position, times: _parse.Times, first: int) -> "_Rows":
         """Take rows apart into their fixes, which are numbered from `first`."""
         (name,) = where.columns
         found = _moving.read_instants(batch.columns[name], times)
@@ -133,7 +135,7 @@ class Fixes:
         return _Rows(line, found.t, found.x, found.y, columns | {name: found.text}, systems)
 
     def _check_system(self, source: _sources.Source, systems: frozenset[str]) -> None:
-        other = next((crs for crs in sorted(systems) if _crs.number(crs) != _crs.number(self.crs)), None)
+        other = next((crs for crs in sorted(systems) if _crs.parse_number(crs) != _crs.parse_number(self.crs)), None)
         if other is not None and len(systems) == 1:
             raise ParameterError(f"{source.name} is in {other}. Got {self.crs} for it. Give --crs {other}.")
         if other is not None:
@@ -144,13 +146,13 @@ class Fixes:
 
     def _stage_batch(self, staging: _staging.Staging, rows: "_Rows", first: int, *, geographic: bool) -> None:
         columns, named, size = rows.columns, self.asked, len(rows.line)
-        if named.subject == ITS_OWN:
+        if named.subject == OWN_SUBJECT:
             subject = pc.utf8_lpad(pa.array(first + np.arange(size)).cast(pa.string()), 12, "0")
         else:
             subject = _parse.parse_texts(columns[named.subject])
         t, x, y = rows.t, rows.x, rows.y
         trip = pa.nulls(size, pa.string()) if named.trip is None else _parse.parse_texts(columns[named.trip])
-        fine = self._fine(subject, trip, t, x, y, geographic=geographic)
+        fine = self._find_fine(subject, trip, t, x, y, geographic=geographic)
         file, line = np.full(size, len(staging.read), np.int32), rows.line
         keep = pa.array(fine)
         numbers = [_staging.convert_to_floats(column.filter(keep)) for column in (t, x, y)]
@@ -160,9 +162,9 @@ class Fixes:
             cells = _parse.format_json({name: column.filter(odd) for name, column in columns.items()})
             texts = [_parse.is_sendable(column.filter(odd)) for column in (subject, trip)]
             values = [_mark_nulls(column.filter(odd)) for column in (t, x, y)]
-            staging.suspect([file[~fine], line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)])
+            staging.stage_suspects([file[~fine], line[~fine], *texts, *values, binary_copy.encode_jsonb(cells)])
 
-    def _fine(
+    def _find_fine(
         self, subject: pa.Array, trip: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, *, geographic: bool
     ) -> NDArray[np.bool_]:
         """Where nothing can be wrong; `dbanon_internal.judge_suspects` knows the reasons against the others."""
@@ -190,7 +192,7 @@ class _Rows:
 
     def slice(self, start: int) -> "_Rows":
         """Cut out some fixes from `start` on."""
-        end = start + _arrow.ROWS
+        end = start + _arrow.ROWS_PER_SLICE
         t, x, y = (column[start:end] for column in (self.t, self.x, self.y))
         columns = {name: column[start:end] for name, column in self.columns.items()}
         return _Rows(self.line[start:end], t, x, y, columns, self.systems)
@@ -243,9 +245,9 @@ def _choose_system(sources: Sequence[_sources.Source], positions: Sequence[_Posi
     for source, where in zip(sources, positions, strict=True):
         if where.is_geometry:
             geometry = source.geometries.columns[where.columns[0]]
-            systems[geometry.system(source.name, given)] = source.name
+            systems[geometry.choose_system(source.name, given)] = source.name
         else:
-            systems[_crs.DEGREES if given is None else given] = source.name
+            systems[_crs.DEGREES_CRS if given is None else given] = source.name
     if len(systems) > 1:
         raise ParameterError(
             f"Files that are loaded together must be in one reference system. {' and '.join(systems.values())} are "
@@ -257,14 +259,14 @@ def _choose_system(sources: Sequence[_sources.Source], positions: Sequence[_Posi
 def _check_columns(asked: LoadingTrajectories, where: _Position) -> None:
     """Raise `ParameterError` for columns of which no fix can be made.
 
-    One column is to be two things, none but the subject's is `ITS_OWN`, and x and y are not called like each other.
+    One column is to be two things, none but the subject's is `OWN_SUBJECT`, and x and y are not called like each other.
     """
     time = [] if where.is_moving else [asked.time]
     what = "x and y" if len(where.columns) == 2 else "position"
     check_differ([asked.subject, *time, *where.columns], f"person, {'' if where.is_moving else 'time, '}{what}")
-    if ITS_OWN in (asked.time, *where.columns, asked.trip):
+    if OWN_SUBJECT in (asked.time, *where.columns, asked.trip):
         raise ParameterError(
-            f"Only the 'subject' column can be '{ITS_OWN}'. Got it for another column. Name that column."
+            f"Only the 'subject' column can be '{OWN_SUBJECT}'. Got it for another column. Name that column."
         )
     if len(where.columns) == 2:
         refuse_names_of_each_other(*where.columns)
@@ -284,7 +286,7 @@ def _mark_nulls(column: pa.Array) -> pa.Array:
 
 def refuse_names_of_each_other(x: str, y: str) -> None:
     """Raise `ParameterError` if the columns of x and y are called latitude and longitude, in this order."""
-    if x.strip().lower() in _LATITUDES and y.strip().lower() in _LONGITUDES:
+    if x.strip().lower() in _LATITUDE_NAMES and y.strip().lower() in _LONGITUDE_NAMES:
         raise ParameterError(
             f"x must be the longitude or easting and y the latitude or northing. {describe_swap(x, y)}"
         )
@@ -302,7 +304,7 @@ def check_differ(named: list[str], what: str) -> None:
         raise ParameterError(f"The columns of {what} must differ. Got '{twice}' twice. Name each as it is called.")
 
 
-def tracked(
+def report_batches(
     source: _sources.Source, names: list[str], wanted: _sources.Wanted, progress: Progress
 ) -> Iterator[_files.Batch]:
     """Read the batches of a source and report how much of it is done, in MB."""
@@ -312,12 +314,12 @@ def tracked(
     for batch in source.batches(names, wanted):
         size = source.size
         done = batch.done_bytes or done + sum(column.nbytes for column in batch.columns.values())
-        progress(stage, -(-done // MB), None if size is None else -(-size // MB))
+        progress(stage, -(-done // BYTES_PER_MB), None if size is None else -(-size // BYTES_PER_MB))
         yield batch
 
 
 def load_trajectories(
-    connection: Connection, given: Sequence[Table], asked: LoadingTrajectories, progress: Progress = silent
+    connection: Connection, given: Sequence[Table], asked: LoadingTrajectories, progress: Progress = report_nothing
 ) -> LoadReport:
     """Load fixes from files and from tables in memory.
 
@@ -327,11 +329,11 @@ def load_trajectories(
     source = prepare_fixes(given, asked)
     arguments: dict[str, Any] = {"asked": make_jsonb(vars(asked) | {"crs": source.crs})}
     with translate_errors(), connection.transaction(), collect_notices(connection, progress) as notices:
-        begun = connection.execute(_BEGIN, arguments).fetchone()
+        begun = connection.execute(_BEGIN_QUERY, arguments).fetchone()
         geographic, first = cast("tuple[bool, int]", begun)
         staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
         source.stage(staging, progress, geographic=geographic, first=first)
-        connection.execute(_JUDGE, arguments | {"geographic": geographic})
+        connection.execute(_JUDGE_QUERY, arguments | {"geographic": geographic})
         arguments |= {
             "sources": source.recorded,
             "read": staging.read,
@@ -340,6 +342,6 @@ def load_trajectories(
             "none": staging.remedy,
         }
         with connection.cursor(row_factory=dict_row) as cursor:
-            loads = cursor.execute(_FINISH, arguments).fetchall()
+            loads = cursor.execute(_FINISH_QUERY, arguments).fetchall()
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
     return report(asked.dataset, source.recorded, loads, notices)

@@ -11,7 +11,7 @@ from psycopg.rows import class_row
 from dbanon.base.dataset import DatasetRow
 from dbanon.postgres.connection import Connection, make_jsonb
 
-ASKED = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s)"
+LOADING_RECORD = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s)"
 """What a load was asked for, as the SQL functions take it; what that has no attribute for is left out."""
 
 
@@ -40,7 +40,7 @@ def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None
     with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
         return cursor.execute(
             f"SELECT dataset_id, name, srid, grid_m, grid_s, revision "
-            f"FROM dbanon_internal.claim_dataset({ASKED}, '') WHERE dataset_id IS NOT NULL",
+            f"FROM dbanon_internal.claim_dataset({LOADING_RECORD}, '') WHERE dataset_id IS NOT NULL",
             {"asked": make_jsonb(asked)},
         ).fetchone()
 
@@ -52,7 +52,7 @@ def write(connection: Connection, asked: Mapping[str, Any], srid: int) -> int:
     change its reference system.
     """
     row = connection.execute(
-        f"SELECT dataset_id FROM dbanon_internal.write_dataset({ASKED}, %(srid)s::integer)",
+        f"SELECT dataset_id FROM dbanon_internal.write_dataset({LOADING_RECORD}, %(srid)s::integer)",
         {"asked": make_jsonb(asked), "srid": srid},
     ).fetchone()
     return int(cast("tuple[int]", row)[0])

@@ -20,7 +20,7 @@ from dbanon.load import _files, _names, _parse, _staging
 
 Box = tuple[float, float, float, float]
 
-_KNOWN = {
+_KNOWN_NAMES = {
     "id": "id track track_id trajectory trajectory_id traj_id user user_id uid person subject record record_id tid",
     "time": "time t timestamp datetime at ts unix",
     "x": "x easting",
@@ -37,8 +37,8 @@ _KNOWN = {
 }
 """Meanings of columns, and the names by which they are found, in upper or lower case."""
 
-_CORNERS = ("xmin", "ymin", "xmax", "ymax")
-_OPTION = "--column {0}=NAME"
+_CORNER_COLUMNS = ("xmin", "ymin", "xmax", "ymax")
+_COLUMN_OPTION = "--column {0}=NAME"
 
 
 def read(
@@ -68,7 +68,7 @@ def read(
     """
     _parse.check_zone(tz)
     found = _find_columns(path, columns or {})
-    if any(corner in found for corner in _CORNERS):
+    if any(corner in found for corner in _CORNER_COLUMNS):
         return _read_rectangles(path, found, extent, tz)
     return _read_points(path, found, srid, extent, tz)
 
@@ -92,9 +92,13 @@ def _read_points(path: Path, found: dict[str, str], srid: int, extent: Box, tz: 
 
 
 def _read_rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | None) -> Rectangles:
-    wanted = ("id", "since", "until", *_CORNERS) + ("subjects",) * ("subjects" in found)
+    wanted = ("id", "since", "until", *_CORNER_COLUMNS) + ("subjects",) * ("subjects" in found)
     record, cells = _read_cells(path, found, wanted, tz)
-    since, until, bounds = cells["since"], cells["until"], np.column_stack([cells[corner] for corner in _CORNERS])
+    since, until, bounds = (
+        cells["since"],
+        cells["until"],
+        np.column_stack([cells[corner] for corner in _CORNER_COLUMNS]),
+    )
     subjects = cells.get("subjects", np.ones(len(record)))
     _demand(path, until >= since, "until at or after since", "check which is which")
     ordered = (bounds[:, 0] <= bounds[:, 2]) & (bounds[:, 1] <= bounds[:, 3])
@@ -110,13 +114,15 @@ def _read_rectangles(path: Path, found: dict[str, str], extent: Box, tz: str | N
 
 def _find_columns(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Find the column of each meaning: the given one, or one with a known name."""
-    unknown = sorted(given.keys() - _KNOWN.keys())
+    unknown = sorted(given.keys() - _KNOWN_NAMES.keys())
     if unknown:
-        raise DataError(f"A column must be named as one of {', '.join(_KNOWN)}. Got '{unknown[0]}'. Correct --column.")
+        raise DataError(
+            f"A column must be named as one of {', '.join(_KNOWN_NAMES)}. Got '{unknown[0]}'. Correct --column."
+        )
     names = _files.read_header(path)
     _names.check(path.name, names, list(given.values()), "--column")
     lower = {name.strip().lower(): name for name in reversed(names)}
-    known = {mean: next((lower[a] for a in also.split() if a in lower), None) for mean, also in _KNOWN.items()}
+    known = {mean: next((lower[a] for a in also.split() if a in lower), None) for mean, also in _KNOWN_NAMES.items()}
     return {mean: name for mean, name in known.items() if name is not None} | dict(given)
 
 
@@ -126,7 +132,7 @@ def _read_cells(
     """Read the codes of ids, and the other wanted columns as finite numbers."""
     for mean in wanted:
         if mean not in found:
-            _names.check(path.name, _files.read_header(path), [mean], _OPTION.format(mean))
+            _names.check(path.name, _files.read_header(path), [mean], _COLUMN_OPTION.format(mean))
     times = {mean: _parse.Times(tz) for mean in ("time", "since", "until")}
     parts: dict[str, list[pa.Array]] = {mean: [] for mean in wanted}
     for batch in _files.read_batches(path, [found[mean] for mean in wanted], options="--column"):

@@ -1,7 +1,7 @@
 """The registry of method families and the contract they keep.
 
-A family is one package: a frozen, keyword-only class `Parameters` made with `parameter`; its entry `METHOD`; a function
-``anonymise(data, params, rng, *, algorithm, **inputs) -> Cloaks``; where there is something to compile,
+A family is one package: a frozen, keyword-only class `Parameters` made with `declare_parameter`; its entry `METHOD`; a
+function ``anonymise(data, params, rng, *, algorithm, **inputs) -> Cloaks``; where there is something to compile,
 ``prepare(params, *, algorithm)``; and where it joins inputs to finished cloaks,
 ``attach(cloaks, data, params, **inputs)``. A family whose work falls into parts that need nothing of one another
 `shares` them: its ``anonymise`` takes `tasks` as well, and other processes may do them.
@@ -29,7 +29,7 @@ from dbanon.base.trajectory import Trajectories
 from dbanon.methods import parsing
 
 
-def parameter(
+def declare_parameter(
     default: Any,
     help: str,
     *,
@@ -107,50 +107,50 @@ class Algorithm:
     stands_alone: bool = False
 
 
-def since() -> Any:
+def declare_since() -> Any:
     """Make the field `since` of a parameter class; every family has one, None by default."""
     help = (
         "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s. By default all data are "
         "considered."
     )
-    return parameter(None, help, type="instant")
+    return declare_parameter(None, help, type="instant")
 
 
-def until() -> Any:
+def declare_until() -> Any:
     """Make the field `until` of a parameter class; every family has one, None by default."""
     help = (
         "Time before which all rows end, a multiple of grid_s. Later data are not considered. By default all data are."
     )
-    return parameter(None, help, type="instant")
+    return declare_parameter(None, help, type="instant")
 
 
-def step_s() -> Any:
+def declare_step_s() -> Any:
     """Make the field `step_s` of a family whose rows are about instants; such a family has the three below, too."""
     help = "Time between two instants, a multiple of grid_s."
-    return parameter(60, help, type="integer", unit="s", minimum=1, maximum=604_800)
+    return declare_parameter(60, help, type="integer", unit="s", minimum=1, maximum=604_800)
 
 
-def start() -> Any:
+def declare_start() -> Any:
     """Make the field `start` of a family with `step_s`: the first instant, None for one that follows from the data."""
     help = (
         "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s. "
         "By default it is max_gap_s after the data's first time (last), rounded up to step_s."
     )
-    return parameter(None, help, type="instant")
+    return declare_parameter(None, help, type="instant")
 
 
-def align() -> Any:
+def declare_align() -> Any:
     """Make the field `align` of a family with `step_s`: how `kernels.align` finds a position at an instant."""
     help = (
         "Position of a person at an instant: the last fix, a fix of exactly that instant, or between the two nearest."
     )
-    return parameter("last", help, type="choice", choices=("last", "exact", "linear"))
+    return declare_parameter("last", help, type="choice", choices=("last", "exact", "linear"))
 
 
-def max_gap_s() -> Any:
+def declare_max_gap_s() -> Any:
     """Make the field `max_gap_s` of a family with `step_s`: how old a position may be, in seconds."""
     help = "Oldest fix that still counts as a person's position (last), or widest gap to interpolate (linear)."
-    return parameter(300, help, type="integer", unit="s", minimum=0, maximum=604_800)
+    return declare_parameter(300, help, type="integer", unit="s", minimum=0, maximum=604_800)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,9 +260,9 @@ class Method:
         for algorithm in self.algorithms:
             if algorithm.name == name:
                 return algorithm
-        raise _unknown(f"algorithm of {self.name}", name, (a.name for a in self.algorithms))
+        raise _make_unknown_error(f"algorithm of {self.name}", name, (a.name for a in self.algorithms))
 
-    def promise_of(self, algorithm: str) -> str:
+    def find_promise(self, algorithm: str) -> str:
         """Return the promise of an algorithm: its own, or the family's, as for one that is no longer known."""
         return next((one.guarantee for one in self.algorithms if one.name == algorithm), "") or self.guarantee
 
@@ -283,8 +283,8 @@ class Method:
         known = [item.name for item in items]
         unknown = set(given).difference(known)
         if unknown:
-            raise _unknown(f"parameter of {self.name}", min(unknown), known)
-        values = {item.name: _value(self.name, item, given[item.name]) for item in items if item.name in given}
+            raise _make_unknown_error(f"parameter of {self.name}", min(unknown), known)
+        values = {item.name: _convert_value(self.name, item, given[item.name]) for item in items if item.name in given}
         parsed = self.parameters(**values)
         self._demand_used(chosen.name, parsed)
         return parsed
@@ -339,14 +339,14 @@ class Method:
             If the family changed who is hidden with whom, or where or when: then that could depend on what was joined.
         """
         joined = cast("Cloaks", self._load_attribute("attach")(cloaks, data, params, **inputs))
-        if not _same_members(cloaks, joined):
+        if not _has_same_members(cloaks, joined):
             raise DataError("Joining inputs must not change the groups of people. This is a defect of the method.")
-        if not _same_rows(cloaks, joined):
+        if not _has_same_rows(cloaks, joined):
             raise DataError("Joining inputs must not change rows but join them. This is a defect of the method.")
         return joined
 
 
-def _same_members(before: Cloaks, after: Cloaks) -> bool:
+def _has_same_members(before: Cloaks, after: Cloaks) -> bool:
     """Whether two sets of cloaks have the same records, members and hiding sets."""
     names = [f.name for f in dataclasses.fields(Cloaks) if f.name.startswith(("member", "hiding"))]
     return np.array_equal(np.unique(before.record_id), np.unique(after.record_id)) and all(
@@ -355,7 +355,7 @@ def _same_members(before: Cloaks, after: Cloaks) -> bool:
     )
 
 
-def _same_rows(before: Cloaks, after: Cloaks) -> bool:
+def _has_same_rows(before: Cloaks, after: Cloaks) -> bool:
     """Whether every row is one of before, or successive ones of its record in one box, from first to last."""
     if before.regions.cell is not None:
         return after.regions.cell is before.regions.cell and after.region is before.region
@@ -399,11 +399,11 @@ METHODS = Registry(
 )
 """Every family, a line each."""
 
-DEMO = "tp-aware"
+DEMO_METHOD = "tp-aware"
 """The family that the demo shows."""
 
 
-def method(name: str) -> Method:
+def find_method(name: str) -> Method:
     """Look up a family by name.
 
     Raises
@@ -413,24 +413,24 @@ def method(name: str) -> Method:
     """
     if name in METHODS:
         return METHODS[name]
-    raise _unknown("method", name, METHODS)
+    raise _make_unknown_error("method", name, METHODS)
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
-    return ParameterError(f"There is no {what} named {parsing.quoted(name)}. {choose_one(known)}")
+def _make_unknown_error(what: str, name: str, known: Iterable[str]) -> ParameterError:
+    return ParameterError(f"There is no {what} named {parsing.quote_text(name)}. {choose_one(known)}")
 
 
-def _value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:
+def _convert_value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:
     if given is None and item.default is None:
         return None  # "derived from the data", as the stored parameters of a run say it in JSON
-    converted = parsing.converted(item.metadata, given)
+    converted = parsing.convert_value(item.metadata, given)
     if converted is None:
-        must, got = requirement(item.metadata), parsing.shown(given)
+        must, got = describe_requirement(item.metadata), parsing.format_value(given)
         raise ParameterError(f"The '{item.name}' parameter of {method_name} must be {must}. Got {got} instead.")
     return converted
 
 
-def requirement(about: Mapping[str, Any]) -> str:
+def describe_requirement(about: Mapping[str, Any]) -> str:
     """Say in words what a parameter must be, from its metadata."""
     if about["choices"]:
         return "one of " + ", ".join(about["choices"])
@@ -448,7 +448,7 @@ def requirement(about: Mapping[str, Any]) -> str:
     return words + (f" ({about['unit']})" if about["unit"] else "")
 
 
-def _default_text(default: Any) -> str:
+def _format_default(default: Any) -> str:
     if isinstance(default, bool):
         return "on" if default else "off"
     return "from the data" if default is None else f"{default}"
@@ -469,11 +469,11 @@ def describe(family: Method) -> list[dict[str, Any]]:
             "type": item.metadata["type"],
             "unit": item.metadata["unit"],
             "default": item.default,
-            "default_text": _default_text(item.default),
+            "default_text": _format_default(item.default),
             "minimum": item.metadata["minimum"],
             "maximum": item.metadata["maximum"],
             "choices": list(item.metadata["choices"]),
-            "requirement": requirement(item.metadata),
+            "requirement": describe_requirement(item.metadata),
             "help": item.metadata["help"],
             "algorithms": list(item.metadata["algorithms"]),
             "multiple_of": item.metadata["multiple_of"],

@@ -15,15 +15,17 @@ import numpy as np
 LATEST_S = 10**11
 """The year 5138: what lies beyond is no unix time."""
 
-_LONGEST = 60
+_MAX_CHARACTERS = 60
 _BLANKS = " \t\r\n"
-_GREATEST = 1e300
+_MAX_MAGNITUDE = 1e300
 """Nearly the reach of float64, with some room."""
-_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
+_HIDDEN_CHARACTERS = re.compile(
+    r"[\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
+)
 """What no name may have, since a reader cannot see it."""
 
 
-def converted(about: Mapping[str, Any], value: Any) -> Any:
+def convert_value(about: Mapping[str, Any], value: Any) -> Any:
     """Convert a typed value to what a parameter holds; None for one that it must not be.
 
     Parameters
@@ -47,13 +49,13 @@ def converted(about: Mapping[str, Any], value: Any) -> Any:
             return value if isinstance(value, str) and value in about["choices"] else None
         case "name":
             return value if isinstance(value, str) and _is_name(value) else None
-    return _number(about, value)
+    return _convert_number(about, value)
 
 
-def _number(about: Mapping[str, Any], value: Any) -> int | float | None:
+def _convert_number(about: Mapping[str, Any], value: Any) -> int | float | None:
     if about["infinite"] and value in ("inf", math.inf):
         return math.inf
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _GREATEST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_MAGNITUDE:
         return None
     instant = about["type"] == "instant"
     low, high = (-LATEST_S, LATEST_S) if instant else (about["minimum"], about["maximum"])
@@ -64,19 +66,19 @@ def _number(about: Mapping[str, Any], value: Any) -> int | float | None:
     return int(value) if value == int(value) else None
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Show a value as Python writes it, at most 60 characters of it."""
-    return quoted(value) if isinstance(value, str) else _cut(str(value))
+    return quote_text(value) if isinstance(value, str) else _shorten(str(value))
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Put a text in quotes, hidden characters as question marks, at most 60 characters of it."""
-    return f"'{_cut(_HIDDEN.sub('?', text))}'"
+    return f"'{_shorten(_HIDDEN_CHARACTERS.sub('?', text))}'"
 
 
 def _is_name(text: str) -> bool:
-    return 1 <= len(text) <= _LONGEST and not _HIDDEN.search(text) and text.strip(_BLANKS) == text
+    return 1 <= len(text) <= _MAX_CHARACTERS and not _HIDDEN_CHARACTERS.search(text) and text.strip(_BLANKS) == text
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 3] + "..."

@@ -60,7 +60,7 @@ _LDPTRACE = "Du, Hu, Zhang, Fang, Chen, Zheng, Gao: LDPTrace, PVLDB 16(8), 2023"
 _UNICITY = "de Montjoye, Hidalgo, Verleysen, Blondel: Unique in the Crowd, Scientific Reports 3, 1376, 2013"
 
 
-def _quantiles(name: str, title: str, unit: str, what: str) -> list[Metric]:
+def _make_quantiles(name: str, title: str, unit: str, what: str) -> list[Metric]:
     return [
         Metric(
             name=f"{name}_{share}",
@@ -75,7 +75,7 @@ def _quantiles(name: str, title: str, unit: str, what: str) -> list[Metric]:
     ]
 
 
-def _unicity(points: int) -> Metric:
+def _make_unicity(points: int) -> Metric:
     known = ("one", "two", "three", "four", "five", "six")[points - 1]
     return Metric(
         name=f"unicity_{points}",
@@ -92,7 +92,7 @@ def _unicity(points: int) -> Metric:
     )
 
 
-_ALL = (
+_ALL_METRICS = (
     Metric(
         name="published_share",
         title="Published",
@@ -111,8 +111,8 @@ _ALL = (
         plain="Ask about squares of this side or larger, and the error of counts is at most 20 %.",
         group="top",
     ),
-    *_quantiles("region_side_m", "Side of a region", "m", "side of a square as large as the region"),
-    *_quantiles("region_time_s", "Time of a row", "s", "length of the period"),
+    *_make_quantiles("region_side_m", "Side of a region", "m", "side of a square as large as the region"),
+    *_make_quantiles("region_time_s", "Time of a row", "s", "length of the period"),
     Metric(
         name="requests_published",
         title="Requests published",
@@ -270,7 +270,7 @@ _ALL = (
         plain="By how much the times that people stay in an area are off, as a share of the people there are.",
         group="field",
     ),
-    *(_unicity(points) for points in range(1, 7)),
+    *(_make_unicity(points) for points in range(1, 7)),
     Metric(
         name="linked_nearest",
         title="Linked by the nearest",
@@ -289,5 +289,5 @@ _ALL = (
     ),
 )
 
-METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL_METRICS}
 """All figures by name, in the order in which they are shown."""

@@ -11,13 +11,13 @@ from dbanon.base.figures import Answers, Asked, Figure, Questions
 from dbanon.base.trajectory import Bool, Float
 
 REPLICATES = 1000
-INTERVAL = (0.05, 0.95)
-USABLE_ERROR = 0.2
+INTERVAL_QUANTILES = (0.05, 0.95)
+USABLE_ERROR_SHARE = 0.2
 SANITY_SHARE = 0.01
-TOLERANCE = 1e-6
+TOLERANCE_PEOPLE = 1e-6
 
 
-def count_figures(
+def measure_counts(
     questions: Questions,
     true: Float,
     answers: Answers,
@@ -54,20 +54,20 @@ def count_figures(
     """
     figures: list[Figure] = []
     errors: dict[Asked, dict[float, tuple[float, Float]]] = {"moment": {}, "span": {}}
-    inside = within(true, answers) if covered is None else covered
+    inside = is_within(true, answers) if covered is None else covered
     noise = np.zeros(len(true)) if noise is None else noise
     for side, asked, chosen in _group_questions(questions):
         parts = (true, answers.expected, answers.at_least, answers.at_most, noise)
         own = _Sums(*(values[chosen] for values in parts), people=people)
-        resampled = own.resampled(rng)
+        resampled = own.resample(rng)
         for name, of in _RATIOS.items():
             figures.append(_make_figure(name, of(own.total), of(resampled), side, asked))
         figures.append(_measure_coverage(inside[chosen], side, asked))
         errors[asked][side] = (float(_RATIOS["count_error"](own.total)), _RATIOS["count_error"](resampled))
-    return *figures, *(usable_resolution(of, asked) for asked, of in errors.items() if of)
+    return *figures, *(find_usable_resolution(of, asked) for asked, of in errors.items() if of)
 
 
-def usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) -> Figure:
+def find_usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) -> Figure:
     """Find the least side from which on the count error is at most 0.2.
 
     Between the last side that is worse and the next one the error is taken to be linear in log(side). The least side
@@ -84,25 +84,25 @@ def usable_resolution(errors: dict[float, tuple[float, Float]], asked: Asked) ->
     replicates = np.array([errors[side][1] for side in sides])
     if np.isnan(measured).all():
         return Figure(name="usable_resolution_m", value=None, asked=asked)
-    low, high = np.quantile(_find_resolutions(sides, replicates), INTERVAL, method="inverted_cdf").tolist()
+    low, high = np.quantile(_find_resolutions(sides, replicates), INTERVAL_QUANTILES, method="inverted_cdf").tolist()
     value = float(_find_resolutions(sides, measured)[0])
     return Figure(name="usable_resolution_m", value=value, low=low, high=high, asked=asked)
 
 
-def within(true: Float, answers: Answers) -> Bool:
+def is_within(true: Float, answers: Answers) -> Bool:
     """Test which true counts lie within their bounds; NaN is no bound."""
-    inside: Bool = (answers.at_least <= true + TOLERANCE) & (true <= answers.at_most + TOLERANCE)
+    inside: Bool = (answers.at_least <= true + TOLERANCE_PEOPLE) & (true <= answers.at_most + TOLERANCE_PEOPLE)
     return inside
 
 
-def exact_interval(successes: float, n: int) -> tuple[float, float]:
+def compute_exact_interval(successes: float, n: int) -> tuple[float, float]:
     """Bound a share by its exact binomial 90 % interval (Clopper and Pearson, Biometrika 26(4), 1934)."""
-    low = special.betaincinv(successes, n - successes + 1, INTERVAL[0]) if successes > 0 else 0.0
-    high = special.betaincinv(successes + 1, n - successes, INTERVAL[1]) if successes < n else 1.0
+    low = special.betaincinv(successes, n - successes + 1, INTERVAL_QUANTILES[0]) if successes > 0 else 0.0
+    high = special.betaincinv(successes + 1, n - successes, INTERVAL_QUANTILES[1]) if successes < n else 1.0
     return float(low), float(high)
 
 
-def resampling(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def draw_resamples(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw the number of times each of n observations is in each replicate of a bootstrap: int64[replicates, n]."""
     drawn = rng.integers(n, size=(REPLICATES, n)) + n * np.arange(REPLICATES)[:, None]
     return np.bincount(drawn.ravel(), minlength=REPLICATES * n).reshape(REPLICATES, n)
@@ -121,13 +121,13 @@ class _Sums:
         )
         self.total = self._terms.sum(axis=1)
 
-    def resampled(self, rng: np.random.Generator) -> Float:
+    def resample(self, rng: np.random.Generator) -> Float:
         """Sum over questions drawn again, with replacement."""
-        sums: Float = self._terms @ resampling(self._terms.shape[1], rng).T
+        sums: Float = self._terms @ draw_resamples(self._terms.shape[1], rng).T
         return sums
 
 
-def _divide(above: int, below: int, noise: int | None = None) -> Any:
+def _make_ratio(above: int, below: int, noise: int | None = None) -> Any:
     def of(sums: Float) -> Float:
         left = sums[above] if noise is None else np.sqrt(np.maximum(sums[above] ** 2 - sums[noise] ** 2, 0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -138,11 +138,11 @@ def _divide(above: int, below: int, noise: int | None = None) -> Any:
 
 # Rows of _Sums: questions, true answers, absolute errors, signed errors, widths, query errors, and both of the noise.
 _RATIOS: dict[str, Any] = {
-    "count_error": _divide(2, 1, noise=6),
-    "bias": _divide(3, 1),
-    "bounds_width": _divide(4, 0),
-    "bounds_width_share": _divide(4, 1),
-    "query_error": _divide(5, 0, noise=7),
+    "count_error": _make_ratio(2, 1, noise=6),
+    "bias": _make_ratio(3, 1),
+    "bounds_width": _make_ratio(4, 0),
+    "bounds_width_share": _make_ratio(4, 1),
+    "query_error": _make_ratio(5, 0, noise=7),
 }
 
 
@@ -167,26 +167,26 @@ def _group_questions(questions: Questions) -> Iterator[tuple[float, Asked, Bool]
 def _make_figure(name: str, value: Float, replicates: Float, side: float, asked: Asked) -> Figure:
     if np.isnan(value):
         return Figure(name=name, value=None, side_m=side, asked=asked)
-    low, high = np.nanquantile(replicates, INTERVAL).tolist()
+    low, high = np.nanquantile(replicates, INTERVAL_QUANTILES).tolist()
     return Figure(name=name, value=float(value), low=low, high=high, side_m=side, asked=asked)
 
 
 def _measure_coverage(covered: Bool, side: float, asked: Asked) -> Figure:
     hits, n = int(covered.sum()), len(covered)
-    low, high = exact_interval(hits, n)
+    low, high = compute_exact_interval(hits, n)
     return Figure(name="coverage", value=hits / n, low=low, high=high, side_m=side, asked=asked)
 
 
 def _find_resolutions(sides: list[float], errors: Float) -> Float:
     """Find the resolution of each column of float64[sides, b]; NaN counts as too large."""
     side = np.array(sides)
-    bad = ~(errors <= USABLE_ERROR)
+    bad = ~(errors <= USABLE_ERROR_SHARE)
     worst = len(sides) - 1 - np.argmax(bad[::-1], axis=0)  # the last side that is too bad
     following = np.minimum(worst + 1, len(sides) - 1)
     column = np.arange(errors.shape[1])
     worse, better = errors[worst, column], errors[following, column]
     with np.errstate(divide="ignore", invalid="ignore"):
-        part = np.nan_to_num((worse - USABLE_ERROR) / (worse - better), nan=1.0)
+        part = np.nan_to_num((worse - USABLE_ERROR_SHARE) / (worse - better), nan=1.0)
     between = side[worst] * (side[following] / side[worst]) ** part
     found = np.where(bad[-1], np.inf, between)
     return np.where(bad.any(axis=0), found, sides[0])

@@ -24,7 +24,7 @@ class Tally:
     values: Float
 
 
-def density_jsd(true: Tally, told: Tally) -> float | None:
+def measure_density_jsd(true: Tally, told: Tally) -> float | None:
     """Compare maps of people: the mean over hours of the Jensen-Shannon divergence of the shares of cells.
 
     Keys begin with the hour. Hours without people in truth do not count; an hour with people in truth alone counts 1.
@@ -34,20 +34,20 @@ def density_jsd(true: Tally, told: Tally) -> float | None:
     """
     keys, a, e = _align(true, told)
     hours, hour = np.unique(keys[:, 0], return_inverse=True)
-    found = [divergence(a[hour == h], e[hour == h]) for h in range(len(hours)) if a[hour == h].sum() > 0]
+    found = [measure_divergence(a[hour == h], e[hour == h]) for h in range(len(hours)) if a[hour == h].sum() > 0]
     return float(np.mean(found)) if found else None
 
 
-def trip_jsd(true: Tally, told: Tally) -> float | None:
+def measure_trip_jsd(true: Tally, told: Tally) -> float | None:
     """Compare tables of origins and destinations: the Jensen-Shannon divergence of their shares, base 2.
 
     Source: trip error of Gursoy et al., CCS 2018. None, if there are no true trips.
     """
     _, a, e = _align(true, told)
-    return divergence(a, e) if a.sum() > 0 else None
+    return measure_divergence(a, e) if a.sum() > 0 else None
 
 
-def tally_error(true: Tally, told: Tally) -> float | None:
+def measure_tally_error(true: Tally, told: Tally) -> float | None:
     """Sum |e - a| / sum a over all keys of either: `flow_error` of pairs of zones, `dwell_error` of classes of time.
 
     None if there are no people in truth.
@@ -56,7 +56,7 @@ def tally_error(true: Tally, told: Tally) -> float | None:
     return float(np.abs(e - a).sum() / a.sum()) if a.sum() > 0 else None
 
 
-def location_tau_b(true: Tally, told: Tally) -> float | None:
+def measure_location_tau_b(true: Tally, told: Tally) -> float | None:
     """Compare orders of cells by Kendall's tau-b of people a cell, over all cells that have people in either.
 
     With C pairs of cells in the same order, D in the reverse, T ties in truth alone and U ties in the other alone::
@@ -77,7 +77,7 @@ def location_tau_b(true: Tally, told: Tally) -> float | None:
     return float(stats.kendalltau(a[there], e[there], variant="b").statistic)
 
 
-def divergence(a: Float, e: Float) -> float:
+def measure_divergence(a: Float, e: Float) -> float:
     """Jensen-Shannon divergence of two lists of numbers, each taken as shares of its sum, in bits: 0 to 1.
 
     With p and q the shares and m their mean: (sum p log2(p / m) + sum q log2(q / m)) / 2. This is the divergence
@@ -94,7 +94,9 @@ def divergence(a: Float, e: Float) -> float:
     return float(np.clip(parts / 2, 0, 1))
 
 
-def weighted_quantiles(values: Float, weights: Float, at: tuple[float, ...] = (0.1, 0.5, 0.9)) -> list[float | None]:
+def find_weighted_quantiles(
+    values: Float, weights: Float, at: tuple[float, ...] = (0.1, 0.5, 0.9)
+) -> list[float | None]:
     """Find weighted quantiles: the least values with at least those shares of the weight at or below them.
 
     All are None if there is no weight.
@@ -108,7 +110,7 @@ def weighted_quantiles(values: Float, weights: Float, at: tuple[float, ...] = (0
     return [float(value) for value in values[order][np.minimum(found, len(below) - 1)]]
 
 
-def weighed(number: Int, weights: Float, size: int) -> Float:
+def sum_weights(number: Int, weights: Float, size: int) -> Float:
     """Sum weights by number: float64[size]."""
     return np.bincount(number, weights=weights, minlength=size).astype(np.float64, copy=False)
 
@@ -125,4 +127,4 @@ def _align(true: Tally, told: Tally) -> tuple[Int, Float, Float]:
     keys, index = np.unique(codes, axis=0, return_inverse=True)
     index = index.reshape(-1)
     n, m = len(columns[0]), len(keys)
-    return keys, weighed(index[:n], true.values, m), weighed(index[n:], told.values, m)
+    return keys, sum_weights(index[:n], true.values, m), sum_weights(index[n:], told.values, m)

@@ -7,12 +7,12 @@ import numpy as np
 
 from dbanon.base.errors import ParameterError
 from dbanon.base.figures import Figure, Movements
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Float, Int
-from dbanon.metrics.counts import INTERVAL, exact_interval, resampling
+from dbanon.metrics.counts import INTERVAL_QUANTILES, compute_exact_interval, draw_resamples
 
 
-def unicity(
+def measure_unicity(
     movements: Movements,
     rng: np.random.Generator,
     *,
@@ -80,9 +80,9 @@ def link_nearest(
         at = np.searchsorted(times, told.t)
         at[np.append(times, np.nan)[at] != told.t] = -1
         _link(told.track, at, told.x, told.y, told.weight, x, y, begin, np.append(track[order], -1), right)
-    low, high = exact_interval(float(right.sum()), len(right))
+    low, high = compute_exact_interval(float(right.sum()), len(right))
     if np.ptp(right):  # a bootstrap of equal results has no width
-        low, high = np.quantile(resampling(len(right), rng) @ right / len(right), INTERVAL).tolist()
+        low, high = np.quantile(draw_resamples(len(right), rng) @ right / len(right), INTERVAL_QUANTILES).tolist()
     return Figure(name="linked_nearest", value=float(right.mean()), low=low, high=high)
 
 
@@ -129,7 +129,7 @@ def _count_until_unique(known: Int, where: Int, who: Int) -> float:
 def _measure_share(name: str, hits: Bool) -> Figure:
     if not len(hits):
         return Figure(name=name, value=None)
-    low, high = exact_interval(int(hits.sum()), len(hits))
+    low, high = compute_exact_interval(int(hits.sum()), len(hits))
     return Figure(name=name, value=float(hits.mean()), low=low, high=high)
 
 
@@ -147,7 +147,7 @@ def _is_among_times(t: Float, times: Float) -> Bool:
     return np.asarray(found == t)
 
 
-@kernel
+@compile_kernel
 def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
     track: Any, at: Any, x: Any, y: Any, weight: Any, raw_x: Any, raw_y: Any, begin: Any, own: Any, right: Any
 ) -> None:
@@ -175,7 +175,7 @@ def _link(  # noqa: PLR0917 - Numba kernels take arrays by position
         right[p] = hits[p] / max(1, ties[p])
 
 
-@kernel
+@compile_kernel
 def _measure_distance(  # noqa: PLR0917 - Numba kernels take arrays by position
     start: Any, stop: Any, at: Any, x: Any, y: Any, raw_x: Any, raw_y: Any, least: Any
 ) -> Any:

@@ -8,17 +8,17 @@ import numpy as np
 
 from dbanon.base import cores
 from dbanon.base.figures import Movements, Questions
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 
-_PART = 1_000_000  # positions that a thread counts at a time, and a few more
+_POSITIONS_PER_PART = 1_000_000  # positions that a thread counts at a time, and a few more
 
 SIDES_M = (500.0, 1000.0, 2000.0, 4000.0, 8000.0)
 _LADDER_M = (31.25, 62.5, 125.0, 250.0, *SIDES_M)
-_COMPARED_M = 2000.0
+_COMPARED_SIDE_M = 2000.0
 
 
-def fitting_sides(window: tuple[float, float, float, float]) -> tuple[float, ...]:
+def choose_sides(window: tuple[float, float, float, float]) -> tuple[float, ...]:
     """Choose the sides of squares: at most half of the window's shorter side, as larger ones hold nearly all people.
 
     If fewer than three of `SIDES_M` are left, their halves, quarters and so on make up five. The two least of all are
@@ -30,12 +30,12 @@ def fitting_sides(window: tuple[float, float, float, float]) -> tuple[float, ...
     return usual if len(usual) >= 3 else max(fit[-5:], _LADDER_M[:2], key=len)
 
 
-def compared_side(questions: Questions) -> float:
+def choose_compared_side(questions: Questions) -> float:
     """Choose the squares by which settings are compared: half as wide as the widest that were asked, at most 2 km."""
-    return min(float(questions.side_m.max()) / 2, _COMPARED_M)
+    return min(float(questions.side_m.max()) / 2, _COMPARED_SIDE_M)
 
 
-def sides_note(questions: Questions) -> tuple[str, ...]:
+def note_sides(questions: Questions) -> tuple[str, ...]:
     """Note the sides that were asked, if not all of `SIDES_M`."""
     asked = tuple(np.unique(questions.side_m).tolist())
     if not asked or asked == SIDES_M:
@@ -76,7 +76,7 @@ def draw_questions(
         Whether the rows hold at moments; otherwise only spans are asked about.
     """
     times = [np.column_stack([moments, moments])] * about_moments + [np.reshape(spans, (-1, 2))]
-    asked = [(side, choice) for side in (sides_m or fitting_sides(window)) for choice in times if len(choice)]
+    asked = [(side, choice) for side in (sides_m or choose_sides(window)) for choice in times if len(choice)]
     low, high = np.array(window[:2]), np.array(window[2:])
     side = np.repeat([float(side) for side, _ in asked], queries)
     centre = low + (high - low) * rng.random((len(side), 2))
@@ -87,7 +87,7 @@ def draw_questions(
     )
 
 
-def true_counts(movements: Movements, questions: Questions) -> Float:
+def count_true_answers(movements: Movements, questions: Questions) -> Float:
     """Count the distinct people in each square at its time: float64[q].
 
     Squares are closed, as areas are for the functions of `published`. A position counts at its moment, and in a span
@@ -151,7 +151,7 @@ def _cut_parts(person: Int) -> Iterator[Int | slice]:
     in_order = bool((person[1:] >= person[:-1]).all())
     order = None if in_order else np.argsort(person, kind="stable")
     ascending = person if order is None else person[order]
-    cuts = np.unique(np.searchsorted(ascending, ascending[::_PART]))
+    cuts = np.unique(np.searchsorted(ascending, ascending[::_POSITIONS_PER_PART]))
     for first, last in pairwise([*cuts.tolist(), len(person)]):
         yield slice(first, last) if order is None else order[first:last]
 
@@ -164,7 +164,7 @@ def _sort_by_person(columns: list[Any]) -> list[Any]:
     return [values[order] for values in columns]
 
 
-@kernel
+@compile_kernel
 def _count(  # noqa: PLR0917 - Numba kernels take arrays by position
     person: Any, x: Any, y: Any, left: Any, right: Any, bottom: Any, top: Any, counts: Any
 ) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from dbanon.base.figures import Movements
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Float, Int
-from dbanon.metrics.distributions import divergence, weighed
+from dbanon.metrics.distributions import measure_divergence, sum_weights
 
 BUCKETS = 20
-PATTERNS = 100
-LENGTHS = (2, 3, 4, 5)
+COMPARED_PATTERNS = 100
+PATTERN_LENGTHS_CELLS = (2, 3, 4, 5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Patterns:
     support: float | None
 
 
-def length_jsd(true: Movements, told: Movements) -> float | None:
+def measure_length_jsd(true: Movements, told: Movements) -> float | None:
     """Compare the lengths of tracks: the sum of the distances between successive positions, in metres.
 
     The Jensen-Shannon divergence, base 2, of 20 buckets of one width between the least and the greatest true length;
@@ -35,15 +35,17 @@ def length_jsd(true: Movements, told: Movements) -> float | None:
     return _compare(true, _measure_lengths(true), told, _measure_lengths(told))
 
 
-def diameter_jsd(true: Movements, told: Movements) -> float | None:
-    """Compare the diameters of tracks, the greatest distance between two of their positions, as `length_jsd` does.
+def measure_diameter_jsd(true: Movements, told: Movements) -> float | None:
+    """Compare the diameters of tracks as `measure_length_jsd` does.
+
+    A diameter is the greatest distance between two positions.
 
     Source: diameter error of Gursoy et al., CCS 2018.
     """
-    return _compare(true, diameters(true), told, diameters(told))
+    return _compare(true, measure_diameters(true), told, measure_diameters(told))
 
 
-def patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
+def compare_patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
     """Compare the 100 most frequent sequences of 2 to 5 successive distinct cells.
 
     A track is the cells of its positions in order, without repeating one that it stays in. Each place in a track where
@@ -57,7 +59,7 @@ def patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
     Source: Gursoy et al., CCS 2018 (FP F1 similarity, FP average relative error); LDPTrace divides by 0 if none agree.
     """
     counts = _count_patterns(true, told, cell_m)
-    most = [np.argsort(-count, kind="stable")[:PATTERNS] for count in counts]
+    most = [np.argsort(-count, kind="stable")[:COMPARED_PATTERNS] for count in counts]
     a, e = (top[count[top] > 0] for top, count in zip(most, counts, strict=True))
     if not len(a):
         return Patterns(f1=None, support=None)
@@ -65,16 +67,16 @@ def patterns(true: Movements, told: Movements, cell_m: float) -> Patterns:
     return Patterns(f1=f1, support=float(np.mean(np.abs(counts[1][a] - counts[0][a]) / counts[0][a])))
 
 
-def diameters(movements: Movements) -> Float:
+def measure_diameters(movements: Movements) -> Float:
     """Measure the greatest distance within each track: float64[tracks]."""
     begin = np.flatnonzero(_mark_begins(movements))
     greatest = np.empty(len(begin))
-    _measure(movements.x, movements.y, np.append(begin, len(movements.x)), greatest)
+    _fill_diameters(movements.x, movements.y, np.append(begin, len(movements.x)), greatest)
     return greatest
 
 
-@kernel
-def _measure(x: Any, y: Any, begin: Any, greatest: Any) -> None:
+@compile_kernel
+def _fill_diameters(x: Any, y: Any, begin: Any, greatest: Any) -> None:
     """Find the greatest distance of two positions in each track, beginning with those far from its middle.
 
     With r the distances from the middle, two positions are at most r[i] + r[j] apart: once that is less than the
@@ -106,15 +108,15 @@ def _mark_begins(movements: Movements) -> Bool:
 def _measure_lengths(movements: Movements) -> Float:
     begin = _mark_begins(movements)
     step = np.hypot(np.diff(movements.x, prepend=np.nan), np.diff(movements.y, prepend=np.nan))[: len(begin)]
-    return weighed(np.cumsum(begin) - 1, np.where(begin, 0.0, step), 0)
+    return sum_weights(np.cumsum(begin) - 1, np.where(begin, 0.0, step), 0)
 
 
 def _compare(true: Movements, a: Float, told: Movements, e: Float) -> float | None:
     if not len(a):
         return None
     edges = np.linspace(a.min(), a.max(), BUCKETS + 1)[1:-1]
-    return divergence(*(
-        weighed(np.searchsorted(edges, sizes, side="right"), moved.weight[_mark_begins(moved)], BUCKETS)
+    return measure_divergence(*(
+        sum_weights(np.searchsorted(edges, sizes, side="right"), moved.weight[_mark_begins(moved)], BUCKETS)
         for moved, sizes in ((true, a), (told, e))
     ))  # fmt: skip
 
@@ -124,7 +126,7 @@ def _count_patterns(true: Movements, told: Movements, cell_m: float) -> tuple[Fl
     cell, track, weight, is_told = _list_visits(true, told, cell_m)
     found: list[tuple[Float, Float]] = [(np.empty(0), np.empty(0))]
     label, cells = cell, int(cell.max(initial=-1)) + 1
-    for length in range(2, LENGTHS[-1] + 1):
+    for length in range(2, PATTERN_LENGTHS_CELLS[-1] + 1):
         # A sequence is one that is a cell shorter, and a cell: numbered again each time, so the product stays small.
         whole = track[length - 1 :] == track[: len(track) - length + 1]
         code = (label[: len(whole)] * cells + cell[length - 1 :])[whole]
@@ -132,7 +134,7 @@ def _count_patterns(true: Movements, told: Movements, cell_m: float) -> tuple[Fl
             break
         kinds, number = _number(code)
         people, of_told = weight[: len(whole)][whole], is_told[: len(whole)][whole]
-        a, e = (weighed(number, people * part, kinds) for part in (~of_told, of_told))
+        a, e = (sum_weights(number, people * part, kinds) for part in (~of_told, of_told))
         found.append((a, e))
         label = np.zeros(len(whole), np.int64)
         label[whole] = number

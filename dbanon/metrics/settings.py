@@ -2,7 +2,7 @@
 
 Only settings with the same promise are compared, because hiding more is not worse. Differences are those of a paired
 bootstrap: all settings were asked the same questions, and their figures are drawn again from the same of these
-(`replicates`), so that the difficulty of a question cancels out in the difference.
+(`draw_replicates`), so that the difficulty of a question cancels out in the difference.
 """
 
 import hashlib
@@ -16,15 +16,15 @@ import numpy as np
 from dbanon.base.errors import format_count
 from dbanon.base.figures import Evaluation
 from dbanon.base.sweep import SIDE_M, Setting, Sweep, Want, find_lines
-from dbanon.metrics.questions import compared_side
+from dbanon.metrics.questions import choose_compared_side
 
 REPLICATES = 400
-_WITHIN = 5, 95
+_INTERVAL_PERCENT = 5, 95
 """Ends of a 90 % interval."""
 _SAME_SHARE = 0.005
 
 
-def strength(promise: Mapping[str, Any], described: Iterable[Mapping[str, Any]]) -> tuple[float, ...]:
+def compute_strength(promise: Mapping[str, Any], described: Iterable[Mapping[str, Any]]) -> tuple[float, ...]:
     """Order promises, with the greatest the strongest, by the most important parameter first.
 
     Parameters
@@ -39,7 +39,7 @@ def strength(promise: Mapping[str, Any], described: Iterable[Mapping[str, Any]])
     return tuple(math.inf if promise[name] is None else by * float(promise[name]) for name, by in ordered)
 
 
-def replicates(found: Evaluation) -> dict[str, Any]:
+def draw_replicates(found: Evaluation) -> dict[str, Any]:
     """Draw replicates of the error of counts from the questions that were asked; empty if there are none.
 
     Returns
@@ -51,7 +51,7 @@ def replicates(found: Evaluation) -> dict[str, Any]:
     questions, true, answers = found.questions, found.true, found.answers
     if questions is None or true is None or answers is None:
         return {}
-    side = compared_side(questions)
+    side = choose_compared_side(questions)
     for moment in (True, False):
         asked = (questions.side_m == side) & (questions.moment == moment)
         a, e = true[asked], answers.expected[asked]
@@ -67,7 +67,7 @@ def replicates(found: Evaluation) -> dict[str, Any]:
     return {}
 
 
-def difference(one: Setting, other: Setting) -> tuple[float, float] | None:
+def measure_difference(one: Setting, other: Setting) -> tuple[float, float] | None:
     """Measure by how much the count error of another setting is greater, as a 90 % interval."""
     mine, theirs = one.run.get("replicates") or {}, other.run.get("replicates") or {}
     if not mine or not theirs or mine["side_m"] != theirs["side_m"]:
@@ -75,7 +75,7 @@ def difference(one: Setting, other: Setting) -> tuple[float, float] | None:
     a, b = np.array(mine["values"]), np.array(theirs["values"])
     if mine["questions"] != theirs["questions"]:  # as if they had nothing in common
         b = np.random.default_rng(2).permutation(b)
-    low, high = np.percentile(b - a, _WITHIN)
+    low, high = np.percentile(b - a, _INTERVAL_PERCENT)
     return float(low), float(high)
 
 
@@ -97,12 +97,12 @@ def judge(settings: Iterable[Setting], wants: Sequence[Want]) -> tuple[Setting, 
     if not eligible:
         return tuple(marked)
     strongest = max(one.strength for one in eligible)
-    best = min(_find_front([one for one in eligible if one.strength == strongest]), key=_get_upper_end)
+    best = min(_find_front([one for one in eligible if one.strength == strongest]), key=_find_upper_end)
     return tuple(replace(one, chosen=one is best) for one in marked)
 
 
 def _meets(setting: Setting, wants: Sequence[Want]) -> bool:
-    return setting.outcome == "verified" and all(want.met(setting.value(want.name)) for want in wants)
+    return setting.outcome == "verified" and all(want.is_met(setting.value(want.name)) for want in wants)
 
 
 def _is_comparable(setting: Setting) -> bool:
@@ -133,7 +133,7 @@ def _locate(setting: Setting) -> tuple[float, float]:
     return round(share, 4), error.value
 
 
-def _get_upper_end(setting: Setting) -> float:
+def _find_upper_end(setting: Setting) -> float:
     error = setting.error
     if error is None or error.value is None:
         return float("inf")
@@ -143,7 +143,7 @@ def _get_upper_end(setting: Setting) -> float:
 # ---- in words --------------------------------------------------------------------------------------------------------
 
 
-def sentences(sweep: Sweep) -> tuple[str, ...]:
+def describe_parameters(sweep: Sweep) -> tuple[str, ...]:
     """Describe each parameter in two sentences: its own effect, and whether that is so everywhere."""
     compared = [one for one in sweep.settings if _is_comparable(one)]
     names = list(compared[0].varied) if compared else []
@@ -166,16 +166,16 @@ def _describe_effect(sweep: Sweep, name: str, line: Sequence[Setting]) -> str:
     where = f"From {name} = {first.varied[name]} to {last.varied[name]}" + (f" (with {others})" if others else "")
     changed = _compare(first, last)
     if changed:
-        counts = f"counts {sweep.when} in {sweep.squares} go from {_write_error(first)} off to {_write_error(last)}"
+        counts = f"counts {sweep.when} in {sweep.squares} go from {_format_error(first)} off to {_format_error(last)}"
     else:
         counts = (
-            f"counts {sweep.when} in {sweep.squares} show no difference that {_count_questions(sweep)} can show "
-            f"({_write_error(first)} and {_write_error(last)} off)"
+            f"counts {sweep.when} in {sweep.squares} show no difference that {_format_questions(sweep)} can show "
+            f"({_format_error(first)} and {_format_error(last)} off)"
         )
     one, other = first.share or 0, last.share or 0
     if abs(one - other) < _SAME_SHARE:
-        return f"{where} {counts}, while the same {_write_percent(one)} are published."
-    return f"{where} {counts}, and instead of {_write_percent(one)} there are {_write_percent(other)} published."
+        return f"{where} {counts}, while the same {_format_percent(one)} are published."
+    return f"{where} {counts}, and instead of {_format_percent(one)} there are {_format_percent(other)} published."
 
 
 def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setting]], at: str) -> str:
@@ -187,21 +187,21 @@ def _describe_everywhere(sweep: Sweep, name: str, lines: Sequence[Sequence[Setti
             )
     signs = [_compare(line[0], line[-1]) for line in lines]
     if len(lines) == 1:
-        values = ", ".join(f"{one.varied[name]}: {_write_error(one)}" for one in lines[0])
+        values = ", ".join(f"{one.varied[name]}: {_format_error(one)}" for one in lines[0])
         return f"Counts {sweep.when} in {sweep.squares} are off by {name}: {values}."
     if len(set(signs)) == 1:
-        how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {_count_questions(sweep)}"}[
+        how = {1: "counts get worse", -1: "counts get better", 0: f"no difference shows in {_format_questions(sweep)}"}[
             signs[0]
         ]
         return f"It is so everywhere: with more {name}, {how}{at}."
     worse, better = format_count(signs.count(1), "case"), format_count(signs.count(-1), "case")
     return (
         f"It depends on the others. With more {name}, counts get worse in {worse} and better in {better}. In "
-        f"{format_count(signs.count(0), 'case')} there is no difference that {_count_questions(sweep)} can show."
+        f"{format_count(signs.count(0), 'case')} there is no difference that {_format_questions(sweep)} can show."
     )
 
 
-def _count_questions(sweep: Sweep) -> str:
+def _format_questions(sweep: Sweep) -> str:
     return format_count(sweep.queries, "question")
 
 
@@ -231,13 +231,13 @@ def _note_spans(name: str, value: Any, lines: Sequence[Sequence[Setting]]) -> st
 
 def _compare(one: Setting, other: Setting) -> int:
     """Compare the count errors of two settings: 1 if the other's is greater, -1 if less, 0 if neither is certain."""
-    found = difference(one, other)
+    found = measure_difference(one, other)
     if found is None:
         return 0
     return 1 if found[0] > 0 else -1 if found[1] < 0 else 0
 
 
-def _write_error(setting: Setting) -> str:
+def _format_error(setting: Setting) -> str:
     error = setting.error
     if error is None or error.value is None:
         return "unknown"
@@ -245,5 +245,5 @@ def _write_error(setting: Setting) -> str:
     return f"{error.value * 100:.0f} %{ends}"
 
 
-def _write_percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{share * 100:.0f} %"

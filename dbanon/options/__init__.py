@@ -1,8 +1,8 @@
 """What verbs can be asked for. An option is written once, as a field of a record: name, type, default and words.
 
 A record is a frozen, keyword-only dataclass, and the words of a field stand in an `Option` among its annotations. From
-records come the keywords of Python (`keywords`), the options of the command line (``dbanon.cli._options``), and for
-loads the composite type ``dbanon_internal.loading``. Invariant: nothing here reads a file or speaks to a server.
+records come the keywords of Python (`take_keywords`), the options of the command line (``dbanon.cli._options``), and
+for loads the composite type ``dbanon_internal.loading``. Invariant: nothing here reads a file or speaks to a server.
 Where a record has several bases, the fields of the rightmost come first.
 """
 
@@ -91,7 +91,7 @@ class Field:
     def check(self, value: Any) -> None:
         """Raise `ParameterError` if a value is of another type, outside the limits, or none of the choices."""
         option, name = self.option, f"--{self.name.replace('_', '-')}"
-        if not _fits(value, self.type):
+        if not _is_of_type(value, self.type):
             must = inspect.formatannotation(self.type)
             raise ParameterError(f"The option {self.name} must be {must}. Got {type(value).__name__} instead.")
         if value is None:
@@ -111,20 +111,20 @@ class Field:
         return re.sub(r"--([a-z][a-z-]*)", lambda named: named[1].replace("-", "_"), said)
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _is_of_type(value: Any, kind: Any) -> bool:
     """Whether a value is of a field's type; which texts a field takes, its verb knows."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if origin in (UnionType, Union):
-        return any(_fits(value, one) for one in inner)
+        return any(_is_of_type(value, one) for one in inner)
     if origin in (tuple, Sequence):  # a text is a sequence, too, but of letters
         listed = isinstance(value, Sequence) and not isinstance(value, str)
-        return listed and all(_fits(one, inner[0]) for one in value)
+        return listed and all(_is_of_type(one, inner[0]) for one in value)
     if origin in (int, float):  # also those of NumPy; True is no number
         return isinstance(value, Integral if origin is int else Real) and not isinstance(value, bool)
     return isinstance(value, str if origin is Literal else origin)
 
 
-def fields(record: type) -> list[Field]:
+def list_fields(record: type) -> list[Field]:
     """List the options of a record in the order of the help."""
     annotations = get_type_hints(record, include_extras=True)
     found = []
@@ -135,9 +135,9 @@ def fields(record: type) -> list[Field]:
     return found
 
 
-def checked(record: Callable[..., Asked], asked: Mapping[str, Any]) -> Asked:
+def make_record(record: Callable[..., Asked], asked: Mapping[str, Any]) -> Asked:
     """Make a record of what was asked; raises `ParameterError` for a value that it does not take."""
-    for one in fields(cast("type", record)):
+    for one in list_fields(cast("type", record)):
         if one.name in asked:
             one.check(asked[one.name])
     return record(**asked)
@@ -165,7 +165,7 @@ class _Keywords(Generic[P, Asked]):
     ) -> Callable[Concatenate[First, Second, Third, Fourth, P], Result]: ...
     def __call__(self, verb: Callable[..., Result]) -> Callable[..., Result]:
         # The verb's annotations stay as they are: some are names that only type checkers know.
-        signature, offered = inspect.signature(verb), fields(self._record)
+        signature, offered = inspect.signature(verb), list_fields(self._record)
         before = [
             one.replace(kind=inspect.Parameter.POSITIONAL_ONLY) for one in list(signature.parameters.values())[:-1]
         ]
@@ -177,14 +177,14 @@ class _Keywords(Generic[P, Asked]):
                 signature.bind(*given, **asked)  # says which keyword is missing or unknown
             except TypeError as error:
                 raise TypeError(f"{verb.__qualname__}(): {error}") from None
-            return verb(*given, checked(self._record, asked))
+            return verb(*given, make_record(self._record, asked))
 
         called.__signature__ = signature  # type: ignore[attr-defined]
-        called.__doc__ = f"{inspect.getdoc(verb)}\n\n{_described(offered)}"
+        called.__doc__ = f"{inspect.getdoc(verb)}\n\n{_describe_fields(offered)}"
         return called
 
 
-def keywords(record: Callable[P, Asked]) -> _Keywords[P, Asked]:
+def take_keywords(record: Callable[P, Asked]) -> _Keywords[P, Asked]:
     """Let callers of a verb give the fields of a record as keywords, where the verb takes the record as last argument.
 
     Type checkers, ``help()`` and ``inspect.signature`` see every keyword with its type and default.
@@ -192,7 +192,7 @@ def keywords(record: Callable[P, Asked]) -> _Keywords[P, Asked]:
     return _Keywords(record)
 
 
-def _described(offered: Sequence[Field]) -> str:
+def _describe_fields(offered: Sequence[Field]) -> str:
     """Write the section of a docstring that says what each keyword is."""
     lines = ["Other Parameters", "----------------"]
     for one in offered:

@@ -11,7 +11,7 @@ from dbanon.options import Option
 MIN_QUERIES, ENOUGH_QUERIES = 100, 400
 
 
-def _columns(texts: Sequence[str]) -> dict[str, str]:
+def _parse_columns(texts: Sequence[str]) -> dict[str, str]:
     columns: dict[str, str] = {}
     for text in texts:
         meaning, sign, name = (part.strip() for part in text.partition("="))
@@ -56,7 +56,7 @@ class Evaluating(Questioning):
             name="--column",
             metavar="MEANING=NAME",
             typed=list[str] | None,
-            parse=_columns,
+            parse=_parse_columns,
         ),
     ] = None
     tz: Annotated[str | None, Option("For another program's output: the time zone of times without one.")] = None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from dbanon.base.errors import ParameterError
-from dbanon.options import Option, fields
+from dbanon.options import Option, list_fields
 from dbanon.options.loading import PopulationOptions
 
 Links = Literal["random", "disjoint", "chain", "forest"]
@@ -21,7 +21,7 @@ MIN_LIMIT_KMH = 1.0
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # years 1 to 9999
 
 
-def _limits_kmh(text: str) -> dict[int, float]:
+def _parse_limits_kmh(text: str) -> dict[int, float]:
     """Read speed limits by class of edge: ``0=110,1=80``."""
     try:
         pairs = [pair.split("=") for pair in text.split(",")]
@@ -33,7 +33,7 @@ def _limits_kmh(text: str) -> dict[int, float]:
     return found
 
 
-def _file(words: str) -> Option:
+def _make_file_option(words: str) -> Option:
     return Option(words, metavar="FILE", typed=Path | None)
 
 
@@ -99,14 +99,14 @@ class Plan:
     blocks: Annotated[int, Option("Blocks (120 m) along each side of the built-in city.")] = 16
     nodes: Annotated[
         Path | None,
-        _file(
+        _make_file_option(
             "Another network's nodes: CSV (also .gz) with the columns id and lon,lat (degrees) or x,y (metres). Or "
             "lines 'id x y' without a header.",
         ),
     ] = None
     edges: Annotated[
         Path | None,
-        _file(
+        _make_file_option(
             "Its edges: CSV with the columns from,to and, if all edges have it, length (metres), limit_kmh, class (0 "
             "fastest, 6 slowest) or classcode (as in San Francisco). Or lines 'id from to length' or 'id from to "
             "class *' without a header.",
@@ -119,7 +119,7 @@ class Plan:
             name="--limits",
             metavar="CLASS=KMH,...",
             typed=str | None,
-            parse=_limits_kmh,
+            parse=_parse_limits_kmh,
         ),
     ] = None
     srid: Annotated[
@@ -129,7 +129,7 @@ class Plan:
     lat: Annotated[float | None, Option("Latitude of the middle of a network without a place.")] = None
 
     def __post_init__(self) -> None:
-        for option in fields(Plan):
+        for option in list_fields(Plan):
             option.check(getattr(self, option.name))
         most = max(1, self.quasi_identifier_size // 2)
         if not 0 <= self.quasi_identifier_overlap <= most:

@@ -17,7 +17,7 @@ Box = tuple[float, float, float, float]
 Mode = Literal["create", "append", "replace", "new"]
 
 
-def _box(text: str) -> Box:
+def _parse_box(text: str) -> Box:
     try:
         west, south, east, north = (float(number) for number in text.split(","))
     except ValueError:
@@ -27,11 +27,11 @@ def _box(text: str) -> Box:
     return west, south, east, north
 
 
-def _names(text: str) -> list[str]:
+def _parse_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _instant(text: str) -> datetime:
+def _parse_instant(text: str) -> datetime:
     try:
         return datetime.fromtimestamp(float(text), UTC)
     except (ValueError, OverflowError, OSError):
@@ -48,14 +48,14 @@ def _instant(text: str) -> datetime:
     return instant
 
 
-def _moment(words: str) -> Option:
-    return Option(words, metavar="TIME", typed=str, parse=_instant)
+def _make_moment_option(words: str) -> Option:
+    return Option(words, metavar="TIME", typed=str, parse=_parse_instant)
 
 
-def _bounds(words: str) -> Option:
+def _make_bounds_option(words: str) -> Option:
     return Option(
         f"{words}. A least x above the greatest crosses the antimeridian.", metavar="XMIN,YMIN,XMAX,YMAX", typed=str,
-        parse=_box,
+        parse=_parse_box,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ class _Target:
     grid_s: Annotated[int, Option("Length of a time slot in seconds.")] = 1
     split_gap_s: Annotated[float | None, Option("Cut a trajectory where no fix came for longer (s).")] = None
     tz: Zone = None
-    bbox: Annotated[Box | None, _bounds("Leave out rows outside, in units of the source")] = None
+    bbox: Annotated[Box | None, _make_bounds_option("Leave out rows outside, in units of the source")] = None
     drop_outliers: Annotated[
         bool, Option("Leave out fixes far outside the rest, or too fast, instead of only counting them.")
     ] = False
@@ -119,11 +119,11 @@ class _Span:
 
     since: Annotated[
         datetime | None,
-        _moment(
+        _make_moment_option(
             "Load rows from this time on. Default: all, or from a day before the last row with --new from a table."
         ),
     ] = None
-    until: Annotated[datetime | None, _moment("Load rows before this time.")] = None
+    until: Annotated[datetime | None, _make_moment_option("Load rows before this time.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +222,7 @@ class LoadingRequests(_Events):
             "One or more columns that become the request's name-value pairs.",
             metavar="COLUMN,...",
             typed=str,
-            parse=_names,
+            parse=_parse_names,
         ),
     ]
     subject: Sender = "subject"
@@ -268,7 +268,9 @@ class LoadingSites:
     geom: Shape = None
     crs: System = None
     layer: Layer = None
-    bbox: Annotated[Box | None, _bounds("Leave out sites with their middle outside, in units of the file")] = None
+    bbox: Annotated[
+        Box | None, _make_bounds_option("Leave out sites with their middle outside, in units of the file")
+    ] = None
     drop_outliers: DropFar = False
     replace: Annotated[bool, Option("Delete the dataset's sites first.")] = False
 

@@ -10,7 +10,7 @@ from dbanon.options.loading import Dataset
 from dbanon.options.reading import Reading
 
 
-def parameters(texts: Sequence[str]) -> dict[str, str]:
+def parse_parameters(texts: Sequence[str]) -> dict[str, str]:
     """Read ``k=5`` and its like, each name once."""
     params: dict[str, str] = {}
     for text in texts:
@@ -36,7 +36,7 @@ class Planning:
             name="-p",
             metavar="NAME=VALUE",
             typed=list[str] | None,
-            parse=parameters,
+            parse=parse_parameters,
         ),
     ] = None
 

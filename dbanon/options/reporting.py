@@ -8,7 +8,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.options import Option
 
 
-def _path(text: str) -> Path:
+def _parse_path(text: str) -> Path:
     return Path(text)
 
 
@@ -31,7 +31,11 @@ class Writing(Showing):
     output: Annotated[
         Path | None,
         Option(
-            "The file to write. Replaced if it is there.", name="-o", metavar="FILE.html", typed=str | None, parse=_path
+            "The file to write. Replaced if it is there.",
+            name="-o",
+            metavar="FILE.html",
+            typed=str | None,
+            parse=_parse_path,
         ),
     ] = None
 

@@ -7,28 +7,28 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from dbanon.base.errors import ParameterError
-from dbanon.options import Option, fields
-from dbanon.options.loading import PopulationOptions, _moment, _Table, _Target
-from dbanon.options.publishing import parameters
+from dbanon.options import Option, list_fields
+from dbanon.options.loading import PopulationOptions, _make_moment_option, _Table, _Target
+from dbanon.options.publishing import parse_parameters
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         raise ParameterError("--further must be JSON. Got something else. Quote it for the shell.") from None
 
 
-def _limits(texts: Sequence[str]) -> dict[str, float]:
+def _parse_limits(texts: Sequence[str]) -> dict[str, float]:
     try:
-        return {name: float(value) for name, value in parameters(texts).items()}
+        return {name: float(value) for name, value in parse_parameters(texts).items()}
     except ValueError:
         raise ParameterError(
             "A limit must be a number. Got something else. Write it like --limit requests=5."
         ) from None
 
 
-def _interval(words: str) -> Option:
+def _make_interval_option(words: str) -> Option:
     return Option(words, metavar="INTERVAL")
 
 
@@ -37,13 +37,13 @@ class OfSource(PopulationOptions, _Target, _Table):
     """How a job reads its source: what an import of a table can be asked for."""
 
 
-LOAD = (*(one.name for one in fields(OfSource) if one.name not in ("dataset", "tz")), "read_dsn")
+LOAD_FIELDS = (*(one.name for one in list_fields(OfSource) if one.name not in ("dataset", "tz")), "read_dsn")
 """The words of a job's load."""
 
 
-def _else(name: str, default: str) -> Option:
+def _make_optional(name: str, default: str) -> Option:
     """Make an option of the import one that can be left out, since what a job has stays as it is."""
-    [option] = [one.option for one in fields(OfSource) if one.name == name]
+    [option] = [one.option for one in list_fields(OfSource) if one.name == name]
     return replace(option, help=f"{option.help} Else {default}.")
 
 
@@ -55,12 +55,12 @@ class AddingJob(OfSource):
         None
     )
     method: Annotated[str | None, Option("The method family. See 'dbanon methods'. A new job needs it.")] = None
-    subject: Annotated[str | None, _else("subject", "'subject'")] = None  # type: ignore[assignment]
-    time: Annotated[str | None, _else("time", "'time'")] = None  # type: ignore[assignment]
-    grid_m: Annotated[float | None, _else("grid_m", "1")] = None  # type: ignore[assignment]
-    grid_s: Annotated[int | None, _else("grid_s", "1")] = None  # type: ignore[assignment]
-    drop_outliers: Annotated[bool | None, _else("drop_outliers", "no")] = None  # type: ignore[assignment]
-    subject_per_day: Annotated[bool | None, _else("subject_per_day", "no")] = None  # type: ignore[assignment]
+    subject: Annotated[str | None, _make_optional("subject", "'subject'")] = None  # type: ignore[assignment]
+    time: Annotated[str | None, _make_optional("time", "'time'")] = None  # type: ignore[assignment]
+    grid_m: Annotated[float | None, _make_optional("grid_m", "1")] = None  # type: ignore[assignment]
+    grid_s: Annotated[int | None, _make_optional("grid_s", "1")] = None  # type: ignore[assignment]
+    drop_outliers: Annotated[bool | None, _make_optional("drop_outliers", "no")] = None  # type: ignore[assignment]
+    subject_per_day: Annotated[bool | None, _make_optional("subject_per_day", "no")] = None  # type: ignore[assignment]
     dataset: Annotated[str | None, Option("Name of the dataset. Default: the job's.")] = None  # type: ignore[assignment]
     algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None
     params: Annotated[
@@ -70,7 +70,7 @@ class AddingJob(OfSource):
             name="-p",
             metavar="NAME=VALUE",
             typed=list[str] | None,
-            parse=parameters,
+            parse=parse_parameters,
         ),
     ] = None
     further: Annotated[
@@ -80,23 +80,25 @@ class AddingJob(OfSource):
             "import. [] takes them back.",
             metavar="JSON",
             typed=str,
-            parse=_json,
+            parse=_parse_json,
         ),
     ] = None
     every: Annotated[
-        str | None, _interval("Length of a period: days and more by the clock of --tz. Default: 1 day.")
+        str | None, _make_interval_option("Length of a period: days and more by the clock of --tz. Default: 1 day.")
     ] = None
     tz: Annotated[str | None, Option("Time zone of periods, and of times that name none. Else UTC.")] = None
     starts: Annotated[
         datetime | None,
-        _moment(
+        _make_moment_option(
             "Where the first period begins. Default: where the release ends, or at the first midnight of the source's "
             "rows."
         ),
     ] = None
-    wait: Annotated[str | None, _interval("How long after its end a period is due. Default: 1 hour.")] = None
+    wait: Annotated[str | None, _make_interval_option("How long after its end a period is due. Default: 1 hour.")] = (
+        None
+    )
     lateness: Annotated[
-        str | None, _interval("How long rows may come of a period that is not published. Default: 3 days.")
+        str | None, _make_interval_option("How long rows may come of a period that is not published. Default: 3 days.")
     ] = None
     at_least: Annotated[
         float | None,
@@ -109,19 +111,19 @@ class AddingJob(OfSource):
             name="--limit",
             metavar="NAME=VALUE",
             typed=list[str] | None,
-            parse=_limits,
+            parse=_parse_limits,
         ),
     ] = None
     keep_data: Annotated[
         str | None,
-        _interval(
+        _make_interval_option(
             "The age at which data are forgotten, except data that the next run needs. Default: never. '100 years' "
             "means never, too."
         ),
     ] = None
     keep_parts: Annotated[
         str | None,
-        _interval(
+        _make_interval_option(
             "The age at which parts are withdrawn, and the rows of their runs deleted. Default: never. '100 years' "
             "means never, too."
         ),
@@ -132,7 +134,7 @@ class AddingJob(OfSource):
     ] = None
     retry: Annotated[
         str | None,
-        _interval(
+        _make_interval_option(
             "How long after a failure it tries again, doubled each time, up to a quarter of every. Default: 5 minutes."
         ),
     ] = None

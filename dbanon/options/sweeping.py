@@ -11,7 +11,7 @@ from dbanon.base.sweep import Want
 from dbanon.options import Option
 from dbanon.options.evaluating import Questioning
 from dbanon.options.loading import Dataset
-from dbanon.options.publishing import parameters
+from dbanon.options.publishing import parse_parameters
 from dbanon.options.reading import Reading
 
 MAX_SETTINGS = 200
@@ -46,7 +46,7 @@ class Sweeping(Reading, Questioning):
             name="-p",
             metavar="NAME=VALUE,...",
             typed=list[str],
-            parse=parameters,
+            parse=parse_parameters,
         ),
     ]
     algorithm: Annotated[str | None, Option("The algorithm. Default: the family's first.")] = None

@@ -27,6 +27,6 @@ class Blocks:
         self.truth, self.evaluation, self.unmeasured, self.chosen = truth, evaluation, unmeasured, chosen
 
 
-def local(time: datetime | None, zone: ZoneInfo) -> datetime | None:
+def localise(time: datetime | None, zone: ZoneInfo) -> datetime | None:
     """Bring a time into a zone; None stays None."""
     return None if time is None else time.astimezone(zone)

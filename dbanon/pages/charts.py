@@ -8,15 +8,15 @@ from typing import Any, Literal
 from markupsafe import Markup
 
 from dbanon.base.figures import Figure
-from dbanon.pages.svg import WIDTH, element, figure, number
+from dbanon.pages.svg import FIGURE_WIDTH, format_number, make_element, make_figure
 
 Kind = Literal["published", "published-wash", "private", "private-wash", "gone"]
 Point = tuple[float, float, float, float]
 """x, y, and the interval of y from low to high."""
 
-_ROW = 19
-_LETTER = 6.1  # width of a letter of 11 pixels, on average
-_TOP = 20  # above the plot of a chart with two axes, for texts of marks
+_ROW_HEIGHT_PX = 19
+_LETTER_WIDTH_PX = 6.1  # width of a letter of 11 pixels, on average
+_TOP_MARGIN_PX = 20  # above the plot of a chart with two axes, for texts of marks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,8 @@ class Plot:
     x: Axis
     y: Axis
     left: float = 40
-    top: float = _TOP
-    right: float = WIDTH - 10
+    top: float = _TOP_MARGIN_PX
+    right: float = FIGURE_WIDTH - 10
     bottom: float = 140
 
     @property
@@ -62,7 +62,7 @@ class Plot:
         """Height of a figure with this plot and the texts below it."""
         return self.bottom + (36 if self.x.name else 21)
 
-    def across(self, value: float) -> float:
+    def locate_x(self, value: float) -> float:
         """Find the place of a value of the horizontal axis."""
         return self.left + self.x.share(value) * (self.right - self.left)
 
@@ -72,25 +72,27 @@ class Plot:
 
     def join(self, places: Iterable[tuple[float, float]]) -> str:
         """Write the path that joins values in a line."""
-        return "M" + "L".join(f"{number(self.across(x))} {number(self.up(y))}" for x, y in places)
+        return "M" + "L".join(f"{format_number(self.locate_x(x))} {format_number(self.up(y))}" for x, y in places)
 
     def frame(self) -> list[Markup]:
         """Draw the levels and values of both axes."""
-        levels = "".join(f"M{self.left:g} {number(self.up(value))}H{number(self.right)}" for value, _ in self.y.ticks)
+        levels = "".join(
+            f"M{self.left:g} {format_number(self.up(value))}H{format_number(self.right)}" for value, _ in self.y.ticks
+        )
         drawn = [
-            element("path", d=levels, class_="line"),
-            *(text(self.left - 5, self.up(v) + 4, said, anchor="end", class_="soft") for v, said in self.y.ticks),
+            make_element("path", d=levels, class_="line"),
+            *(draw_text(self.left - 5, self.up(v) + 4, said, anchor="end", class_="soft") for v, said in self.y.ticks),
         ]
-        for at, said in ((self.across(value), said) for value, said in self.x.ticks):
-            anchor = "end" if at > WIDTH - 20 else "middle"
-            drawn.append(text(at, self.bottom + 15, said, anchor=anchor, class_="soft"))
+        for at, said in ((self.locate_x(value), said) for value, said in self.x.ticks):
+            anchor = "end" if at > FIGURE_WIDTH - 20 else "middle"
+            drawn.append(draw_text(at, self.bottom + 15, said, anchor=anchor, class_="soft"))
         if self.x.name:
             middle = (self.left + self.right) / 2
-            drawn.append(text(middle, self.bottom + 30, self.x.name, anchor="middle", class_="soft"))
+            drawn.append(draw_text(middle, self.bottom + 30, self.x.name, anchor="middle", class_="soft"))
         return drawn
 
 
-def axis(high: float, *, unit: str = "", name: str = "", steps: int = 4) -> Axis:
+def make_axis(high: float, *, unit: str = "", name: str = "", steps: int = 4) -> Axis:
     """Make an axis from 0 to a round number at or above `high`."""
     rough = max(high, 1e-9) / steps
     size = 10 ** math.floor(math.log10(rough))
@@ -100,30 +102,30 @@ def axis(high: float, *, unit: str = "", name: str = "", steps: int = 4) -> Axis
     return Axis(low=0, high=step * count, ticks=ticks, name=name)
 
 
-def metres(value: float) -> str:
+def format_metres(value: float) -> str:
     """Write a length: metres below one kilometre."""
     if value < 100:
         return f"{value:.3g} m"
     return f"{value:,.0f} m" if value < 1000 else f"{value / 1000:,.3g} km"
 
 
-def lengths(low: float, high: float, name: str = "") -> Axis:
+def make_length_axis(low: float, high: float, name: str = "") -> Axis:
     """Make an axis of lengths in metres, on which equal steps are equal factors."""
     low = min(low, high / 2)
     round_ones = [n * 10**e for e in range(-1, 8) for n in (1, 2, 5)]
     inside = [value for value in round_ones if low <= value <= high]
     every = max(1, math.ceil(len(inside) / 6))
-    return Axis(low=low, high=high, ticks=[(v, metres(v)) for v in inside[::every]], log=True, name=name)
+    return Axis(low=low, high=high, ticks=[(v, format_metres(v)) for v in inside[::every]], log=True, name=name)
 
 
-def text(x: float, y: float, said: str, *, anchor: str = "start", class_: str | None = None) -> Markup:
+def draw_text(x: float, y: float, said: str, *, anchor: str = "start", class_: str | None = None) -> Markup:
     """Write a line of text at a place of a figure."""
-    return element("text", said, x=x, y=y, text_anchor=None if anchor == "start" else anchor, class_=class_)
+    return make_element("text", said, x=x, y=y, text_anchor=None if anchor == "start" else anchor, class_=class_)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """One row of a bar chart: `text` is its value in words."""
+    """One row of a bar chart: `draw_text` is its value in words."""
 
     label: str
     value: float
@@ -131,20 +133,20 @@ class Bar:
     kind: Kind = "published"
 
 
-def bars(name: str, title: str, description: str, rows: Sequence[Bar], *, most: float | None = None) -> Markup:
+def draw_bars(name: str, title: str, description: str, rows: Sequence[Bar], *, most: float | None = None) -> Markup:
     """Draw horizontal bars from 0; `most` is the value whose bar would fill the width."""
-    start = 8 + _LETTER * min(max((len(row.label) for row in rows), default=0), 24)
-    room = WIDTH - start - 8 - _LETTER * max((len(row.text) for row in rows), default=0)
+    start = 8 + _LETTER_WIDTH_PX * min(max((len(row.label) for row in rows), default=0), 24)
+    room = FIGURE_WIDTH - start - 8 - _LETTER_WIDTH_PX * max((len(row.text) for row in rows), default=0)
     high = most or max((row.value for row in rows), default=0) or 1
     drawn: list[Markup] = []
     for place, row in enumerate(rows):
-        y, width = place * _ROW + 3, max(room * row.value / high, 1)
+        y, width = place * _ROW_HEIGHT_PX + 3, max(room * row.value / high, 1)
         drawn += [
-            text(start - 6, y + 11, _shorten(row.label, 24), anchor="end"),
-            element("rect", x=start, y=y, width=width, height=13, class_=row.kind),
-            text(start + width + 5, y + 11, row.text, class_="soft"),
+            draw_text(start - 6, y + 11, _shorten(row.label, 24), anchor="end"),
+            make_element("rect", x=start, y=y, width=width, height=13, class_=row.kind),
+            draw_text(start + width + 5, y + 11, row.text, class_="soft"),
         ]
-    return figure(name, title, description, *drawn, height=len(rows) * _ROW + 6)
+    return make_figure(name, title, description, *drawn, height=len(rows) * _ROW_HEIGHT_PX + 6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +161,7 @@ class Block:
     hatched: bool = False
 
 
-def columns(
+def draw_columns(
     name: str,
     title: str,
     description: str,
@@ -173,31 +175,39 @@ def columns(
     plot = Plot(x=x, y=y)
     drawn = plot.frame()
     if any(block.hatched for block in blocks):
-        drawn.append(hatch(name))
+        drawn.append(define_hatching(name))
     for block in blocks:
-        left, end = plot.across(block.since), plot.across(block.until)
+        left, end = plot.locate_x(block.since), plot.locate_x(block.until)
         top, foot = plot.up(block.below + block.value), plot.up(block.below)
         style = {"fill": f"url(#{name}-hatch)"} if block.hatched else {"class_": block.kind}
         size = {"width": max(end - left - 1, 0.5), "height": max(foot - top, 0)}
-        drawn.append(element("rect", x=left + 0.5, y=top, **size, **style))
+        drawn.append(make_element("rect", x=left + 0.5, y=top, **size, **style))
     if mark is not None:
-        at = plot.across(mark[0])
-        late = at > WIDTH / 2
+        at = plot.locate_x(mark[0])
+        late = at > FIGURE_WIDTH / 2
         drawn += [
-            element("path", d=f"M{number(at)} {_TOP - 8}V{plot.bottom:g}", class_="ink", stroke_width=1.5),
-            text(at + (-5 if late else 5), _TOP - 3, mark[1], anchor="end" if late else "start", class_="strong halo"),
+            make_element(
+                "path", d=f"M{format_number(at)} {_TOP_MARGIN_PX - 8}V{plot.bottom:g}", class_="ink", stroke_width=1.5
+            ),
+            draw_text(
+                at + (-5 if late else 5),
+                _TOP_MARGIN_PX - 3,
+                mark[1],
+                anchor="end" if late else "start",
+                class_="strong halo",
+            ),
         ]
-    return figure(name, title, description, *drawn, height=plot.height)
+    return make_figure(name, title, description, *drawn, height=plot.height)
 
 
-def histogram(
+def draw_histogram(
     name: str, title: str, description: str, shares: Sequence[tuple[float, float, float]], **how: Any
 ) -> Markup:
     """Draw shares of a length in metres by factors: (from, up to, share of 1), of which the last bin is open."""
-    x = lengths(shares[0][0], shares[-1][1], how.pop("axis", ""))
-    y = axis(100 * max(share for _, _, share in shares), unit=" %", steps=3)
+    x = make_length_axis(shares[0][0], shares[-1][1], how.pop("axis", ""))
+    y = make_axis(100 * max(share for _, _, share in shares), unit=" %", steps=3)
     blocks = [Block(since=since, until=until, value=100 * share) for since, until, share in shares]
-    return columns(name, title, description, blocks, x=x, y=y, **how)
+    return draw_columns(name, title, description, blocks, x=x, y=y, **how)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,38 +223,42 @@ class Range:
     kind: Kind = "published-wash"
 
 
-def ranges(name: str, title: str, description: str, rows: Sequence[Range], x: Axis, *, private: bool = False) -> Markup:
+def draw_ranges(
+    name: str, title: str, description: str, rows: Sequence[Range], x: Axis, *, private: bool = False
+) -> Markup:
     """Draw rows with bounds, such as answers, or figures with intervals; a `private` chart has a mark."""
-    start = 8 + _LETTER * min(max((len(row.label) for row in rows), default=0), 24)
-    right = WIDTH - 14 - _LETTER * max((len(row.text) for row in rows), default=0)
-    bottom = len(rows) * _ROW + 4
+    start = 8 + _LETTER_WIDTH_PX * min(max((len(row.label) for row in rows), default=0), 24)
+    right = FIGURE_WIDTH - 14 - _LETTER_WIDTH_PX * max((len(row.text) for row in rows), default=0)
+    bottom = len(rows) * _ROW_HEIGHT_PX + 4
 
     def at(value: float) -> float:
         return start + x.share(value) * (right - start)
 
     drawn: list[Markup] = [
-        element("path", d="".join(f"M{number(at(value))} 2V{bottom}" for value, _ in x.ticks), class_="line")
+        make_element(
+            "path", d="".join(f"M{format_number(at(value))} 2V{bottom}" for value, _ in x.ticks), class_="line"
+        )
     ]
     for place, row in enumerate(rows):
-        y = place * _ROW + 12
+        y = place * _ROW_HEIGHT_PX + 12
         drawn += [
-            text(start - 6, y + 4, _shorten(row.label, 24), anchor="end"),
-            element(
+            draw_text(start - 6, y + 4, _shorten(row.label, 24), anchor="end"),
+            make_element(
                 "rect", x=at(row.low), y=y - 5, width=max(at(row.high) - at(row.low), 1), height=10, class_=row.kind
             ),
         ]
         if row.dot is not None:
-            drawn.append(element("circle", cx=at(row.dot), cy=y, r=4, class_="published"))
+            drawn.append(make_element("circle", cx=at(row.dot), cy=y, r=4, class_="published"))
         if row.true is not None:
-            d = f"M{number(at(row.true))} {y - 6}l6 6l-6 6l-6 -6z"
-            drawn.append(element("path", d=d, class_="private", stroke="var(--paper)"))
+            d = f"M{format_number(at(row.true))} {y - 6}l6 6l-6 6l-6 -6z"
+            drawn.append(make_element("path", d=d, class_="private", stroke="var(--paper)"))
         if row.text:
-            drawn.append(text(right + 10, y + 4, row.text, class_="soft"))
-    drawn += [text(at(value), bottom + 13, said, anchor="middle", class_="soft") for value, said in x.ticks]
+            drawn.append(draw_text(right + 10, y + 4, row.text, class_="soft"))
+    drawn += [draw_text(at(value), bottom + 13, said, anchor="middle", class_="soft") for value, said in x.ticks]
     if x.name:
-        drawn.append(text((start + right) / 2, bottom + 28, x.name, anchor="middle", class_="soft"))
-    drawn += [_mark(bottom + 28)] if private else []
-    return figure(name, title, description, *drawn, height=bottom + (34 if x.name else 19))
+        drawn.append(draw_text((start + right) / 2, bottom + 28, x.name, anchor="middle", class_="soft"))
+    drawn += [_mark_private(bottom + 28)] if private else []
+    return make_figure(name, title, description, *drawn, height=bottom + (34 if x.name else 19))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,14 +271,14 @@ class Line:
     dashed: bool = False
 
 
-def point(x: float, measured: Figure) -> Point:
+def make_point(x: float, measured: Figure) -> Point:
     """Make a point of a share with its interval, in percent."""
     value = measured.value or 0.0
     low, high = (value if end is None else end for end in (measured.low, measured.high))
     return x, 100 * value, 100 * low, 100 * high
 
 
-def lines(
+def draw_lines(
     name: str,
     title: str,
     description: str,
@@ -279,21 +293,25 @@ def lines(
 
     A `private` chart has a mark.
     """
-    plot = Plot(x=x, y=y, right=WIDTH - 12 - _LETTER * max((len(one.name) for one in drawn_lines), default=0))
+    plot = Plot(
+        x=x, y=y, right=FIGURE_WIDTH - 12 - _LETTER_WIDTH_PX * max((len(one.name) for one in drawn_lines), default=0)
+    )
     drawn = plot.frame()
     if level is not None:
-        height, right = plot.up(level[0]), number(plot.right)
+        height, right = plot.up(level[0]), format_number(plot.right)
         drawn += [
-            element("path", d=f"M{plot.left:g} {number(height)}H{right}", class_="ink", stroke_dasharray="2 3"),
-            text(plot.right, height - 4, level[1], anchor="end", class_="strong halo"),
+            make_element(
+                "path", d=f"M{plot.left:g} {format_number(height)}H{right}", class_="ink", stroke_dasharray="2 3"
+            ),
+            draw_text(plot.right, height - 4, level[1], anchor="end", class_="strong halo"),
         ]
     last = -math.inf
     for one in sorted((one for one in drawn_lines if one.points), key=lambda one: -one.points[-1][1]):
         end, height = one.points[-1][:2]
         last = max(plot.up(height) + 4, last + 13)  # names of lines that end together are put below each other
-        drawn += [*_draw_line(plot, one), text(plot.across(end) + 8, last, one.name)]
-    drawn += [_mark(plot.bottom + 30)] if private else []
-    return figure(name, title, description, *drawn, height=plot.height)
+        drawn += [*_draw_line(plot, one), draw_text(plot.locate_x(end) + 8, last, one.name)]
+    drawn += [_mark_private(plot.bottom + 30)] if private else []
+    return make_figure(name, title, description, *drawn, height=plot.height)
 
 
 def _draw_line(plot: Plot, line: Line) -> list[Markup]:
@@ -303,21 +321,24 @@ def _draw_line(plot: Plot, line: Line) -> list[Markup]:
     dash = "5 3" if line.dashed else None
     dot = {"r": 3.5, "class_": "paper" if line.dashed else line.kind, "stroke": f"var(--{line.kind})"}
     return [
-        element("path", d=way, class_=f"line-{line.kind}", stroke_width=1.8, stroke_dasharray=dash),
-        element("path", d=whiskers, class_=f"line-{line.kind}"),
-        *(element("circle", cx=plot.across(x), cy=plot.up(y), **dot, stroke_width=1.5) for x, y, _, _ in line.points),
+        make_element("path", d=way, class_=f"line-{line.kind}", stroke_width=1.8, stroke_dasharray=dash),
+        make_element("path", d=whiskers, class_=f"line-{line.kind}"),
+        *(
+            make_element("circle", cx=plot.locate_x(x), cy=plot.up(y), **dot, stroke_width=1.5)
+            for x, y, _, _ in line.points
+        ),
     ]
 
 
-def _mark(y: float) -> Markup:
+def _mark_private(y: float) -> Markup:
     """Mark a private chart, beside the name of its axis."""
-    return text(WIDTH - 8, y, "PRIVATE", anchor="end", class_="private halo")
+    return draw_text(FIGURE_WIDTH - 8, y, "PRIVATE", anchor="end", class_="private halo")
 
 
-def hatch(name: str) -> Markup:
+def define_hatching(name: str) -> Markup:
     """Define the hatching that marks data left out; its id belongs to one figure."""
-    stroke = element("path", d="M0 5L5 0", stroke="var(--gone)", stroke_width=1.4)
-    return element("pattern", stroke, id=f"{name}-hatch", width=5, height=5, patternUnits="userSpaceOnUse")
+    stroke = make_element("path", d="M0 5L5 0", stroke="var(--gone)", stroke_width=1.4)
+    return make_element("pattern", stroke, id=f"{name}-hatch", width=5, height=5, patternUnits="userSpaceOnUse")
 
 
 def _shorten(label: str, most: int) -> str:

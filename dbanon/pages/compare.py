@@ -10,7 +10,7 @@ from markupsafe import Markup
 from dbanon.base.described import Described
 from dbanon.base.errors import format_count
 from dbanon.pages import frame, maps, words
-from dbanon.pages.drawn import sizes
+from dbanon.pages.drawn import draw_sizes
 from dbanon.pages.shown import Shown
 
 
@@ -29,7 +29,7 @@ class Side:
         return record.method, record.k, dict(self.promise), {clause.name for clause in record.clauses}
 
 
-def page(one: Side, other: Side, zone: ZoneInfo) -> str:
+def make_page(one: Side, other: Side, zone: ZoneInfo) -> str:
     """Make the page, from nothing but what the pages for files of the two show."""
     sides = {"A": one, "B": other}
     names = [side.record.name for side in sides.values()]
@@ -46,94 +46,100 @@ def page(one: Side, other: Side, zone: ZoneInfo) -> str:
         else "They promise different things: neither is better by a figure of this page."
     )
     about = [f"{letter}: {side.record.name}" for letter, side in sides.items()]
-    return frame.document(
+    return frame.make_document(
         around,
-        frame.header(f"{names[0]} beside {names[1]}", lead, *about),
-        frame.section("The two promises", frame.columns(*(_promise(letter, side) for letter, side in sides.items()))),
-        frame.section("Figures", frame.table(["figure", "A", "B"], _rows(list(sides.values()), zone))),
-        frame.section(
-            "Rows at one moment", frame.columns(*(_map(letter, side, zone) for letter, side in sides.items()))
+        frame.make_header(f"{names[0]} beside {names[1]}", lead, *about),
+        frame.make_section(
+            "The two promises", frame.make_columns(*(_make_promise(letter, side) for letter, side in sides.items()))
         ),
-        frame.section("Regions", frame.columns(*(_sizes(letter, side) for letter, side in sides.items()))),
-        frame.section("Strengths and costs", frame.columns(*_advice(one, other))),
+        frame.make_section("Figures", frame.make_table(["figure", "A", "B"], _make_rows(list(sides.values()), zone))),
+        frame.make_section(
+            "Rows at one moment", frame.make_columns(*(_draw_map(letter, side, zone) for letter, side in sides.items()))
+        ),
+        frame.make_section(
+            "Regions", frame.make_columns(*(_draw_sizes(letter, side) for letter, side in sides.items()))
+        ),
+        frame.make_section("Strengths and costs", frame.make_columns(*_make_advice(one, other))),
     )
 
 
-def _promise(letter: str, side: Side) -> Markup:
+def _make_promise(letter: str, side: Side) -> Markup:
     record = side.record
     k = f", k = {record.k}" if record.k is not None else ""
-    return frame.card(f"{letter}: {record.method}{k}", words.with_k(record.promise, record.k), record.rows_are)
+    return frame.make_card(f"{letter}: {record.method}{k}", words.insert_k(record.promise, record.k), record.rows_are)
 
 
-def _rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
+def _make_rows(sides: Sequence[Side], zone: ZoneInfo) -> list[list[str]]:
     records, shown = [side.record for side in sides], [side.shown for side in sides]
     held = [f"{r.held} of {len(r.clauses)}" for r in records]
-    times = [words.span(*(None if t is None else t.astimezone(zone) for t in (r.since, r.until))) for r in records]
-    settings = [frame.isolate(words.settings(r.parameters) or "-") for r in records]
+    times = [
+        words.format_span(*(None if t is None else t.astimezone(zone) for t in (r.since, r.until))) for r in records
+    ]
+    settings = [frame.isolate(words.format_settings(r.parameters) or "-") for r in records]
     return [
         ["clauses that hold", *held],
-        ["people hidden by a row", *(_hides(side) for side in sides)],
-        ["published", *(_published(r) for r in records)],
+        ["people hidden by a row", *(_describe_crowd(side) for side in sides)],
+        ["published", *(_describe_share(r) for r in records)],
         ["rows", *(f"{r.rows or 0:,}" for r in records)],
-        ["half of the regions under", *(words.length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown)],
-        ["nine tenths under", *(words.length(s.sides[2]) if len(s.sides) == 3 else "-" for s in shown)],
-        ["in exact rows", *(words.percent(s.exact) for s in shown)],
+        ["half of the regions under", *(words.format_length(s.sides[1]) if len(s.sides) == 3 else "-" for s in shown)],
+        ["nine tenths under", *(words.format_length(s.sides[2]) if len(s.sides) == 3 else "-" for s in shown)],
+        ["in exact rows", *(words.format_percent(s.exact) for s in shown)],
         ["time", *times],
         ["parameters", *settings],
     ]
 
 
-def _hides(side: Side) -> str:
-    hides = words.hides(side.record, side.shown.exact)
+def _describe_crowd(side: Side) -> str:
+    hides = words.describe_crowd(side.record, side.shown.exact)
     return (hides[0] + (", but for exact rows" if side.shown.exact else "")) if hides else "-"
 
 
-def _published(record: Described) -> str:
+def _describe_share(record: Described) -> str:
     if record.percent_left_out is None:
         return f"left out of the people and times seen: {record.said_left_out}"
     return f"{100 - record.percent_left_out} % of all people and times seen"
 
 
-def _map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
+def _draw_map(letter: str, side: Side, zone: ZoneInfo) -> Markup:
     moment, window = side.shown.moment, side.shown.window
     if moment is None or window is None:
-        return frame.card(letter, "There are no rows that hide people, so there is nothing to draw.")
+        return frame.make_card(letter, "There are no rows that hide people, so there is nothing to draw.")
     at = f"{moment.at.astimezone(zone):%H:%M}"
-    drawn = maps.panel(
+    drawn = maps.draw_map(
         f"map-{letter.lower()}",
         f"{letter} at {at}",
         f"Drawn of rows that hold at {at} and hide people: {moment.said}.",
         window,
-        maps.backdrop(side.shown.lines, side.shown.areas),
-        maps.regions(moment.regions),
+        maps.draw_backdrop(side.shown.lines, side.shown.areas),
+        maps.draw_regions(moment.regions),
     )
-    return frame.picture(
+    return frame.make_picture(
         drawn,
         f"{letter}: {side.record.name} at {at}, {moment.said} of {format_count(moment.rows, 'row')} that hide people.",
         class_="map",
     )
 
 
-def _sizes(letter: str, side: Side) -> Markup:
+def _draw_sizes(letter: str, side: Side) -> Markup:
     if not side.shown.sizes:
-        return frame.card(letter, "There are no rows that hide people.")
-    drawn = sizes(f"sizes-{letter.lower()}", f"{letter}: how large the regions are", side.shown)
-    return frame.picture(drawn, f"{letter}: share of people and time. The last bar is open.")
+        return frame.make_card(letter, "There are no rows that hide people.")
+    drawn = draw_sizes(f"sizes-{letter.lower()}", f"{letter}: how large the regions are", side.shown)
+    return frame.make_picture(drawn, f"{letter}: share of people and time. The last bar is open.")
 
 
-def _advice(one: Side, other: Side) -> list[Markup]:
+def _make_advice(one: Side, other: Side) -> list[Markup]:
     both = one.record.dataset is not None and one.record.dataset == other.record.dataset
     cards = []
     if both:
         cards.append(
-            frame.card(
+            frame.make_card(
                 "Publish one of the two",
                 "Both are of the same people. Where they speak of the same time, a reader of both may find fewer "
                 "than k people for a row. dbanon measures that before it publishes the second, and refuses.",
             )
         )
     cards.append(
-        frame.card(
+        frame.make_card(
             "How far off answers are",
             "This page has no figure that was held against true positions. dbanon evaluate measures that for each, "
             "with the same questions.",

@@ -6,10 +6,10 @@ from markupsafe import Markup
 
 from dbanon.base.errors import format_count
 from dbanon.pages import charts, frame, maps, words
-from dbanon.pages.blocks import Blocks, local
-from dbanon.pages.shown import Shown, levels
+from dbanon.pages.blocks import Blocks, localise
+from dbanon.pages.shown import Shown, name_levels
 
-_FOUND = {
+_ALIGN_WORDS = {
     "last": "the last known position",
     "linear": "the place between the fix before and the one after",
     "exact": "the place of a fix at that time",
@@ -24,52 +24,52 @@ class Drawn(Blocks):
         """Draw the regions that hold at one time."""
         moment, window = self.shown.moment, self.shown.window
         if moment is None or window is None:
-            return frame.card("No map", "There are no rows that hide people, so there is nothing to draw.")
+            return frame.make_card("No map", "There are no rows that hide people, so there is nothing to draw.")
         at = moment.at.astimezone(self.zone)
         time = f"{at:%H:%M}"
-        drawn = maps.panel(
+        drawn = maps.draw_map(
             "published-map",
             f"Published at {time}",
             f"Drawn of the rows that hide {self.shown.k} or more people at {time}: {moment.said}.",
             window,
-            maps.backdrop(self.shown.lines, self.shown.areas),
-            maps.regions(moment.regions, marked=moment.marked),
+            maps.draw_backdrop(self.shown.lines, self.shown.areas),
+            maps.draw_regions(moment.regions, marked=moment.marked),
         )
         caption = Markup(
             '<b class="is-published">Published: {} of the {} that hold at {} and hide people.</b> {}'
-        ).format(moment.said, format_count(moment.rows, "row"), time, self._around())
-        return frame.picture(drawn, caption, class_="map")
+        ).format(moment.said, format_count(moment.rows, "row"), time, self._describe_map())
+        return frame.make_picture(drawn, caption, class_="map")
 
-    def _around(self) -> str:
-        said = f"One region hides {words.spelled(self.shown.k)} or more people. Where many lie it is darker."
+    def _describe_map(self) -> str:
+        said = f"One region hides {words.spell_number(self.shown.k)} or more people. Where many lie it is darker."
         outside = " The map shows where 95 % of the people and time are. Rows may lie outside."
         backdrop = " The background is a public table." if self.shown.lines or self.shown.areas else ""
-        exact = f" Exact rows ({words.percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
+        exact = f" Exact rows ({words.format_percent(self.shown.exact)}) are not drawn." if self.shown.exact else ""
         return said + outside + exact + backdrop
 
     def pair(self) -> Markup:
         """Draw what is private beside what is published, at one time."""
         moment, window, truth = self.shown.moment, self.shown.window, self.truth
         if moment is None or window is None or truth is None:
-            return frame.columns(self.map())
+            return frame.make_columns(self.map())
         at = f"{moment.at.astimezone(self.zone):%H:%M}"
-        left = maps.panel(
+        left = maps.draw_map(
             "private-map",
             f"Private at {at}",
-            f"Where {format_count(truth.people, 'person', 'people')} were at {at}, {_FOUND[truth.align]}: one dot "
-            "each.",
+            f"Where {format_count(truth.people, 'person', 'people')} were at {at}, {_ALIGN_WORDS[truth.align]}: "
+            "one dot each.",
             window,
-            maps.backdrop(self.shown.lines, self.shown.areas),
-            maps.dots(truth.places),
-            maps.dots(truth.marked, size=7, marked=True),
+            maps.draw_backdrop(self.shown.lines, self.shown.areas),
+            maps.draw_dots(truth.places),
+            maps.draw_dots(truth.marked, size=7, marked=True),
             private=True,
         )
-        inside = f"{len(truth.places)} of {truth.people} are in the map. Each is {_FOUND[truth.align]}."
+        inside = f"{len(truth.places)} of {truth.people} are in the map. Each is {_ALIGN_WORDS[truth.align]}."
         caption = Markup('<b class="is-private">Private: where {:,} people were at {}.</b> One dot each; {}').format(
             truth.people, at, inside
         )
         group = (
-            frame.card(
+            frame.make_card(
                 "How to read the pair",
                 "The outlined dots are one group, and the outlined region is its row. A reader of the view sees the "
                 "region and the values that hold for all people in it. The reader sees neither their names nor their "
@@ -78,33 +78,33 @@ class Drawn(Blocks):
             if len(truth.marked)
             else Markup("")
         )
-        return frame.columns(frame.picture(left, caption, class_="map"), self.map(), group)
+        return frame.make_columns(frame.make_picture(left, caption, class_="map"), self.map(), group)
 
     def hours(self) -> Markup:
         """Draw each hour of a day as a small map of cells."""
         window = self.shown.window
         if window is None or not self.shown.hours:
             return Markup("")
-        side = charts.metres(self.shown.cell_m)
-        few, used = not self.shown.exact, levels(self.shown.k)
-        legend = frame.legend([(f"class-{n}", f"{name} people") for n, name in enumerate(used) if n or few])
+        side = charts.format_metres(self.shown.cell_m)
+        few, used = not self.shown.exact, name_levels(self.shown.k)
+        legend = frame.make_legend([(f"class-{n}", f"{name} people") for n, name in enumerate(used) if n or few])
         figures = []
         for place, (hour, cells) in enumerate(self.shown.hours):
             name = f"{hour:%H:%M}"
-            drawn = maps.panel(
+            drawn = maps.draw_map(
                 f"hour-{place}",
                 f"People at {name}",
-                _counted(cells, used),
+                _describe_cells(cells, used),
                 window,
-                maps.cells(cells),
+                maps.draw_cells(cells),
                 bar=False,
             )
-            figures.append(frame.picture(drawn, name))
+            figures.append(frame.make_picture(drawn, name))
         lead = (
             f"The answer of published.density: people expected in each square of {side}, mean of the hour. dbanon "
             f"takes people to be spread evenly over their regions, which flattens peaks."
         )
-        return frame.section("Hour by hour", legend, frame.small_maps(*figures), lead=lead)
+        return frame.make_section("Hour by hour", legend, frame.make_map_grid(*figures), lead=lead)
 
     def atoms(self) -> Markup:
         """Draw the cells that rows are made of."""
@@ -112,21 +112,21 @@ class Drawn(Blocks):
         if window is None or not self.shown.atoms:
             return Markup("")
         shape = Markup('<path d="{}" class="line-published"/>').format(self.shown.atoms)
-        drawn = maps.panel("atoms", "Atoms", "The cells that rows are made of. They are public.", window, shape)
-        return frame.picture(drawn, "The cells that rows are made of (published.atoms).", class_="map")
+        drawn = maps.draw_map("atoms", "Atoms", "The cells that rows are made of. They are public.", window, shape)
+        return frame.make_picture(drawn, "The cells that rows are made of (published.atoms).", class_="map")
 
     def sizes(self) -> Markup:
         """Draw how large regions are."""
         shown = self.shown
         if not shown.sizes or len(shown.sides) != 3:
             return Markup("")
-        return frame.block(
+        return frame.make_block(
             "How large are the regions?",
-            frame.picture(
-                sizes("sizes", "How large the regions are", shown),
-                f"A tenth lies in regions under {words.length(shown.sides[0])}, nine tenths under "
-                f"{words.length(shown.sides[2])}. A region counts for each of its people and minutes. The last bar is "
-                "open: it holds all that are larger.",
+            frame.make_picture(
+                draw_sizes("sizes", "How large the regions are", shown),
+                f"A tenth lies in regions under {words.format_length(shown.sides[0])}, nine tenths under "
+                f"{words.format_length(shown.sides[2])}. A region counts for each of its people and minutes. The last "
+                "bar is open: it holds all that are larger.",
             ),
         )
 
@@ -139,37 +139,45 @@ class Drawn(Blocks):
         middle = (window.y0 + window.y1) / 2
         cut = maps.Window(x0=window.x0, x1=window.x1, y0=middle - wide / 4, y1=middle + wide / 4)
         squares = [
-            f"M{maps.UNITS / 2 - half:.0f} {maps.UNITS / 4 - half:.0f}h{2 * half:.0f}v{2 * half:.0f}h-{2 * half:.0f}z"
+            f"M{maps.UNITS_ACROSS / 2 - half:.0f} {maps.UNITS_ACROSS / 4 - half:.0f}"
+            f"h{2 * half:.0f}v{2 * half:.0f}h-{2 * half:.0f}z"
             for half in (side / cut.unit_m / 2 for side in sides)
         ]
         said = ", ".join(
-            f"{name} under {words.length(side)}"
+            f"{name} under {words.format_length(side)}"
             for name, side in zip(("a tenth", "half", "nine tenths"), sides, strict=True)
         )
-        drawn = maps.panel(
-            "scale", "Regions to scale", f"Squares as wide as the regions: {said}.", cut, maps.regions(squares)
+        drawn = maps.draw_map(
+            "scale", "Regions to scale", f"Squares as wide as the regions: {said}.", cut, maps.draw_regions(squares)
         )
-        return frame.block(
+        return frame.make_block(
             "The same, to scale",
-            frame.picture(drawn, f"As wide as the map: {words.length(wide)}. Squares: {said}.", class_="map"),
+            frame.make_picture(
+                drawn, f"As wide as the map: {words.format_length(wide)}. Squares: {said}.", class_="map"
+            ),
         )
 
     def crowds(self) -> Markup:
         """Draw how many people a row hides."""
-        rows = [charts.Bar(label=label, value=share, text=words.percent(share)) for label, share in self.shown.crowds]
+        rows = [
+            charts.Bar(label=label, value=share, text=words.format_percent(share)) for label, share in self.shown.crowds
+        ]
         if not rows:
             return Markup("")
         said = "; ".join(f"{row.label}: {row.text}" for row in rows)
-        drawn = charts.bars("crowds", "How many people a row hides", f"Share of people and time: {said}.", rows, most=1)
-        return frame.block(
+        drawn = charts.draw_bars(
+            "crowds", "How many people a row hides", f"Share of people and time: {said}.", rows, most=1
+        )
+        return frame.make_block(
             "How many does a row hide?",
-            frame.picture(drawn, f"Share of people and time. k is {self.shown.k}. The last bar is open."),
+            frame.make_picture(drawn, f"Share of people and time. k is {self.shown.k}. The last bar is open."),
         )
 
     def left_out(self) -> Markup:
         """Draw who is left out by hour, as readers see it."""
         hours = [
-            (local(since, self.zone), local(until, self.zone), n) for since, until, n in self.record.left_out.hours
+            (localise(since, self.zone), localise(until, self.zone), n)
+            for since, until, n in self.record.left_out.hours
         ]
         hours = hours[-48:]
         if not hours:
@@ -187,18 +195,18 @@ class Drawn(Blocks):
             if a is not None and b is not None
         ]
         most = max(hours, key=lambda hour: hour[2])
-        drawn = charts.columns(
+        drawn = charts.draw_columns(
             "left-out",
             "Who is left out, and when",
             f"Percent of the people and times seen that are left out: at most {most[2]} %, from {most[0]:%H:%M} to "
             f"{most[1]:%H:%M}.",
             blocks,
             x=charts.Axis(low=0, high=span_h, ticks=ticks),
-            y=charts.axis(most[2], unit=" %", steps=3),
+            y=charts.make_axis(most[2], unit=" %", steps=3),
         )
-        return frame.block(
+        return frame.make_block(
             "Who is left out, and when?",
-            frame.picture(
+            frame.make_picture(
                 drawn,
                 f"Percent of people left out, most from {most[0]:%H:%M} to {most[1]:%H:%M} ({most[2]} %). Hours in "
                 "which few people are left out are joined, as in published.left_out.",
@@ -211,17 +219,17 @@ class Drawn(Blocks):
         if not rows:
             return Markup("")
         high = max(one.at_most for one in rows)
-        drawn = charts.ranges(
+        drawn = charts.draw_ranges(
             "questions",
             "Questions about squares",
             "; ".join(f"{q.label}: {q.at_least:,.0f} to {q.at_most:,.0f}, expected {q.expected:,.0f}" for q in rows)
             + ".",
             [charts.Range(label=q.label, low=q.at_least, high=q.at_most, dot=q.expected) for q in rows],
-            charts.axis(high, name="people in the square"),
+            charts.make_axis(high, name="people in the square"),
         )
-        return frame.block(
+        return frame.make_block(
             "Some questions",
-            frame.picture(
+            frame.make_picture(
                 drawn,
                 Markup(
                     "People in squares at some moments. Bar: <code>at_least</code> to <code>at_most</code>, which "
@@ -233,13 +241,13 @@ class Drawn(Blocks):
     def pictures(self) -> Markup:
         """Put the charts of the rows together."""
         blocks = [self.left_out(), self.sizes(), self.crowds(), self.scale(), self.atoms()]
-        return frame.section("What the rows look like", frame.columns(*filter(None, blocks)))
+        return frame.make_section("What the rows look like", frame.make_columns(*filter(None, blocks)))
 
 
-def sizes(name: str, title: str, shown: Shown) -> Markup:
+def draw_sizes(name: str, title: str, shown: Shown) -> Markup:
     """Draw a histogram of the sides of regions, and where the middle one is."""
-    low, half, high = map(words.length, shown.sides)
-    return charts.histogram(
+    low, half, high = map(words.format_length, shown.sides)
+    return charts.draw_histogram(
         name,
         title,
         f"Side of a square as large as a region: a tenth under {low}, half under {half}, nine tenths under {high}.",
@@ -249,6 +257,6 @@ def sizes(name: str, title: str, shown: Shown) -> Markup:
     )
 
 
-def _counted(cells: Mapping[int, str], names: Sequence[str]) -> str:
+def _describe_cells(cells: Mapping[int, str], names: Sequence[str]) -> str:
     """Say how many cells there are of each class; each is a closed path."""
     return "; ".join(f"cells with {names[n]}: {path.count('M')}" for n, path in sorted(cells.items())) or "none"

@@ -103,8 +103,8 @@ class Frame:
     private: bool = False
 
 
-def document(frame: Frame, header: Markup, *blocks: Markup) -> str:
-    """Put a page together: its band, `header` with its h1, sections, and a footer."""
+def make_document(frame: Frame, header: Markup, *blocks: Markup) -> str:
+    """Put a page together: its band, `make_header` with its h1, sections, and a footer."""
     title = make_visible(f"[PRIVATE] {frame.title}" if frame.private else frame.title)
     band = Markup('<div class="band{}"><span>{}</span></div>').format(
         " private-band" if frame.private else "", frame.band
@@ -113,8 +113,8 @@ def document(frame: Frame, header: Markup, *blocks: Markup) -> str:
     head = f"PRIVATE: {frame.head}" if frame.private else frame.head
     font = "font:10px Arial,sans-serif;"
     page = (
-        f"@page{{size:A4;margin:17mm 12mm 15mm;@top-left{{content:{_css(frame.title[:80])};{font}}}"
-        f"@top-right{{content:{_css(head)};{font}{colour}}}@bottom-left{{content:{_css(frame.foot[:110])};{font}}}"
+        f"@page{{size:A4;margin:17mm 12mm 15mm;@top-left{{content:{_quote_css(frame.title[:80])};{font}}}"
+        f"@top-right{{content:{_quote_css(head)};{font}{colour}}}@bottom-left{{content:{_quote_css(frame.foot[:110])};{font}}}"
         f'@bottom-right{{content:counter(page) " of " counter(pages);{font}}}}}'
     )
     return str(
@@ -129,7 +129,7 @@ def document(frame: Frame, header: Markup, *blocks: Markup) -> str:
         ).format(
             policy=POLICY,
             title=title,
-            style=Markup(svg.STYLE + _STYLE + page),  # noqa: S704 - `_css` escaped what is not ours
+            style=Markup(svg.STYLE + _STYLE + page),  # noqa: S704 - `_quote_css` escaped what is not ours
             band=band,
             header=header,
             main=Markup("\n").join(blocks),
@@ -138,7 +138,7 @@ def document(frame: Frame, header: Markup, *blocks: Markup) -> str:
     )
 
 
-def _css(content: str) -> str:
+def _quote_css(content: str) -> str:
     """Write a text as a string of a style sheet; nothing in it can end the string or the element.
 
     A space ends each escape, since a style sheet takes the first space after an escape for its end.
@@ -152,51 +152,51 @@ def isolate(text: Any) -> Markup:
     return Markup("<bdi>{}</bdi>").format(make_visible(str(text)))
 
 
-def header(title: str, lead: Any, *about: Any) -> Markup:
+def make_header(title: str, lead: Any, *about: Any) -> Markup:
     """Say what a page is about: a heading, one sentence, and a line of facts."""
     facts = Markup(" · ").join(about)
     return Markup('<h1>{}</h1><p class="lead">{}</p><p class="soft small">{}</p>').format(isolate(title), lead, facts)
 
 
-def section(heading: str, *blocks: Markup, note: str = "", lead: Any = None) -> Markup:
+def make_section(heading: str, *blocks: Markup, note: str = "", lead: Any = None) -> Markup:
     """Make a section with a heading, a smaller `note` beside it, and one sentence before its blocks."""
     beside = Markup(' <small class="soft">({})</small>').format(note) if note else Markup("")
     said = Markup('<p class="lead soft">{}</p>').format(lead) if lead else Markup("")
     return Markup("<section><h2>{}{}</h2>{}{}</section>").format(heading, beside, said, Markup("").join(blocks))
 
 
-def block(heading: str, *inner: Markup) -> Markup:
+def make_block(heading: str, *inner: Markup) -> Markup:
     """Make a part of a section with a heading of its own."""
     return Markup("<div><h3>{}</h3>{}</div>").format(heading, Markup("").join(inner))
 
 
-def card(heading: str, *paragraphs: Any) -> Markup:
+def make_card(heading: str, *paragraphs: Any) -> Markup:
     """Make a box of a few sentences."""
     said = Markup("").join(Markup("<p>{}</p>").format(one) for one in paragraphs)
     return Markup('<div class="card"><h3>{}</h3><div class="small">{}</div></div>').format(heading, said)
 
 
-def columns(*blocks: Markup) -> Markup:
+def make_columns(*blocks: Markup) -> Markup:
     """Put blocks beside one another, as many as there is room for."""
     return Markup('<div class="columns">{}</div>').format(Markup("").join(blocks))
 
 
-def wide(left: Markup, *right: Markup) -> Markup:
+def make_wide_columns(left: Markup, *right: Markup) -> Markup:
     """Put something wide beside blocks."""
     return Markup('<div class="wide"><div>{}</div><div>{}</div></div>').format(left, Markup("").join(right))
 
 
-def picture(drawn: Markup, caption: Any, *, class_: str = "") -> Markup:
+def make_picture(drawn: Markup, caption: Any, *, class_: str = "") -> Markup:
     """Make a figure with its caption; a map has the class ``map``."""
     return Markup('<figure class="{}">{}<figcaption>{}</figcaption></figure>').format(class_, drawn, caption)
 
 
-def small_maps(*figures: Markup) -> Markup:
+def make_map_grid(*figures: Markup) -> Markup:
     """Put many small figures without texts of their own beside one another."""
     return Markup('<div class="small-maps">{}</div>').format(Markup("").join(figures))
 
 
-def facts(found: Iterable[tuple[str, Any, bool]]) -> Markup:
+def make_fact_list(found: Iterable[tuple[str, Any, bool]]) -> Markup:
     """Show figures: the figure, what it is, and whether it is private."""
     shown = Markup("").join(
         Markup("<li{}><b>{}</b><span>{}</span></li>").format(
@@ -207,7 +207,7 @@ def facts(found: Iterable[tuple[str, Any, bool]]) -> Markup:
     return Markup('<ul class="facts">{}</ul>').format(shown)
 
 
-def legend(entries: Iterable[tuple[str, str]]) -> Markup:
+def make_legend(entries: Iterable[tuple[str, str]]) -> Markup:
     """Say what colours mean: classes of marks, and words."""
     shown = Markup("").join(
         Markup('<li><i style="background:var(--{})"></i>{}</li>').format(class_, words) for class_, words in entries
@@ -215,7 +215,7 @@ def legend(entries: Iterable[tuple[str, str]]) -> Markup:
     return Markup('<ul class="legend">{}</ul>').format(shown)
 
 
-def table(
+def make_table(
     head: Sequence[str], rows: Iterable[Sequence[Any]], *, caption: str = "", numbers: Sequence[int] = ()
 ) -> Markup:
     """Lay rows out; the first cell of a row is its heading, and the columns of `numbers` are aligned to the right.
@@ -223,55 +223,56 @@ def table(
     On a phone each row is a block, its cells one below another with the column's name.
     """
     said = Markup("<caption>{}</caption>").format(caption) if caption else Markup("")
-    return _table(head, Markup("<tbody>{}</tbody>").format(_lines(head, rows, numbers)), numbers, said)
+    return _wrap_table(head, Markup("<tbody>{}</tbody>").format(_make_rows(head, rows, numbers)), numbers, said)
 
 
-def grouped(head: Sequence[str], groups: Iterable[tuple[Any, Iterable[Sequence[Any]]]]) -> Markup:
+def make_grouped_table(head: Sequence[str], groups: Iterable[tuple[Any, Iterable[Sequence[Any]]]]) -> Markup:
     """Lay rows out in groups, each under a heading of its own, so that all have the same columns."""
     body = Markup('<tbody><tr><th scope="rowgroup" colspan="{}">{}</th></tr>{}</tbody>')
-    return _table(
-        head, Markup("").join(body.format(len(head), title, _lines(head, rows, ())) for title, rows in groups)
+    return _wrap_table(
+        head, Markup("").join(body.format(len(head), title, _make_rows(head, rows, ())) for title, rows in groups)
     )
 
 
-def _table(head: Sequence[str], body: Markup, numbers: Sequence[int] = (), caption: str = "") -> Markup:
+def _wrap_table(head: Sequence[str], body: Markup, numbers: Sequence[int] = (), caption: str = "") -> Markup:
     heads = Markup("").join(
-        Markup('<th scope="col"{}>{}</th>').format(_aligned(place, numbers), name) for place, name in enumerate(head)
+        Markup('<th scope="col"{}>{}</th>').format(_align_number(place, numbers), name)
+        for place, name in enumerate(head)
     )
     return Markup('<table class="stacked">{}<thead><tr>{}</tr></thead>{}</table>').format(caption, heads, body)
 
 
-def _lines(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence[int]) -> Markup:
+def _make_rows(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequence[int]) -> Markup:
     cell = Markup('<td{} data-name="{}">{}</td>')
     return Markup("").join(
         Markup('<tr><th scope="row">{}</th>{}</tr>').format(
             row[0],
-            Markup("").join(cell.format(_aligned(n, numbers), head[n], row[n]) for n in range(1, len(row))),
+            Markup("").join(cell.format(_align_number(n, numbers), head[n], row[n]) for n in range(1, len(row))),
         )
         for row in rows
     )
 
 
-def _aligned(place: int, numbers: Sequence[int]) -> Markup:
+def _align_number(place: int, numbers: Sequence[int]) -> Markup:
     return Markup(' class="number"') if place in numbers else Markup("")
 
 
-def code(text: str) -> Markup:
+def make_code_block(text: str) -> Markup:
     """Show commands or SQL as they are typed."""
     return Markup("<pre><code>{}</code></pre>").format(make_visible(text, lines=True))
 
 
-def signatures(*lines: str) -> Markup:
+def make_signature_lines(*lines: str) -> Markup:
     """Make lines to sign."""
     shown = Markup("").join(Markup("<div>{}</div>").format(line) for line in lines)
     return Markup('<div class="lines">{}</div>').format(shown)
 
 
-def bold(text: Any) -> Markup:
+def make_bold(text: Any) -> Markup:
     """Stress some words."""
     return Markup("<b>{}</b>").format(escape(text))
 
 
-def mono(text: Any) -> Markup:
+def make_code_name(text: Any) -> Markup:
     """Show a name as it is typed."""
     return Markup("<code>{}</code>").format(isolate(text))

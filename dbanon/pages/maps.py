@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from dbanon.pages.charts import metres, text
-from dbanon.pages.svg import WIDTH, element, figure, number
+from dbanon.pages.charts import draw_text, format_metres
+from dbanon.pages.svg import FIGURE_WIDTH, format_number, make_element, make_figure
 
-UNITS = 3600
+UNITS_ACROSS = 3600
 """Units across a window: a tenth of a pixel of a figure."""
 
 
@@ -28,15 +28,17 @@ class Window:
     @property
     def unit_m(self) -> float:
         """Length of one unit of a path, in metres."""
-        return (self.x1 - self.x0) / UNITS
+        return (self.x1 - self.x0) / UNITS_ACROSS
 
     @property
     def height(self) -> float:
-        """Height of a map that is `WIDTH` wide."""
-        return WIDTH * (self.y1 - self.y0) / (self.x1 - self.x0)
+        """Height of a map that is `FIGURE_WIDTH` wide."""
+        return FIGURE_WIDTH * (self.y1 - self.y0) / (self.x1 - self.x0)
 
 
-def least_window(cells: Iterable[tuple[float, float, float]], side_m: float, *, share: float = 0.95) -> Window | None:
+def find_least_window(
+    cells: Iterable[tuple[float, float, float]], side_m: float, *, share: float = 0.95
+) -> Window | None:
     """Find the window of the cells that hold nearly all people; None if there are no people.
 
     It begins with the box of all cells, and drops the outermost row or column with the fewest people for its length,
@@ -75,51 +77,53 @@ def fit_window(x0: float, y0: float, x1: float, y1: float) -> Window:
     return Window(x0=x - wide / 2, x1=x + wide / 2, y0=y - high / 2, y1=y + high / 2)
 
 
-def panel(
+def draw_map(
     name: str, title: str, description: str, window: Window, *layers: Markup, bar: bool = True, private: bool = False
 ) -> Markup:
     """Draw a map of its layers, the lowest first, and a bar of a round length; a `private` one has a mark."""
-    scaled = element("g", *layers, transform=f"scale({number(WIDTH / UNITS)})")
+    scaled = make_element("g", *layers, transform=f"scale({format_number(FIGURE_WIDTH / UNITS_ACROSS)})")
     above = [
-        *([_draw_bar(window)] if bar else []),
-        *([text(WIDTH - 8, 16, "PRIVATE", anchor="end", class_="private halo")] if private else []),
+        *([_draw_scale_bar(window)] if bar else []),
+        *([draw_text(FIGURE_WIDTH - 8, 16, "PRIVATE", anchor="end", class_="private halo")] if private else []),
     ]
-    ground = element("rect", width=WIDTH, height=window.height, class_="wash")
-    return figure(name, title, description, ground, scaled, *above, height=window.height)
+    ground = make_element("rect", width=FIGURE_WIDTH, height=window.height, class_="wash")
+    return make_figure(name, title, description, ground, scaled, *above, height=window.height)
 
 
-def regions(paths: Iterable[str], *, marked: int | None = None) -> Markup:
+def draw_regions(paths: Iterable[str], *, marked: int | None = None) -> Markup:
     """Draw published regions, one by one so that overlaps are darker; `marked` is the place of one."""
     drawn = [
-        element("path", d=path, class_="region marked" if place == marked else "region")
+        make_element("path", d=path, class_="region marked" if place == marked else "region")
         for place, path in enumerate(paths)
     ]
     return Markup("").join(drawn)
 
 
-def cells(paths: Mapping[int, str]) -> Markup:
+def draw_cells(paths: Mapping[int, str]) -> Markup:
     """Draw squares by class, 0 to 4: one path for all of a class."""
-    return Markup("").join(element("path", d=path, class_=f"class-{level}") for level, path in sorted(paths.items()))
+    return Markup("").join(
+        make_element("path", d=path, class_=f"class-{level}") for level, path in sorted(paths.items())
+    )
 
 
-def dots(places: Sequence[tuple[float, float]], *, size: float = 5, marked: bool = False) -> Markup:
+def draw_dots(places: Sequence[tuple[float, float]], *, size: float = 5, marked: bool = False) -> Markup:
     """Draw true positions, in units of the window, as one path."""
-    d = "".join(f"M{number(x)} {number(y)}h0" for x, y in places)
-    ring = element("path", d=d, class_="dots marked", stroke_width=size + 4) if marked else Markup("")
-    return ring + element("path", d=d, class_="dots private", stroke_width=size)
+    d = "".join(f"M{format_number(x)} {format_number(y)}h0" for x, y in places)
+    ring = make_element("path", d=d, class_="dots marked", stroke_width=size + 4) if marked else Markup("")
+    return ring + make_element("path", d=d, class_="dots private", stroke_width=size)
 
 
-def backdrop(lines: str, areas: str) -> Markup:
+def draw_backdrop(lines: str, areas: str) -> Markup:
     """Draw the ground of a map: a public table that the operator names."""
-    under = element("path", d=areas, class_="land") if areas else Markup("")
-    return under + (element("path", d=lines, class_="ways") if lines else Markup(""))
+    under = make_element("path", d=areas, class_="land") if areas else Markup("")
+    return under + (make_element("path", d=lines, class_="ways") if lines else Markup(""))
 
 
-def _draw_bar(window: Window) -> Markup:
+def _draw_scale_bar(window: Window) -> Markup:
     """Draw a bar of about a quarter of the width."""
     most = (window.x1 - window.x0) / 4
     length = max(n * 10**e for e in range(-1, 8) for n in (1, 2, 5) if n * 10**e <= most or (n, e) == (1, -1))
-    y, end = window.height - 10, 10 + WIDTH * length / (window.x1 - window.x0)
-    return element("path", d=f"M10 {number(y)}H{number(end)}", class_="ink", stroke_width=2) + text(
-        10, y - 5, metres(length), class_="halo"
-    )
+    y, end = window.height - 10, 10 + FIGURE_WIDTH * length / (window.x1 - window.x0)
+    return make_element(
+        "path", d=f"M10 {format_number(y)}H{format_number(end)}", class_="ink", stroke_width=2
+    ) + draw_text(10, y - 5, format_metres(length), class_="halo")

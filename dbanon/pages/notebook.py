@@ -15,10 +15,10 @@ from markupsafe import Markup
 
 from dbanon.base.errors import format_count
 from dbanon.pages import charts
-from dbanon.pages.charts import Bar, metres
+from dbanon.pages.charts import Bar, format_metres
 from dbanon.pages.svg import STYLE
 
-_OWN = """
+_VIEW_STYLE = """
 :root{color:var(--ink);background:var(--paper);border:1px solid var(--line);border-radius:6px;padding:10px 14px;
 max-width:820px;font:13px/1.4 Arial,Helvetica,sans-serif}
 p{margin:2px 0 8px}b.title{font-size:15px}.good{color:var(--good)}.warn{color:var(--warn)}
@@ -26,19 +26,21 @@ span.fact{margin-right:16px;color:var(--soft)}span.fact b{color:var(--ink)}
 div.figures{display:flex;flex-wrap:wrap;gap:14px;align-items:flex-start}
 div.figures svg{width:360px;max-width:100%;height:auto}
 """
-_TENTHS = {f"cloak_side_{tenth}0_m": tenth / 10 for tenth in range(1, 10) if tenth != 5} | {"median_cloak_side_m": 0.5}
+_TENTH_FIGURES = {f"cloak_side_{tenth}0_m": tenth / 10 for tenth in range(1, 10) if tenth != 5} | {
+    "median_cloak_side_m": 0.5
+}
 
 Fact = tuple[str, str]
 """A value in words, and its name."""
 
 
-def sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, float, float]]:
+def compute_sizes(figures: Mapping[str, Any], bins: int) -> list[tuple[float, float, float]]:
     """Give the sizes of a run's regions: (side in metres, up to, share of 1), by equal factors.
 
     They range from the tenth to the ninetieth percentile; empty if the run has none, or all regions have one size.
     """
-    tenths = sorted((share, float(figures[name])) for name, share in _TENTHS.items() if name in figures)
-    if len(tenths) < len(_TENTHS) or not 0 < tenths[0][1] < tenths[-1][1]:
+    tenths = sorted((share, float(figures[name])) for name, share in _TENTH_FIGURES.items() if name in figures)
+    if len(tenths) < len(_TENTH_FIGURES) or not 0 < tenths[0][1] < tenths[-1][1]:
         return []
     least, most = tenths[0][1], tenths[-1][1]
     edges = [least * (most / least) ** (edge / bins) for edge in range(bins)] + [most]
@@ -54,7 +56,7 @@ def _share_below(tenths: Sequence[tuple[float, float]], side_m: float) -> float:
     return tenths[-1][0]
 
 
-def run(
+def make_run_view(
     title: str,
     held: int,
     clauses: int,
@@ -79,16 +81,16 @@ def run(
     name = _make_name()
     facts = [(_write_percent(metrics["published_share"]), "published")] if "published_share" in metrics else []
     if "median_cloak_side_m" in metrics:
-        facts.append((metres(metrics["median_cloak_side_m"]), "half of the regions under"))
+        facts.append((format_metres(metrics["median_cloak_side_m"]), "half of the regions under"))
     figures = []
-    if shares := sizes(metrics, 16):
+    if shares := compute_sizes(metrics, 16):
         half = metrics["median_cloak_side_m"]
-        said = f"A tenth is under {metres(shares[0][0])}, half under {metres(half)}, nine tenths under "
+        said = f"A tenth is under {format_metres(shares[0][0])}, half under {format_metres(half)}, nine tenths under "
         figures.append(
-            charts.histogram(
-                f"{name}-sizes", "Sides of the regions", said + f"{metres(shares[-1][1])}.", shares,
+            charts.draw_histogram(
+                f"{name}-sizes", "Sides of the regions", said + f"{format_metres(shares[-1][1])}.", shares,
                 axis="side of the regions, but for the least and the greatest tenth",
-                mark=(half, f"half are under {metres(half)}"),
+                mark=(half, f"half are under {format_metres(half)}"),
             )
         )  # fmt: skip
     if bars := [
@@ -98,11 +100,11 @@ def run(
     ]:
         words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
         facts.append(("", "grey: left out, by reason"))
-        figures.append(charts.bars(f"{name}-left-out", "Left out, by reason", words, bars, most=1.0))
-    return view(title, facts, *figures, verdict=_describe_verdict(held, clauses))
+        figures.append(charts.draw_bars(f"{name}-left-out", "Left out, by reason", words, bars, most=1.0))
+    return make_view(title, facts, *figures, verdict=_describe_verdict(held, clauses))
 
 
-def release(card: Mapping[str, Any]) -> str:
+def make_release_view(card: Mapping[str, Any]) -> str:
     """Make the view of a release from its card: its promise and its verification."""
     clauses = card["attack"]["clauses"] or ()
     held = sum(bool(one["passed"]) for one in clauses)
@@ -110,7 +112,7 @@ def release(card: Mapping[str, Any]) -> str:
     facts = [(f"k = {card['k']}", "")] if card["k"] else []
     facts += [(f"{card['rows']:,}", "rows"), (f"{card['method']}, {card['algorithm']}", "")]
     facts += [(f"{_write_day(card['period']['since'])} to {_write_day(card['period']['until'])}", "")]
-    return view(
+    return make_view(
         f"Release published.{card['release']}{state}",
         facts,
         text=card["promise"],
@@ -118,7 +120,7 @@ def release(card: Mapping[str, Any]) -> str:
     )
 
 
-def sweep(title: str, settings: Sequence[tuple[str, float | None, str]]) -> str:
+def make_sweep_view(title: str, settings: Sequence[tuple[str, float | None, str]]) -> str:
     """Make the view of a sweep: for each setting the share published, or its outcome, and a word on it."""
     bars = [
         Bar(
@@ -130,11 +132,13 @@ def sweep(title: str, settings: Sequence[tuple[str, float | None, str]]) -> str:
         for label, share, said in settings
     ]
     words = "; ".join(f"{bar.label}: {bar.text}" for bar in bars)
-    drawn = charts.bars(f"{_make_name()}-settings", "Share published by setting", words, bars, most=1.0)
-    return view(title, [(str(len(bars)), "settings"), ("", "shares of people and times that are published")], drawn)
+    drawn = charts.draw_bars(f"{_make_name()}-settings", "Share published by setting", words, bars, most=1.0)
+    return make_view(
+        title, [(str(len(bars)), "settings"), ("", "shares of people and times that are published")], drawn
+    )
 
 
-def view(
+def make_view(
     title: str, facts: Sequence[Fact], *figures: Markup, text: str = "", verdict: tuple[str, bool] | None = None
 ) -> str:
     """Put a view together: a title with a verdict, facts in a line, a text, figures side by side."""
@@ -147,7 +151,7 @@ def view(
             '<div class="figures">{}</div></div>'
         ).format(
             name,
-            Markup(scoped(STYLE + _OWN, name)),  # noqa: S704 - our own style
+            Markup(scope_style(STYLE + _VIEW_STYLE, name)),  # noqa: S704 - our own style
             title,
             judged,
             listed,
@@ -157,7 +161,7 @@ def view(
     )
 
 
-def scoped(style: str, name: str) -> str:
+def scope_style(style: str, name: str) -> str:
     """Limit a style sheet to the element with the class `name`, which ``:root`` becomes, and its content."""
 
     def within(found: re.Match[str]) -> str:

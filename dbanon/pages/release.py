@@ -13,7 +13,7 @@ from markupsafe import Markup
 from dbanon.base.described import Described
 from dbanon.base.figures import Evaluation
 from dbanon.pages import frame, words
-from dbanon.pages.blocks import local
+from dbanon.pages.blocks import localise
 from dbanon.pages.drawn import Drawn
 from dbanon.pages.shown import Shown, Truth
 from dbanon.pages.told import Told
@@ -22,7 +22,7 @@ from dbanon.pages.utility import Utility
 Audience = Literal["file", "analysts", "operators"]
 
 
-def page(
+def make_page(
     record: Described,
     shown: Shown,
     audience: Audience,
@@ -45,7 +45,7 @@ def page(
     measured = evaluation is not None or any(part.figures for part in record.parts)
     if not private and (marked or truth is not None or measured or parts):
         raise ValueError("A page that is not private must not be given the truth.")
-    made = {"file": _file, "analysts": _analysts, "operators": _operators}[audience]
+    made = {"file": _list_file_blocks, "analysts": _list_analyst_blocks, "operators": _list_operator_blocks}[audience]
     body = made(_Page(record, shown, zone, truth=truth, evaluation=evaluation, unmeasured=unmeasured, chosen=parts))
     band = {
         "file": "To file with the impact assessment. Shows the shares left out, and no true position.",
@@ -66,7 +66,7 @@ def page(
         foot=_write_foot(record),
         private=private,
     )
-    return frame.document(around, _write_header(record, zone), *body)
+    return frame.make_document(around, _write_header(record, zone), *body)
 
 
 def _write_foot(record: Described) -> str:
@@ -81,47 +81,50 @@ def _write_header(record: Described, zone: ZoneInfo) -> Markup:
         f"Method {record.method}" + (f" ({record.algorithm})" if record.algorithm else ""),
         f"k = {record.k}" if record.k is not None else "",
         Markup("dataset {}").format(frame.isolate(record.dataset)) if record.dataset else "",
-        words.span(local(record.since, zone), local(record.until, zone)),
+        words.format_span(localise(record.since, zone), localise(record.until, zone)),
         f"{record.rows:,} rows" if record.rows is not None else "",
-        f"published {words.when(local(record.published_at, zone))}" if record.published_at else "",
+        f"published {words.format_moment(localise(record.published_at, zone))}" if record.published_at else "",
     ]
-    return frame.header(record.name, words.with_k(record.promise, record.k), *filter(None, known))
+    return frame.make_header(record.name, words.insert_k(record.promise, record.k), *filter(None, known))
 
 
 class _Page(Drawn, Told, Utility):
     """All blocks; each page takes those of its audience."""
 
 
-def _file(page: _Page) -> Iterable[Markup]:
+def _list_file_blocks(page: _Page) -> Iterable[Markup]:
     return [
         page.facts(),
-        frame.section(
-            "What is published", frame.wide(page.map(), page.says(), page.intruder(), page.out(), page.readers())
+        frame.make_section(
+            "What is published",
+            frame.make_wide_columns(page.map(), page.says(), page.intruder(), page.out(), page.readers()),
         ),
         page.tests(),
-        frame.signatures("assessed by", "approved by (data protection officer)", "date", "next review"),
+        frame.make_signature_lines("assessed by", "approved by (data protection officer)", "date", "next review"),
         page.clauses(),
         page.pictures(),
-        frame.section("Other releases, and the source", frame.columns(page.beside(), page.source())),
+        frame.make_section("Other releases, and the source", frame.make_columns(page.beside(), page.source())),
         page.parts(),
         page.again(),
     ]
 
 
-def _analysts(page: _Page) -> Iterable[Markup]:
+def _list_analyst_blocks(page: _Page) -> Iterable[Markup]:
     return [
         page.facts(),
-        frame.section("What is published", frame.wide(page.map(), page.says(), page.out(), page.questions())),
+        frame.make_section(
+            "What is published", frame.make_wide_columns(page.map(), page.says(), page.out(), page.questions())
+        ),
         page.may_ask(),
         page.hours(),
         page.pictures(),
         page.columns(),
         page.parts(),
         page.tests(),
-        frame.section(
+        frame.make_section(
             "Withdrawal, and the source",
-            frame.columns(
-                frame.card(
+            frame.make_columns(
+                frame.make_card(
                     "If a query says that the view does not exist",
                     "It was withdrawn, or is for others now: ask the administrator. If it was replaced while you "
                     "asked, ask again. Numbers of records are drawn again in each release: do not keep them.",
@@ -132,17 +135,17 @@ def _analysts(page: _Page) -> Iterable[Markup]:
     ]
 
 
-def _operators(page: _Page) -> Iterable[Markup]:
+def _list_operator_blocks(page: _Page) -> Iterable[Markup]:
     return [
         page.facts(),
-        frame.section("What is private, and what is published", page.pair(), page.chosen_part()),
+        frame.make_section("What is private, and what is published", page.pair(), page.chosen_part()),
         page.utility(),
         page.tests(),
-        frame.section("On record", frame.columns(page.intruder(), page.out(), page.readers(), page.beside())),
+        frame.make_section("On record", frame.make_columns(page.intruder(), page.out(), page.readers(), page.beside())),
         page.hours(),
         page.pictures(),
         page.clauses(),
         page.parts(),
-        frame.section("Source", page.source()),
+        frame.make_section("Source", page.source()),
         page.again(),
     ]

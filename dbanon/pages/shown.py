@@ -13,10 +13,10 @@ from typing import NamedTuple
 from dbanon.base.errors import format_count
 from dbanon.pages.maps import Window
 
-STEP = 1.25
+BIN_FACTOR = 1.25
 """The factor from one bin of lengths to the next."""
-_LAST, _FIRST = 0.95, 0.02
-_MOST_BARS = 7
+_LAST_BIN_SHARE, _FIRST_BIN_SHARE = 0.95, 0.02
+_MAX_BARS = 7
 
 
 class Bin(NamedTuple):
@@ -78,7 +78,7 @@ class Shown:
     window : Window or None
         None if there are no rows.
     hours : sequence of (datetime, mapping)
-        For each hour the path of each class of cells; see `levels`.
+        For each hour the path of each class of cells; see `name_levels`.
     cell_m : float
         The side of these cells.
     sizes : sequence of (float, float, float)
@@ -133,7 +133,7 @@ class Truth:
     align: str = "last"
 
 
-def sampled(paths: Sequence[str], most: int, most_bytes: int) -> list[str]:
+def sample_paths(paths: Sequence[str], most: int, most_bytes: int) -> list[str]:
     """Draw an even sample of paths in the order of their areas, few and short enough."""
     number = min(len(paths), most)
     while True:
@@ -143,22 +143,22 @@ def sampled(paths: Sequence[str], most: int, most_bytes: int) -> list[str]:
         number //= 2
 
 
-def answered(questions: Iterable[Question], k: int) -> list[Question]:
+def select_questions(questions: Iterable[Question], k: int) -> list[Question]:
     """Keep the questions to which the rows tell k people or more, most people first."""
     return sorted((one for one in questions if one.expected >= k), key=lambda one: -one.expected)
 
 
-def levels(k: int) -> list[str]:
+def name_levels(k: int) -> list[str]:
     """Name the classes of cells: all counts below k are one class."""
     return [f"fewer than {k}", *(f"{k * f:,} to {2 * k * f:,}" for f in (1, 2, 4)), f"{8 * k:,} and more"]
 
 
-def level(people: float, k: int) -> int:
+def find_level(people: float, k: int) -> int:
     """Give the class of a cell by the number of people expected in it."""
     return 0 if people < k else min(int(math.log2(people / k)) + 1, 4)
 
 
-def squares(
+def draw_squares(
     cells: Iterable[tuple[float, float, float]], side_m: float, window: Window, k: int, *, few: bool
 ) -> dict[int, str]:
     """Draw the cells in a window, as one path for each class.
@@ -173,14 +173,14 @@ def squares(
     for x, y, people in cells:
         if x + side_m <= window.x0 or x >= window.x1 or y + side_m <= window.y0 or y >= window.y1:
             continue
-        at = level(people, k)
+        at = find_level(people, k)
         if at or few:
             left, top = ((x - window.x0) / window.unit_m, (window.y1 - y - side_m) / window.unit_m)
             found.setdefault(at, []).append(f"M{left:.0f} {top:.0f}h{side}v{side}h-{side}z")
     return {at: "".join(paths) for at, paths in found.items()}
 
 
-def joined(bins: Sequence[Bin], k: int) -> list[Bin]:
+def join_bins(bins: Sequence[Bin], k: int) -> list[Bin]:
     """Join bins until each has at least k people; the last one is open.
 
     The first 2 % and the last 5 % of the weight are one bin each, because the least and the greatest region may be that
@@ -189,8 +189,12 @@ def joined(bins: Sequence[Bin], k: int) -> list[Bin]:
     total, done = sum(one.weight for one in bins), 0.0
     made: list[list[Bin]] = []
     for one in bins:
-        first = bool(made) and done <= _FIRST * total
-        last = bool(made) and done >= _LAST * total and done - sum(b.weight for b in made[-1]) >= _LAST * total
+        first = bool(made) and done <= _FIRST_BIN_SHARE * total
+        last = (
+            bool(made)
+            and done >= _LAST_BIN_SHARE * total
+            and done - sum(b.weight for b in made[-1]) >= _LAST_BIN_SHARE * total
+        )
         few = bool(made) and sum(b.people for b in made[-1]) < k
         if first or last or few:
             made[-1].append(one)
@@ -209,15 +213,16 @@ def joined(bins: Sequence[Bin], k: int) -> list[Bin]:
     return found
 
 
-def bars(hidden: Sequence[Bin]) -> list[tuple[float, float, float]]:
+def make_bars(hidden: Sequence[Bin]) -> list[tuple[float, float, float]]:
     """Make bars of joined bins, with their share; the last is open, and its width does not depend on its regions."""
     total = sum(one.weight for one in hidden)
     return [
-        (one.since, one.since * STEP**2 if math.isinf(one.until) else one.until, one.weight / total) for one in hidden
+        (one.since, one.since * BIN_FACTOR**2 if math.isinf(one.until) else one.until, one.weight / total)
+        for one in hidden
     ]
 
 
-def quantiles(bins: Sequence[Bin], shares: Sequence[float] = (0.1, 0.5, 0.9)) -> list[float]:
+def compute_quantiles(bins: Sequence[Bin], shares: Sequence[float] = (0.1, 0.5, 0.9)) -> list[float]:
     """Read quantiles off bins, between the ends of a bin by factors."""
     total, found = sum(one.weight for one in bins), []
     for share in shares:
@@ -231,7 +236,7 @@ def quantiles(bins: Sequence[Bin], shares: Sequence[float] = (0.1, 0.5, 0.9)) ->
     return found
 
 
-def crowd_bars(crowds: Sequence[tuple[int, float, float]], k: int) -> list[tuple[str, float]]:
+def make_crowd_bars(crowds: Sequence[tuple[int, float, float]], k: int) -> list[tuple[str, float]]:
     """Make bars of the number of people that rows hide, each of one number or a range, and of at least k people.
 
     The last tenth is one open bar, because the fullest group is a single one.
@@ -242,7 +247,7 @@ def crowd_bars(crowds: Sequence[tuple[int, float, float]], k: int) -> list[tuple
         In ascending order of crowd, from k on.
     """
     total, done = sum(weight for _, weight, _ in crowds), 0.0
-    single = bool(crowds) and crowds[-1][0] - crowds[0][0] < _MOST_BARS
+    single = bool(crowds) and crowds[-1][0] - crowds[0][0] < _MAX_BARS
     bars: list[_Bar] = []
     for crowd, weight, people in crowds:
         low = crowd if single else k << max(int(math.log2(crowd / k)), 0)

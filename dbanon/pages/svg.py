@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-WIDTH = 360
+FIGURE_WIDTH = 360
 """Units across a figure: its text of 11 units is 11 pixels on a phone."""
 
 _COLOURS = """--good:#13702b;--warn:#8a5300;
@@ -46,10 +46,12 @@ vector-effect:non-scaling-stroke}
 """Colours of light, dark and paper, and the classes of marks."""
 
 
-def element(name: str, /, *children: Any, **attributes: Any) -> Markup:
+def make_element(name: str, /, *children: Any, **attributes: Any) -> Markup:
     """Make an element: numbers to two decimals, ``class_`` and ``stroke_width`` as they are written in SVG."""
     given = Markup("").join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), number(value) if _is_number(value) else value)
+        Markup(' {}="{}"').format(
+            key.rstrip("_").replace("_", "-"), format_number(value) if _is_number(value) else value
+        )
         for key, value in attributes.items()
         if value is not None
     )
@@ -57,7 +59,7 @@ def element(name: str, /, *children: Any, **attributes: Any) -> Markup:
     return Markup("<{0}{1}>{2}</{0}>").format(name, given, inner)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Write a coordinate: two decimals at most."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
 
@@ -66,15 +68,17 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def figure(name: str, title: str, description: str, *children: Any, height: float, width: float = WIDTH) -> Markup:
+def make_figure(
+    name: str, title: str, description: str, *children: Any, height: float, width: float = FIGURE_WIDTH
+) -> Markup:
     """Make a figure: `name` is its own on the page, `title` and `description` say in words what it shows."""
-    return element(
+    return make_element(
         "svg",
-        element("title", title, id=f"{name}-title"),
-        element("desc", description, id=f"{name}-desc"),
+        make_element("title", title, id=f"{name}-title"),
+        make_element("desc", description, id=f"{name}-desc"),
         *children,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {number(width)} {number(height)}",
+        viewBox=f"0 0 {format_number(width)} {format_number(height)}",
         role="img",
         aria_labelledby=f"{name}-title {name}-desc",
     )

@@ -11,16 +11,16 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.base.errors import format_count
-from dbanon.base.figures import WHEN, Figure
+from dbanon.base.figures import ASKED_WORDS, Figure
 from dbanon.base.sweep import Setting, Sweep, find_lines
 from dbanon.pages import charts, frame, maps, words
-from dbanon.pages.charts import Axis, Line, metres, text
-from dbanon.pages.svg import WIDTH, element, figure
+from dbanon.pages.charts import Axis, Line, draw_text, format_metres
+from dbanon.pages.svg import FIGURE_WIDTH, make_element, make_figure
 
 _MAX_LINES = 12
 
 
-def page(sweep: Sweep, *, version: str = "") -> str:
+def make_page(sweep: Sweep, *, version: str = "") -> str:
     """Make the page of a sweep."""
     around = frame.Frame(
         title=f"Sweep of {sweep.method} over {sweep.dataset}",
@@ -39,7 +39,7 @@ def page(sweep: Sweep, *, version: str = "") -> str:
         _write_grid(sweep),
         _write_commands(sweep),
     ]
-    return frame.document(around, _write_header(sweep), *blocks)
+    return frame.make_document(around, _write_header(sweep), *blocks)
 
 
 def _write_header(sweep: Sweep) -> Markup:
@@ -50,7 +50,7 @@ def _write_header(sweep: Sweep) -> Markup:
         format_count(len(sweep.settings), "setting"), sweep.method, sweep.algorithm, people,
         frame.isolate(sweep.dataset), "Nothing was published.",
     )  # fmt: skip
-    return frame.header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
+    return frame.make_header(f"Which {which}? A sweep over {sweep.dataset}", lead, sweep.hides)
 
 
 def _write_answer(sweep: Sweep) -> Iterator[Markup]:
@@ -58,11 +58,11 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
     pairs = [sweep.sentences[i : i + 2] for i in range(0, len(sweep.sentences), 2)]
     said = [" ".join(pair) for pair in pairs] or ["No two settings could be compared."]
     paragraphs = [Markup("<p>{}</p>").format(one) for one in (*said, *_note_coverage(sweep), *sweep.notes)]
-    yield frame.section("Effect of each parameter", *paragraphs)
+    yield frame.make_section("Effect of each parameter", *paragraphs)
     chosen = sweep.chosen
     if chosen is None:
         why = f"meets all wants{_list_wants(sweep)} and can be published" if sweep.wants else "can be published"
-        yield frame.section("No setting is chosen", frame.card("Reason", f"No setting {why}."))
+        yield frame.make_section("No setting is chosen", frame.make_card("Reason", f"No setting {why}."))
         return
     found = [
         (chosen.name, "the setting", False),
@@ -75,7 +75,7 @@ def _write_answer(sweep: Sweep) -> Iterator[Markup]:
         f"The sweep kept the settings that {which}, and among these the ones with the strongest promise. It chose the "
         "setting on their front whose count error has the least upper end of its interval."
     )
-    yield frame.section("The chosen setting", frame.facts(found), lead=lead)
+    yield frame.make_section("The chosen setting", frame.make_fact_list(found), lead=lead)
 
 
 def _note_coverage(sweep: Sweep) -> Iterator[str]:
@@ -102,8 +102,8 @@ def _draw_figures(sweep: Sweep, compared: Sequence[Setting]) -> Iterator[Markup]
         "Filled: on the (Pareto) front, where no other of its promise is as good in both figures and better in one. "
         "Hollow: not on the front. Ringed: the chosen one. Lines join settings that differ in one parameter."
     )
-    left = frame.picture(_draw_net(sweep, compared, names), caption)
-    yield frame.section("What is gained, what is lost", frame.wide(left, *right), note=sweep.method)
+    left = frame.make_picture(_draw_net(sweep, compared, names), caption)
+    yield frame.make_section("What is gained, what is lost", frame.make_wide_columns(left, *right), note=sweep.method)
 
 
 def _draw_minutes(sweep: Sweep) -> Markup:
@@ -116,7 +116,7 @@ def _draw_minutes(sweep: Sweep) -> Markup:
             "Maps show only settings that were computed in the same call. These were measured earlier, and their rows "
             "are not kept with their figures."
         )
-        return frame.section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(said))
+        return frame.make_section("No maps of one minute", Markup('<p class="small soft">{}</p>').format(said))
     first = shown[0].minute
     when = datetime.fromtimestamp(first.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     window = maps.Window(**dict(zip(("x0", "y0", "x1", "y1"), first.window, strict=True)))
@@ -125,7 +125,7 @@ def _draw_minutes(sweep: Sweep) -> Markup:
         '<div class="columns" style="grid-template-columns:repeat(auto-fit,minmax(min(240px,100%),1fr))">{}</div>'
     )
     lead = f"{when}. Each region hides as many people as its setting promises, or more."
-    return frame.section("The same minute at several settings", beside.format(Markup("").join(figures)), lead=lead)
+    return frame.make_section("The same minute at several settings", beside.format(Markup("").join(figures)), lead=lead)
 
 
 def _differs_in_promise(one: Setting, chosen: Setting) -> bool:
@@ -136,36 +136,38 @@ def _differs_in_promise(one: Setting, chosen: Setting) -> bool:
 def _draw_minute(place: int, one: Setting, window: maps.Window) -> Markup:
     paths = one.minute.paths if one.minute is not None else ()
     about = f"{one.name}: {format_count(len(paths), 'region')} as they would be published."
-    drawn = maps.panel(f"minute-{place}", f"One minute at {one.name}", about, window, maps.regions(paths))
+    drawn = maps.draw_map(f"minute-{place}", f"One minute at {one.name}", about, window, maps.draw_regions(paths))
     half, error = one.measured("region_side_m_50"), _write_error(one.error)
-    sides = f", half of people's time in regions under {metres(half.value)}" if half and half.value else ""
+    sides = f", half of people's time in regions under {format_metres(half.value)}" if half and half.value else ""
     rows = format_count(one.minute.rows if one.minute is not None else 0, "row")
     if one.minute is not None and len(paths) < one.minute.rows:
         rows += f" (drawn: {len(paths):,})"
     said = Markup("{}: {}{}. Counts are off by {}.")
-    caption = said.format(frame.bold(one.name), rows, sides, error)
-    return frame.picture(drawn, caption, class_="map")
+    caption = said.format(frame.make_bold(one.name), rows, sides, error)
+    return frame.make_picture(drawn, caption, class_="map")
 
 
 def _draw_net(sweep: Sweep, compared: Sequence[Setting], names: Sequence[str]) -> Markup:
     """Draw share against error: each setting a dot, joined to its neighbours by one parameter each."""
-    worst = 100 * max(_get_error(one) for one in compared)
-    x = charts.axis(worst, unit=" %", name=f"counts in {sweep.squares} are off by: worse to the right")
-    plot = charts.Plot(x=x, y=_make_share_axis(compared), top=38, right=WIDTH - 22, bottom=214)
-    drawn = [*plot.frame(), text(2, 12, "published: better above", class_="soft")]
+    worst = 100 * max(_find_error(one) for one in compared)
+    x = charts.make_axis(worst, unit=" %", name=f"counts in {sweep.squares} are off by: worse to the right")
+    plot = charts.Plot(x=x, y=_make_share_axis(compared), top=38, right=FIGURE_WIDTH - 22, bottom=214)
+    drawn = [*plot.frame(), draw_text(2, 12, "published: better above", class_="soft")]
     for place, name in enumerate(names):
         for line in find_lines(compared, name):
-            way = plot.join((100 * _get_error(one), 100 * (one.share or 0)) for one in line)
+            way = plot.join((100 * _find_error(one), 100 * (one.share or 0)) for one in line)
             dash = None if place == 0 else "3 3"
-            drawn.append(element("path", d=way, class_="line-published", stroke_opacity=0.5, stroke_dasharray=dash))
+            drawn.append(
+                make_element("path", d=way, class_="line-published", stroke_opacity=0.5, stroke_dasharray=dash)
+            )
     above, beside = _name_settings(compared, names)
     for one in compared:
-        at = plot.across(100 * _get_error(one)), plot.up(100 * (one.share or 0))
+        at = plot.locate_x(100 * _find_error(one)), plot.up(100 * (one.share or 0))
         drawn += _draw_setting(one, *at, above.get(id(one)), beside.get(id(one)))
     about = "; ".join(
         f"{one.name}: {_write_percent(one.share)} published, {_write_error(one.error)} off" for one in compared
     )
-    return figure("net", "Share published against error", about, *drawn, height=plot.height)
+    return make_figure("net", "Share published against error", about, *drawn, height=plot.height)
 
 
 def _make_share_axis(compared: Sequence[Setting]) -> Axis:
@@ -180,15 +182,15 @@ def _make_share_axis(compared: Sequence[Setting]) -> Axis:
 def _draw_setting(one: Setting, across: float, up: float, above: str | None, beside: str | None) -> Iterator[Markup]:
     """Draw the dot of a setting, ringed if it is chosen, with its names above and beside it."""
     if one.chosen:
-        yield element("circle", cx=across, cy=up, r=9, class_="ink", stroke_width=1.5)
+        yield make_element("circle", cx=across, cy=up, r=9, class_="ink", stroke_width=1.5)
     colour = "published" if one.front else "paper"
-    yield element("circle", cx=across, cy=up, r=4.5, class_=colour, stroke="var(--published)", stroke_width=1.6)
+    yield make_element("circle", cx=across, cy=up, r=4.5, class_=colour, stroke="var(--published)", stroke_width=1.6)
     if above:
-        yield text(across, up - 11, above, anchor="end" if across > WIDTH - 40 else "middle", class_="halo")
-    if beside and across > WIDTH - 90:  # no room to the right of it
-        yield text(across, up + 20, beside, anchor="end", class_="halo")
+        yield draw_text(across, up - 11, above, anchor="end" if across > FIGURE_WIDTH - 40 else "middle", class_="halo")
+    if beside and across > FIGURE_WIDTH - 90:  # no room to the right of it
+        yield draw_text(across, up + 20, beside, anchor="end", class_="halo")
     elif beside:
-        yield text(across + 13, up + 4, beside, class_="halo")
+        yield draw_text(across + 13, up + 4, beside, class_="halo")
 
 
 def _name_settings(compared: Sequence[Setting], names: Sequence[str]) -> tuple[dict[int, str], dict[int, str]]:
@@ -201,7 +203,7 @@ def _name_settings(compared: Sequence[Setting], names: Sequence[str]) -> tuple[d
     first, second = names
     top = max(compared, key=lambda one: one.share or 0).varied[second]
     above = {id(one): f"{first} {one.varied[first]}" for one in compared if one.varied[second] == top}
-    ends = [max(line, key=_get_error) for line in find_lines(compared, first)]
+    ends = [max(line, key=_find_error) for line in find_lines(compared, first)]
     return above, {id(one): f"{second} {one.varied[second]}" for one in ends}
 
 
@@ -215,23 +217,25 @@ def _draw_limits(sweep: Sweep, compared: Sequence[Setting]) -> Markup:
     said: list[str] = []
     for place, group in enumerate(groups):
         share, y = group[0].share or 0, place * 34 + 2
-        label, width = _name_common(group), WIDTH - 12
+        label, width = _name_common(group), FIGURE_WIDTH - 12
         reasons = ", ".join(
             f"{_write_percent(part)} {_write_reason(reason)}" for reason, part in group[0].limits.items()
         )
         said.append(f"{label}: {_write_percent(share)} published" + (f"; {reasons}" if reasons else ""))
         drawn += [
-            text(4, y + 11, f"{label}: {_write_percent(share)} published", class_="strong"),
-            element("rect", x=4, y=y + 15, width=width, height=12, fill="url(#limits-hatch)", stroke="var(--gone)"),
-            element("rect", x=4, y=y + 15, width=max(width * share, 1), height=12, class_="published"),
+            draw_text(4, y + 11, f"{label}: {_write_percent(share)} published", class_="strong"),
+            make_element(
+                "rect", x=4, y=y + 15, width=width, height=12, fill="url(#limits-hatch)", stroke="var(--gone)"
+            ),
+            make_element("rect", x=4, y=y + 15, width=max(width * share, 1), height=12, class_="published"),
         ]
     title, height = "People and times published and left out", len(groups) * 34 + 4
-    picture = figure("limits", title, "; ".join(said), charts.hatch("limits"), *drawn, height=height)
+    picture = make_figure("limits", title, "; ".join(said), charts.define_hatching("limits"), *drawn, height=height)
     caption = "Hatched: left out. " + ". ".join(said) + "."
     free = [name for name in compared[0].varied if all(_has_one_share(line) for line in find_lines(compared, name))]
     if free and len(groups) > 1:
         caption += f" None is lost to {' or '.join(free)}."
-    return frame.block("What limits the share?", frame.picture(picture, caption))
+    return frame.make_block("What limits the share?", frame.make_picture(picture, caption))
 
 
 def _name_common(group: Sequence[Setting]) -> str:
@@ -260,14 +264,14 @@ def _draw_cost(sweep: Sweep, compared: Sequence[Setting], name: str) -> Markup:
     x = Axis(low=min(values), high=max(values), ticks=ticks, log=min(values) > 0, name=name)
     lines = []
     for place, line in enumerate(find_lines(compared, name)[:_MAX_LINES]):
-        points = [charts.point(float(one.varied[name]), one.error) for one in line if one.error is not None]
+        points = [charts.make_point(float(one.varied[name]), one.error) for one in line if one.error is not None]
         others = ", ".join(f"{n} {v}" for n, v in line[0].varied.items() if n != name) or sweep.method
         lines.append(Line(name=others, points=points, kind="private", dashed=place > 0))
-    y = charts.axis(max(high for line in lines for *_, high in line.points), unit=" %", steps=3)
+    y = charts.make_axis(max(high for line in lines for *_, high in line.points), unit=" %", steps=3)
     about = f"How far counts in {sweep.squares} are off by {name}, with intervals (90 %)."
-    return frame.block(
+    return frame.make_block(
         f"What does {name} cost?",
-        frame.picture(charts.lines("cost", f"Error by {name}", about, lines, x=x, y=y), about),
+        frame.make_picture(charts.draw_lines("cost", f"Error by {name}", about, lines, x=x, y=y), about),
     )
 
 
@@ -289,14 +293,18 @@ def _draw_families(sweep: Sweep) -> Iterator[Markup]:
         if rows:
             about = "; ".join(f"{row.label}: {row.text}" for row in rows)
             title = f"Counts over ten minutes with {family.method}"
-            picture = charts.bars(f"family-{number_}", title, about, rows, most=max(1.0, *(row.value for row in rows)))
-            drawn.append(frame.block(f"{family.method} ({family.algorithm})", frame.picture(picture, family.hides)))
+            picture = charts.draw_bars(
+                f"family-{number_}", title, about, rows, most=max(1.0, *(row.value for row in rows))
+            )
+            drawn.append(
+                frame.make_block(f"{family.method} ({family.algorithm})", frame.make_picture(picture, family.hides))
+            )
     if drawn:
         lead = (
             f"Errors of counts over ten minutes in {sweep.squares}. Do not rank methods by them: a method that hides "
             "less errs less."
         )
-        yield frame.section("Other families, other promises", frame.columns(*drawn), lead=lead)
+        yield frame.make_section("Other families, other promises", frame.make_columns(*drawn), lead=lead)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -304,18 +312,18 @@ def _draw_families(sweep: Sweep) -> Iterator[Markup]:
 
 def _write_grid(sweep: Sweep) -> Markup:
     """List all settings; each promise has its own front."""
-    worst = max((_get_error(one) for one in sweep.settings if one.error is not None), default=1) or 1
+    worst = max((_find_error(one) for one in sweep.settings if one.error is not None), default=1) or 1
     short = sweep.squares.removeprefix("squares of ")
     head = [
         "setting",
         "published",
-        *(f"off {when}, {short}" for when in WHEN.values()),
+        *(f"off {when}, {short}" for when in ASKED_WORDS.values()),
         "usable resolution",
         "rows",
         "may be published",
         "what limits it",
     ]
-    table = frame.table(head, [_write_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
+    table = frame.make_table(head, [_write_row(one, worst) for one in sweep.settings], numbers=(1, 2, 3, 4, 5))
     asked = f"{format_count(sweep.queries, 'question')} of each kind"
     note = (
         f"● on the front of its promise. Each setting was asked {asked} at random places and times, about "
@@ -323,7 +331,7 @@ def _write_grid(sweep: Sweep) -> Markup:
         "true counts of published people, with its 90 % interval in brackets. Usable resolution: the side from which "
         "on counts are off by at most 20 %."
     )
-    return frame.section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
+    return frame.make_section("All settings", table, Markup('<p class="small soft">{}</p>').format(note))
 
 
 def _write_row(one: Setting, worst: float) -> list[Any]:
@@ -332,7 +340,7 @@ def _write_row(one: Setting, worst: float) -> list[Any]:
         return [name, "–", "–", "–", "–", "–", "no", Markup('<b class="warn">{}</b>').format(one.reason or one.outcome)]
     limits = ", ".join(f"{_write_percent(part)} {_write_reason(reason)}" for reason, part in one.limits.items())
     cells: list[Any] = [name, _draw_bar(_write_percent(one.share), one.share or 0, "published-wash")]
-    for asked in WHEN:
+    for asked in ASKED_WORDS:
         error = one.measured("count_error", side_m=one.side_m, asked=asked)
         value = error.value if error and error.value is not None else None
         cells.append("–" if value is None else _draw_bar(_write_error(error), value / worst, "private-wash"))
@@ -368,13 +376,13 @@ def _write_commands(sweep: Sweep) -> Markup:
         if sweep.chosen is not None
         else Markup("")
     )
-    return frame.section("Make it again", frame.code("\n".join(lines)), note)
+    return frame.make_section("Make it again", frame.make_code_block("\n".join(lines)), note)
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
-def _get_error(one: Setting) -> float:
+def _find_error(one: Setting) -> float:
     return one.error.value if one.error is not None and one.error.value is not None else 0.0
 
 
@@ -391,4 +399,4 @@ def _write_error(error: Figure | None) -> str:
 
 
 def _write_usable(one: Setting) -> str:
-    return words.usable_resolution(list(one.figures.values()))
+    return words.format_usable_resolution(list(one.figures.values()))

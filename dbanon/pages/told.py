@@ -6,12 +6,12 @@ from typing import Any
 from markupsafe import Markup
 
 from dbanon.base.command import run_command
-from dbanon.base.described import TESTS, ClauseFound
+from dbanon.base.described import TEST_QUESTIONS, ClauseFound
 from dbanon.base.errors import format_count
 from dbanon.pages import frame, words
-from dbanon.pages.blocks import Blocks, local
+from dbanon.pages.blocks import Blocks, localise
 
-_ASKED = {
+_FUNCTION_ANSWERS = {
     "count_inside": "how many people in an area, over a time",
     "density": "how many people in each square of a grid, hour by hour",
     "flows": "how many go from which zone to which",
@@ -22,7 +22,7 @@ _ASKED = {
 _NOT_TRIED = (
     "newspapers, social media, publications about the same people that dbanon does not know, guesses from nearness"
 )
-_MOST_PARTS = 36
+_MAX_PARTS = 36
 
 
 class Told(Blocks):
@@ -33,18 +33,18 @@ class Told(Blocks):
         record, shown = self.record, self.shown
         held = f"{record.held} of {len(record.clauses)}" if record.clauses else "Not attacked"
         found: list[tuple[str, str, bool]] = [(held, "clauses of the attack hold on the stored rows", False)]
-        if hides := words.hides(record, shown.exact):
+        if hides := words.describe_crowd(record, shown.exact):
             found.append((*hides, False))
         if record.percent_left_out is not None:
             found.append((f"{100 - record.percent_left_out} %", "of the people and times seen are published", False))
         else:
             found.append((record.said_left_out, "left out of the people and times seen", False))
         if len(shown.sides) == 3:
-            found.append((words.length(shown.sides[1]), "half of the regions are narrower than this", False))
+            found.append((words.format_length(shown.sides[1]), "half of the regions are narrower than this", False))
         if self.evaluation is not None and self.evaluation.figure("usable_resolution_m") is not None:
             found.append(
                 (
-                    words.usable_resolution(self.evaluation.figures),
+                    words.format_usable_resolution(self.evaluation.figures),
                     "usable resolution: counts in wider squares are off by a fifth or less",
                     True,
                 )
@@ -52,12 +52,12 @@ class Told(Blocks):
         elif record.window_s is not None:
             found.append(
                 (
-                    words.duration(record.window_s),
+                    words.format_duration(record.window_s),
                     ("is how long a record lasts, and no number joins it to the next"),
                     False,
                 )
             )
-        return frame.facts(found)
+        return frame.make_fact_list(found)
 
     def tests(self) -> Markup:
         """Say what holds and what is left open in each of the three tests."""
@@ -71,10 +71,10 @@ class Told(Blocks):
                 (f"{held} of {len(of)} hold" if of else "no clause")
                 + (f"; broken: {', '.join(broken)}" if broken else ""),
             )
-            rows.append((test.capitalize(), TESTS[test], verdict, self.record.left_open.get(test, "")))
-        return frame.section(
+            rows.append((test.capitalize(), TEST_QUESTIONS[test], verdict, self.record.left_open.get(test, "")))
+        return frame.make_section(
             "The three tests of the regulators",
-            frame.table(["test", "asks", "clauses of the attack", "what is left open, by design"], rows),
+            frame.make_table(["test", "asks", "clauses of the attack", "what is left open, by design"], rows),
             note="Article 29 Working Party, opinion 05/2014, WP216",
         )
 
@@ -82,15 +82,15 @@ class Told(Blocks):
         """List all clauses in plain words."""
         groups = []
         known = any(clause.sentence for clause in self.record.clauses)
-        for test, asks in TESTS.items():
+        for test, asks in TEST_QUESTIONS.items():
             rows = [
                 (
-                    frame.mono(clause.name),
-                    words.with_k(clause.plain, self.record.k),
+                    frame.make_code_name(clause.name),
+                    words.insert_k(clause.plain, self.record.k),
                     Markup('<span class="{}">{}</span>').format(
                         *(("good", "holds") if clause.passed else ("warn", "BROKEN"))
                     ),
-                    *([_broken_by(clause, self.record.k)] if known else []),
+                    *([_describe_breach(clause, self.record.k)] if known else []),
                 )
                 for clause in self.record.clauses
                 if clause.test == test
@@ -99,24 +99,26 @@ class Told(Blocks):
                 name = test.capitalize() if test != "attack" else "The attack itself"
                 groups.append((Markup('{}. <span class="soft">{}</span>').format(name, asks), rows))
         head = ["clause", "in plain words", "verdict", *(["broken by"] if known else [])]
-        return frame.section("All clauses of the attack", frame.grouped(head, groups))
+        return frame.make_section("All clauses of the attack", frame.make_grouped_table(head, groups))
 
     def says(self) -> Markup:
         """Say what a row says."""
-        return frame.block("What a row says", Markup("<p>{}</p>").format(self.record.rows_are))
+        return frame.make_block("What a row says", Markup("<p>{}</p>").format(self.record.rows_are))
 
     def intruder(self) -> Markup:
         """Record the motivated intruder: what it knows, did and found, and what was not tried."""
         record = self.record
         count = len(record.clauses)
         if not count:
-            return frame.card("Motivated intruder", "The rows were not attacked.")
+            return frame.make_card("Motivated intruder", "The rows were not attacked.")
         found = "nothing" if record.held == count else format_count(count - record.held, "broken clause")
         version = f", version {record.versions['dbanon']}" if "dbanon" in record.versions else ""
         when = Markup("before publication{}.").format(version)
         if record.checked_at:
             by = frame.isolate(record.checked_by)
-            when = Markup("{}, by {}{}.").format(words.when(local(record.checked_at, self.zone)), by, version)
+            when = Markup("{}, by {}{}.").format(
+                words.format_moment(localise(record.checked_at, self.zone)), by, version
+            )
         said = [
             ("Knows", record.adversary),
             (
@@ -127,7 +129,9 @@ class Told(Blocks):
             ("When", when),
             ("Not tried", f"{_NOT_TRIED}."),
         ]
-        return frame.card("Motivated intruder, recorded (ICO)", *(Markup("<b>{}:</b> {}").format(*one) for one in said))
+        return frame.make_card(
+            "Motivated intruder, recorded (ICO)", *(Markup("<b>{}:</b> {}").format(*one) for one in said)
+        )
 
     def out(self) -> Markup:
         """Say who is left out, in shares."""
@@ -146,25 +150,25 @@ class Told(Blocks):
         if not left_out.shares and self.record.percent_left_out is not None:
             said.append(f"Left out of the people and times seen: {self.record.percent_left_out} %.")
         said.append("The people left out differ from the others: no figure of the release is about them.")
-        return frame.card("Left out", *said)
+        return frame.make_card("Left out", *said)
 
     def readers(self) -> Markup:
         """Say who reads it and how it is taken back."""
         record = self.record
         who: Any = "every login of an analyst"
         if record.readers:
-            names = frame.isolate(words.listed(list(record.readers), "or"))
+            names = frame.isolate(words.join_names(list(record.readers), "or"))
             who = Markup("every login with one of {}").format(names)
         name = record.release
         take_back = (
             Markup(
                 "<b>Withdraw:</b> {}, at once for new queries. Readers keep what they read or exported, and dbanon "
                 "still compares later releases with it."
-            ).format(frame.mono(f"SELECT dbanon.unpublish('{name}')"))
+            ).format(frame.make_code_name(f"SELECT dbanon.unpublish('{name}')"))
             if name
             else Markup("It is not published: no login reads it.")
         )
-        return frame.card(
+        return frame.make_card(
             "Who reads it. Taking it back",
             Markup("<b>Readers:</b> {}: the view, no table behind it.").format(who) if name else "",
             take_back,
@@ -176,12 +180,12 @@ class Told(Blocks):
         if record.release is None:
             said = "It is not published. dbanon compares it with the releases of the same people before it publishes."
         else:
-            found = _overlapping(overlap) if overlap else ["None of them weakens the promise."]
+            found = _describe_overlap(overlap) if overlap else ["None of them weakens the promise."]
             said = "dbanon compared it with every earlier release of the same people, withdrawn ones too. "
             said += " ".join(found)
         allowed = [Markup("An administrator allowed an overlap, because: {}").format(frame.isolate(reason))
                    for reason in [record.overlap_reason] if reason]  # fmt: skip
-        return frame.card(
+        return frame.make_card(
             "Together with other releases", said, "dbanon compares every later release with this one.", *allowed
         )
 
@@ -190,17 +194,21 @@ class Told(Blocks):
         record = self.record
         versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
         digest = record.digest
-        return frame.card(
+        return frame.make_card(
             "Where it comes from",
             record.paper or "A method of dbanon's own.",
             *(
                 [Markup("Parameters: {}. The seed is kept private.").format(frame.isolate(given))]
-                if (given := words.settings(record.parameters))
+                if (given := words.format_settings(record.parameters))
                 else []
             ),
             f"Coordinates: metres in SRID {record.srid}.",
             *([f"Made with: {versions}."] if versions else []),
-            *([Markup("Digest of the rows that were attacked: {}").format(frame.mono(digest))] if digest else []),
+            *(
+                [Markup("Digest of the rows that were attacked: {}").format(frame.make_code_name(digest))]
+                if digest
+                else []
+            ),
         )
 
     def parts(self) -> Markup:
@@ -210,7 +218,7 @@ class Told(Blocks):
         parts = self.record.parts[::-1]
         rows = [
             [
-                words.span(local(part.since, self.zone), local(part.until, self.zone)),
+                words.format_span(localise(part.since, self.zone), localise(part.until, self.zone)),
                 "" if part.k is None else part.k,
                 f"{part.rows:,}",
                 "few, none, or not counted" if part.percent_left_out is None else f"{part.percent_left_out} %",
@@ -222,11 +230,11 @@ class Told(Blocks):
         if any(part.figures for part in parts):  # on a private page
             head.append("usable resolution")
             for row, part in zip(rows, parts, strict=True):
-                row.append(words.usable_resolution(part.figures) if part.figures else "not known")
-        note = f"the newest {_MOST_PARTS} of {len(rows)}" if len(rows) > _MOST_PARTS else ""
-        return frame.section(
+                row.append(words.format_usable_resolution(part.figures) if part.figures else "not known")
+        note = f"the newest {_MAX_PARTS} of {len(rows)}" if len(rows) > _MAX_PARTS else ""
+        return frame.make_section(
             "All parts, the newest first",
-            frame.table(head, rows[:_MOST_PARTS], numbers=[1, 2, 3]),
+            frame.make_table(head, rows[:_MAX_PARTS], numbers=[1, 2, 3]),
             note=note,
             lead="dbanon computed, attacked and published each part alone. "
             + ("" if self.chosen else f"The pictures on this page, and {self._newest()}, are of the newest part."),
@@ -238,21 +246,25 @@ class Told(Blocks):
 
     def chosen_part(self) -> Markup:
         """Say which part of a release that grows a private page is about."""
-        return frame.card("One of the parts", *self.chosen) if self.chosen else Markup("")
+        return frame.make_card("One of the parts", *self.chosen) if self.chosen else Markup("")
 
     def may_ask(self) -> Markup:
         """Say which questions the rows answer."""
         offered = {column for column, _ in self.record.columns}
-        names = [name for name in _ASKED if name != "requests_inside" or "requests" in offered]
+        names = [name for name in _FUNCTION_ANSWERS if name != "requests_inside" or "requests" in offered]
         instant = self.record.holds == "instant"  # the others have no moments
         asked = (
-            {**_ASKED, "count_inside": "how many people in an area, at a moment or over a time"} if instant else _ASKED
+            {**_FUNCTION_ANSWERS, "count_inside": "how many people in an area, at a moment or over a time"}
+            if instant
+            else _FUNCTION_ANSWERS
         )
         when = "at => '...'" if instant else "during => '[...]'"
-        return frame.section(
+        return frame.make_section(
             "What you may ask",
-            frame.table(["function of published", "answers"], [(frame.mono(name), asked[name]) for name in names]),
-            frame.code(
+            frame.make_table(
+                ["function of published", "answers"], [(frame.make_code_name(name), asked[name]) for name in names]
+            ),
+            frame.make_code_block(
                 f"SELECT * FROM published.count_inside('{self.record.name}',\n"
                 f"  ST_MakeEnvelope(..., 4326), {when});\n-- at_least, expected, at_most"
             ),
@@ -266,8 +278,8 @@ class Told(Blocks):
 
     def columns(self) -> Markup:
         """List the columns of the view."""
-        rows = [(frame.mono(name), frame.isolate(meaning or "")) for name, meaning in self.record.columns]
-        return frame.section("Columns", frame.table(["column", "meaning"], rows)) if rows else Markup("")
+        rows = [(frame.make_code_name(name), frame.isolate(meaning or "")) for name, meaning in self.record.columns]
+        return frame.make_section("Columns", frame.make_table(["column", "meaning"], rows)) if rows else Markup("")
 
     def again(self) -> Markup:
         """Say how it is made again."""
@@ -283,10 +295,10 @@ class Told(Blocks):
         note = Markup(
             '<p class="small soft">The seed is kept private: it would show readers how the run broke ties.</p>'
         )
-        return frame.section("Make it again", frame.code("\n".join(lines)), note)
+        return frame.make_section("Make it again", frame.make_code_block("\n".join(lines)), note)
 
 
-_OVERLAP = {
+_OVERLAP_SENTENCES = {
     "within_a_day": "Within a day, one of them has exact rows of people that another hides.",
     "classes": "Where its regions meet those of others, sets of cells are left without l categories, or beyond t.",
     "other_cells": "Others of the same people and area have other cells, so dbanon did not compare their regions.",
@@ -295,7 +307,7 @@ _OVERLAP = {
 }
 
 
-def _overlapping(overlap: Mapping[str, Any]) -> list[str]:
+def _describe_overlap(overlap: Mapping[str, Any]) -> list[str]:
     """Say what was found beside other releases, a sentence for each finding; counts of people are not said."""
     said, relation, least = [], overlap.get("relation"), overlap.get("smallest_crowd")
     if overlap.get("below"):
@@ -305,10 +317,10 @@ def _overlapping(overlap: Mapping[str, Any]) -> list[str]:
     elif relation == "overlapping":
         left = f": {least} or more people remain that a row may mean" if least is not None else ""
         said.append(f"Some have rows of the same time{left}.")
-    return said + [sentence for name, sentence in _OVERLAP.items() if overlap.get(name) is not None]
+    return said + [sentence for name, sentence in _OVERLAP_SENTENCES.items() if overlap.get(name) is not None]
 
 
-def _broken_by(clause: ClauseFound, k: int | None) -> str:
+def _describe_breach(clause: ClauseFound, k: int | None) -> str:
     """Take what a clause is broken by out of its sentence: "0 of 2,623 records"; fewer than k are not told apart."""
     if k is not None and 0 < clause.violations < k:
         return f"fewer than {k}"

@@ -5,11 +5,11 @@ from datetime import datetime
 import numpy as np
 from markupsafe import Markup
 
-from dbanon.base.figures import WHEN, Asked, Evaluation, Figure, Questions
+from dbanon.base.figures import ASKED_WORDS, Asked, Evaluation, Figure, Questions
 from dbanon.pages import charts, frame, words
 from dbanon.pages.blocks import Blocks
 
-_MOST_ROWS = 12
+_MAX_ROWS = 12
 
 
 class Utility(Blocks):
@@ -19,20 +19,26 @@ class Utility(Blocks):
         """Report how far answers are off from the true counts; private."""
         evaluation = self.evaluation
         if evaluation is None:
-            return frame.section("How far off are answers?", self._excuse())
+            return frame.make_section("How far off are answers?", self._excuse())
         rows = [
-            (one.name, _write_side(one), WHEN[one.asked] if one.asked else "", _write_value(one), _write_interval(one))
+            (
+                one.name,
+                _write_side(one),
+                ASKED_WORDS[one.asked] if one.asked else "",
+                _write_value(one),
+                _write_interval(one),
+            )
             for one in evaluation.figures
         ]
-        table = frame.table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
+        table = frame.make_table(["figure", "squares", "asked", "value", "90 % interval"], rows, numbers=[3, 4])
         lead = (
             f"Random squares at random times, {evaluation.queries} for each size. Errors are given in percent of the "
             "mean true count, each with its 90 % interval."
         )
-        notes = [frame.card("Notes on these figures", *evaluation.notes)] if evaluation.notes else []
-        return frame.section(
+        notes = [frame.make_card("Notes on these figures", *evaluation.notes)] if evaluation.notes else []
+        return frame.make_section(
             "How far off are answers?",
-            frame.columns(self.errors(evaluation), self.asked(evaluation)),
+            frame.make_columns(self.errors(evaluation), self.asked(evaluation)),
             *notes,
             table,
             note="computed from true positions: private",
@@ -42,26 +48,27 @@ class Utility(Blocks):
     def _excuse(self) -> Markup:
         """Give the reason that there are no figures."""
         if self.unmeasured:
-            return frame.card("Not measured", self.unmeasured)
-        command = frame.mono(f"dbanon evaluate {self.record.release or self.record.run_id}")
+            return frame.make_card("Not measured", self.unmeasured)
+        command = frame.make_code_name(f"dbanon evaluate {self.record.release or self.record.run_id}")
         said = Markup("This page shows how far answers are off once {} has measured it.").format(command)
-        return frame.card("Not measured yet", said)
+        return frame.make_card("Not measured yet", said)
 
     def errors(self, evaluation: Evaluation) -> Markup:
         """Draw how far counts are off by the size of the area."""
         lines = [
             charts.Line(name=said, points=points, kind="private", dashed=asked == "span")
-            for asked, said in WHEN.items()
+            for asked, said in ASKED_WORDS.items()
             if (points := _find_errors(evaluation, asked))
         ]
         if not lines:
             return Markup("")
         sides = sorted({side for line in lines for side, *_ in line.points})
         said = "; ".join(
-            f"{line.name}: " + ", ".join(f"{charts.metres(side)} {value:.0f} %" for side, value, _, _ in line.points)
+            f"{line.name}: "
+            + ", ".join(f"{charts.format_metres(side)} {value:.0f} %" for side, value, _, _ in line.points)
             for line in lines
         )
-        drawn = charts.lines(
+        drawn = charts.draw_lines(
             "errors",
             "Error by the size of the area",
             f"Private. {said}.",
@@ -69,16 +76,16 @@ class Utility(Blocks):
             x=charts.Axis(
                 low=sides[0],
                 high=max(sides[-1], sides[0] * 2),
-                ticks=[(side, charts.metres(side)) for side in sides],
+                ticks=[(side, charts.format_metres(side)) for side in sides],
                 log=True,
                 name="side of the square",
             ),
-            y=charts.axis(min(max(20, *(high for line in lines for *_, high in line.points)), 200), unit=" %"),
+            y=charts.make_axis(min(max(20, *(high for line in lines for *_, high in line.points)), 200), unit=" %"),
             level=(20, "20 %"),
             private=True,
         )
         caption = Markup('<b class="is-private">Private.</b> Error of counts, in percent of the mean true count.')
-        return frame.block("By the size of the area", frame.picture(drawn, caption))
+        return frame.make_block("By the size of the area", frame.make_picture(drawn, caption))
 
     def asked(self, evaluation: Evaluation) -> Markup:
         """Draw some of the questions with the truth."""
@@ -89,7 +96,7 @@ class Utility(Blocks):
         if not len(having):
             return Markup("")
         falling = having[np.argsort(-true[having], kind="stable")]
-        chosen = falling[np.unique(np.linspace(0, len(falling) - 1, _MOST_ROWS).astype(int))]
+        chosen = falling[np.unique(np.linspace(0, len(falling) - 1, _MAX_ROWS).astype(int))]
         rows = [
             charts.Range(
                 label=self._name_question(questions, q),
@@ -101,28 +108,30 @@ class Utility(Blocks):
             for q in chosen
         ]
         said = "; ".join(f"{r.label}: {r.low:,.0f} to {r.high:,.0f}, true {r.true or 0:,.0f}" for r in rows)
-        x = charts.axis(max(r.high for r in rows), name="people in the square")
-        drawn = charts.ranges("asked", "Questions with the truth", f"Private. {said}.", rows, x, private=True)
+        x = charts.make_axis(max(r.high for r in rows), name="people in the square")
+        drawn = charts.draw_ranges("asked", "Questions with the truth", f"Private. {said}.", rows, x, private=True)
         caption = Markup(
             '<b class="is-private">Private.</b> Bar: <code>at_least</code> to <code>at_most</code>. '
             '<b class="is-published">Dot: expected.</b> <b class="is-private">Diamond: true.</b>'
         )
-        return frame.block(f"{words.spelled(len(rows)).capitalize()} of the questions", frame.picture(drawn, caption))
+        return frame.make_block(
+            f"{words.spell_number(len(rows)).capitalize()} of the questions", frame.make_picture(drawn, caption)
+        )
 
     def _name_question(self, questions: Questions, q: int) -> str:
         at = datetime.fromtimestamp(questions.since[q], self.zone)
-        return f"{charts.metres(questions.side_m[q])}, {at:%H:%M}"
+        return f"{charts.format_metres(questions.side_m[q])}, {at:%H:%M}"
 
 
 def _find_errors(evaluation: Evaluation, asked: Asked) -> list[charts.Point]:
     """Give the error of counts by the side of squares."""
     found = [one for one in evaluation.figures if (one.name, one.asked) == ("count_error", asked)]
-    points = [charts.point(one.side_m, one) for one in found if one.side_m is not None and one.value is not None]
+    points = [charts.make_point(one.side_m, one) for one in found if one.side_m is not None and one.value is not None]
     return sorted(points)
 
 
 def _write_side(one: Figure) -> str:
-    return "" if one.side_m is None else charts.metres(one.side_m)
+    return "" if one.side_m is None else charts.format_metres(one.side_m)
 
 
 def _write_value(one: Figure) -> str:

@@ -8,25 +8,39 @@ from typing import Any
 
 from dbanon.base.described import Described
 from dbanon.base.figures import Figure
-from dbanon.pages.charts import metres as to_metres
+from dbanon.pages.charts import format_metres as to_metres
 
-_SMALL = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBER_WORDS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 
 
-def spelled(number: int) -> str:
+def spell_number(number: int) -> str:
     """Write a whole number as a word up to twelve."""
-    return _SMALL[number] if 0 <= number < len(_SMALL) else f"{number:,}"
+    return _NUMBER_WORDS[number] if 0 <= number < len(_NUMBER_WORDS) else f"{number:,}"
 
 
-def with_k(sentence: str, k: int | None) -> str:
+def insert_k(sentence: str, k: int | None) -> str:
     """Put the value of k into a promise."""
     if k is None:
         return sentence
-    less = re.sub(r"\bk - 1\b", spelled(k - 1), sentence)
-    return re.sub(r"\bk\b", spelled(k), less)
+    less = re.sub(r"\bk - 1\b", spell_number(k - 1), sentence)
+    return re.sub(r"\bk\b", spell_number(k), less)
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Write a share of 1; 0 % means none, and 100 % means all."""
     value = 100 * share
     if 0 < value < 1:
@@ -36,14 +50,14 @@ def percent(share: float) -> str:
     return f"{value:.0f} %"
 
 
-def length(metres: float) -> str:
+def format_length(metres: float) -> str:
     """Write a length with two digits that count."""
     if metres < 1000:
         return f"{float(f'{metres:.2g}'):,.0f} m"
     return f"{float(f'{metres:.2g}') / 1000:,.3g} km"
 
 
-def usable_resolution(figures: Sequence[Figure], asked: str | None = None) -> str:
+def format_usable_resolution(figures: Sequence[Figure], asked: str | None = None) -> str:
     """Write the usable resolution of an evaluation with its interval, or that it is over the widest side."""
     found = [one for one in figures if one.name == "usable_resolution_m" and asked in (None, one.asked)]
     if not found or found[0].value is None:
@@ -59,16 +73,16 @@ def usable_resolution(figures: Sequence[Figure], asked: str | None = None) -> st
     return f"{side(found[0].value)} [{side(usable.low)} to {side(usable.high)}]"
 
 
-def hides(record: Described, exact: float) -> tuple[str, str] | None:
+def describe_crowd(record: Described, exact: float) -> tuple[str, str] | None:
     """Say how many people a row hides, except exact rows; None unless an attack confirmed it for all rows that hide."""
     if record.k is None or not record.clauses or record.held < len(record.clauses):
         return None
     if not exact:
         return f"{record.k} or more", "people hidden by a row"
-    return f"{record.k} or more", f"people hidden by a row, but for exact rows, which hold {percent(exact)}"
+    return f"{record.k} or more", f"people hidden by a row, but for exact rows, which hold {format_percent(exact)}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Write a time span in the largest unit that fits."""
     for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= unit:
@@ -76,12 +90,12 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def when(time: datetime | None) -> str:
+def format_moment(time: datetime | None) -> str:
     """Write a moment to the minute, with its zone."""
     return "-" if time is None else f"{time:%-d %B %Y, %H:%M} {time.tzname()}"
 
 
-def span(since: datetime | None, until: datetime | None) -> str:
+def format_span(since: datetime | None, until: datetime | None) -> str:
     """Write a period; if it lies within a day, the day is written once."""
     if since is None or until is None:
         return "no rows"
@@ -89,14 +103,14 @@ def span(since: datetime | None, until: datetime | None) -> str:
     if since.date() == last.date():
         end = "24:00" if until.date() != since.date() else f"{until:%H:%M}"
         return f"{since:%A %-d %B %Y, %H:%M} to {end} {until.tzname()}"
-    return f"{when(since)} to {when(until)}"
+    return f"{format_moment(since)} to {format_moment(until)}"
 
 
-def listed(names: Sequence[str], last: str = "and") -> str:
+def join_names(names: Sequence[str], last: str = "and") -> str:
     """Join names to a list for a sentence."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}" if names else ""
 
 
-def settings(parameters: Mapping[str, Any]) -> str:
+def format_settings(parameters: Mapping[str, Any]) -> str:
     """Write the parameters of a run; there is no seed among them."""
     return ", ".join(f"{name} {value}" for name, value in parameters.items() if value is not None)

@@ -21,16 +21,16 @@ from dbanon.postgres import sqlstate
 from dbanon.postgres.binary_copy import HEADER, TRAILER
 from dbanon.postgres.connection import find_postgis_schema, make_sql
 
-_FIX = 24  # bytes of one point of WKB with M: x, y, m
-_WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
-_BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
-_LONG = 64  # bytes: from here on values are better copied one by one
-_BLOCK = 8  # bits of an id that do not tell which block of trajectories it is in, which the server puts together
-_MOST_IN_BLOCK = 1 << 24  # bytes of their paths; of a heavier block each trajectory comes alone
-_IDS = 14  # bits of an id below those that say which piece it is in, where fixes are left out
-_ROOM = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
-_NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
-_BYTES = {17: pa.binary(), 25: pa.string()}
+_FIX_BYTES = 24  # bytes of one point of WKB with M: x, y, m
+_WKB_HEADER_BYTES = 5, 9  # bytes before the points: of a point, of a line
+_BATCH_BYTES = 1 << 22  # bytes: they stay in the cache, and in memory used before
+_LONG_BYTES = 64  # bytes: from here on values are better copied one by one
+_BLOCK_BITS = 8  # bits of an id that do not tell which block of trajectories it is in, which the server puts together
+_MAX_BLOCK_BYTES = 1 << 24  # bytes of their paths; of a heavier block each trajectory comes alone
+_ID_BITS = 14  # bits of an id below those that say which piece it is in, where fixes are left out
+_MAX_GROWTH_NUMBERS = 1 << 23  # numbers by which a column grows at most: what is not used in the end is given back
+_NUMBER_TYPES = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
+_BYTES_TYPES = {17: pa.binary(), 25: pa.string()}
 _TIMESTAMPTZ = 1184  # microseconds since 2000-01-01 UTC
 _POSTGRES_EPOCH_US = 946_684_800_000_000
 
@@ -98,7 +98,7 @@ def read_batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
             yield pa.record_batch(_decode_columns(rows, lengths, kinds), names)
 
 
-def _read_pieces(copy: psycopg.Copy, least: int = _BATCH) -> Iterator[tuple[bytearray, list[int]]]:
+def _read_pieces(copy: psycopg.Copy, least: int = _BATCH_BYTES) -> Iterator[tuple[bytearray, list[int]]]:
     """Fetch the rows of a binary COPY so many bytes at a time, with the length of each; the last piece may be empty.
 
     What libpq has received is fetched from it without asking psycopg, which takes a microsecond for each row; psycopg
@@ -149,10 +149,10 @@ def _decode_columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> li
         if kind == _TIMESTAMPTZ:
             since_1970 = _decode_numbers(rows, place, ">i8") + _POSTGRES_EPOCH_US
             columns.append(pa.array(since_1970, pa.timestamp("us", "UTC"), mask=missing))
-        elif kind in _NUMBERS:
-            columns.append(pa.array(_decode_numbers(rows, place, _NUMBERS[kind]), mask=missing))
+        elif kind in _NUMBER_TYPES:
+            columns.append(pa.array(_decode_numbers(rows, place, _NUMBER_TYPES[kind]), mask=missing))
         else:
-            columns.append(_decode_ragged(data, at, size, _BYTES[kind], missing))
+            columns.append(_decode_ragged(data, at, size, _BYTES_TYPES[kind], missing))
         at += size
     return columns
 
@@ -175,7 +175,7 @@ def _decode_ragged(
     """Read the bytes that begin at each place, as many as `size` says."""
     offset = np.concatenate([[0], np.cumsum(size)])
     # Short values are gathered by index, eight bytes of index for each byte; long ones are cheaper to slice.
-    if offset[-1] < _LONG * len(size):
+    if offset[-1] < _LONG_BYTES * len(size):
         found = data[np.repeat(at - offset[:-1], size) + np.arange(offset[-1])]
     else:
         view = data.data
@@ -287,7 +287,7 @@ def read_paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, un
         CROSS JOIN LATERAL (
             SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
                 string_agg(subject, ''), string_agg(int4send(length(wkb)), ''),
-                string_agg(substr(wkb, 1 + length(wkb) % {_FIX}), '')
+                string_agg(substr(wkb, 1 + length(wkb) % {_FIX_BYTES}), '')
             FROM (SELECT trajectory_id, subject, {snapshot.postgis}.ST_AsBinary(path, 'NDR') AS wkb
                   {own} AND trajectory_id BETWEEN cut.first AND cut.last
                   ORDER BY trajectory_id OFFSET 0) s) piece"""
@@ -295,10 +295,10 @@ def read_paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, un
     fixes = _Columns()
     for trajectory_id, letters, names, length, wkb in read_rows_of_bytes(snapshot, query):
         size = length.view(">i4").astype(np.int64)
-        if not np.isin(size % _FIX, _WKB_HEADERS).all():
+        if not np.isin(size % _FIX_BYTES, _WKB_HEADER_BYTES).all():
             raise DataError("Every path must be a LINESTRING M or POINT M. Got another. Load the dataset again.")
         fixes.append(wkb.view("<f8").reshape(-1, 3))
-        counts.append(size // _FIX)
+        counts.append(size // _FIX_BYTES)
         ids.append(trajectory_id.view(">i8").astype(np.int64))
         subjects.append(decode_texts(letters.view(">i4"), names))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT; SET LOCAL random_page_cost = DEFAULT")
@@ -315,13 +315,13 @@ def read_paths(snapshot: Snapshot, dataset_id: int, after: int | None = None, un
 
 def _read_stretches(snapshot: Snapshot, own: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cut the ids of trajectories into stretches, ascending, whose paths the server can put together."""
-    weights = f"SELECT trajectory_id >> {_BLOCK} AS no, sum(pg_column_size(path)) AS weight {own} GROUP BY 1"
+    weights = f"SELECT trajectory_id >> {_BLOCK_BITS} AS no, sum(pg_column_size(path)) AS weight {own} GROUP BY 1"
     found = read_table(snapshot, weights)
-    no, heavy = convert_to_numbers(found["no"]), convert_to_numbers(found["weight"]) > _MOST_IN_BLOCK
-    alone = f"SELECT trajectory_id AS id {own} AND trajectory_id >> {_BLOCK} = ANY({format_array(no[heavy])})"
+    no, heavy = convert_to_numbers(found["no"]), convert_to_numbers(found["weight"]) > _MAX_BLOCK_BYTES
+    alone = f"SELECT trajectory_id AS id {own} AND trajectory_id >> {_BLOCK_BITS} = ANY({format_array(no[heavy])})"
     single = convert_to_numbers(read_table(snapshot, alone)["id"]) if heavy.any() else no[:0]
-    blocks = no[~heavy] << _BLOCK
-    first, last = np.append(blocks, single), np.append(blocks + (1 << _BLOCK) - 1, single)
+    blocks = no[~heavy] << _BLOCK_BITS
+    first, last = np.append(blocks, single), np.append(blocks + (1 << _BLOCK_BITS) - 1, single)
     order = np.argsort(first)
     return first[order], last[order]
 
@@ -346,13 +346,13 @@ def read_owners(snapshot: Snapshot, dataset_id: int) -> TrajectoryOwners:
     snapshot.connection.execute("SET LOCAL enable_sort = off; SET LOCAL random_page_cost = 1")
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
     query = f"""SELECT piece.*
-        FROM (SELECT DISTINCT trajectory_id >> {_IDS} AS no {own} ORDER BY 1) blocks
+        FROM (SELECT DISTINCT trajectory_id >> {_ID_BITS} AS no {own} ORDER BY 1) blocks
         CROSS JOIN LATERAL (
             SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
                 string_agg(subject, ''), string_agg(int4send(weight), ''), float8send(min(first_s)),
                 float8send(max(last_s))
             FROM (SELECT trajectory_id, subject, pg_column_size(path) AS weight, first_s, last_s {own}
-                  AND trajectory_id BETWEEN no << {_IDS} AND (no << {_IDS}) + {(1 << _IDS) - 1}
+                  AND trajectory_id BETWEEN no << {_ID_BITS} AND (no << {_ID_BITS}) + {(1 << _ID_BITS) - 1}
                   ORDER BY trajectory_id OFFSET 0) s
             HAVING count(*) > 0) piece"""
     ids, weights, subjects, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [], [np.empty((0, 2))]
@@ -404,7 +404,7 @@ class _Columns:
         """Split rows into the columns."""
         begin, self._used = self._used, self._used + len(rows)
         if self._used > len(self._columns[0]):
-            self._resize(max(self._used, begin + min(begin, _ROOM)))
+            self._resize(max(self._used, begin + min(begin, _MAX_GROWTH_NUMBERS)))
         for i, column in enumerate(self._columns):
             column[begin : self._used] = rows[:, i]
 

@@ -27,7 +27,7 @@ _POSTGRES_EPOCH_S = 946_684_800  # 2000-01-01 UTC, where timestamptz counts from
 _BOUNDED, _LOWER_INCLUSIVE = 0x00, 0x02  # flags of a range
 _POLYGON_WITH_SRID = 0x20000003
 _POINT_M_WITH_SRID, _LINE_M_WITH_SRID = 0x60000001, 0x60000002
-_INTEGER = {4: 23, 8: 20}  # OIDs of integer and bigint by their width
+_INTEGER_OIDS = {4: 23, 8: 20}  # OIDs of integer and bigint by their width
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def encode_rows(columns: Sequence[Column]) -> pa.Buffer | memoryview:
         return np.ascontiguousarray(np.hstack(fixed)).data
     if fixed:
         pieces.append(_pack_fields(fixed))
-    return _data(pc.binary_join_element_wise(*pieces, b""))
+    return _take_data(pc.binary_join_element_wise(*pieces, b""))
 
 
 def split_into_batches(count: int, size: int = 65_536) -> Iterator[slice]:
@@ -110,7 +110,7 @@ def encode_periods(start: NDArray[np.int64], end: NDArray[np.int64]) -> Bytes:
     # range_send: flags, then each bound after its length; a timestamptz has 8 bytes.
     value["flags"], value["n0"], value["n1"] = _BOUNDED | _LOWER_INCLUSIVE, 8, 8
     value["lower"], value["upper"] = encode_timestamps(start), encode_timestamps(end)
-    return _bytes(value)
+    return _view_bytes(value)
 
 
 def encode_rectangles(bounds: NDArray[np.float64], srid: int) -> Bytes:
@@ -122,7 +122,7 @@ def encode_rectangles(bounds: NDArray[np.float64], srid: int) -> Bytes:
     value["order"], value["type"], value["srid"], value["rings"], value["points"] = 1, _POLYGON_WITH_SRID, srid, 1, 5
     # Byte order 1 is little-endian. The ring: from the lower left corner to the right, up, left and down again.
     value["xy"] = bounds[:, [0, 1, 2, 1, 2, 3, 0, 3, 0, 1]]
-    return _bytes(value)
+    return _view_bytes(value)
 
 
 def encode_arrays(values: NDArray[np.int32] | NDArray[np.int64], offset: NDArray[np.int64]) -> pa.Array:
@@ -141,11 +141,11 @@ def encode_arrays(values: NDArray[np.int32] | NDArray[np.int64], offset: NDArray
     count = np.diff(offset)
     header = np.empty(len(count), [(name, ">i4") for name in ("dimensions", "nulls", "type", "length", "lower")])
     header["dimensions"], header["nulls"], header["lower"], header["length"] = 1, 0, 1, count
-    header["type"] = _INTEGER[values.dtype.itemsize]
+    header["type"] = _INTEGER_OIDS[values.dtype.itemsize]
     element = np.empty(len(values), [("length", ">i4"), ("value", f">i{values.dtype.itemsize}")])
     element["length"], element["value"] = values.dtype.itemsize, values
     return pc.binary_join_element_wise(
-        _pack_fields([_bytes(header)]), _make_ragged(element, offset * element.dtype.itemsize), pa.scalar(b"")
+        _pack_fields([_view_bytes(header)]), _make_ragged(element, offset * element.dtype.itemsize), pa.scalar(b"")
     )
 
 
@@ -169,7 +169,7 @@ def encode_paths(xym: NDArray[np.float64], offset: NDArray[np.int64], srid: int)
     header["type"] = np.where(count == 1, _POINT_M_WITH_SRID, _LINE_M_WITH_SRID)
     # A point says nothing of its number of points: the last four bytes of its header go.
     length = np.where(count == 1, 9, 13)
-    shown = _bytes(header)[np.arange(13) < length[:, None]]
+    shown = _view_bytes(header)[np.arange(13) < length[:, None]]
     points = np.ascontiguousarray(xym, "<f8")
     return pc.binary_join_element_wise(
         _make_ragged(shown, np.concatenate([[0], np.cumsum(length)])), _make_ragged(points, offset * 24), pa.scalar(b"")
@@ -194,10 +194,10 @@ def _add_length(column: NDArray[np.generic]) -> list[Bytes]:
 
 
 def _to_big_endian(column: NDArray[np.generic]) -> Bytes:
-    return _bytes(column.astype(column.dtype.newbyteorder(">")))
+    return _view_bytes(column.astype(column.dtype.newbyteorder(">")))
 
 
-def _bytes(values: NDArray[np.generic]) -> Bytes:
+def _view_bytes(values: NDArray[np.generic]) -> Bytes:
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.dtype.itemsize)
 
 
@@ -216,5 +216,5 @@ def _make_ragged(data: NDArray[Any], offset: NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(offset) - 1, buffers)
 
 
-def _data(joined: pa.Array) -> pa.Buffer:
+def _take_data(joined: pa.Array) -> pa.Buffer:
     return joined.buffers()[2] if len(joined) else pa.py_buffer(b"")

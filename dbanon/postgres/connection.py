@@ -24,15 +24,15 @@ from dbanon.postgres import sqlstate
 
 Connection = psycopg.Connection[Any]
 
-_PATH = "pg_catalog, pg_temp"
-PIN_PATH = f"SET LOCAL search_path = {_PATH}"
+_SEARCH_PATH = "pg_catalog, pg_temp"
+PIN_PATH = f"SET LOCAL search_path = {_SEARCH_PATH}"
 """Ends what ``SET LOCAL search_path`` began in the same transaction."""
 
-_SETTINGS = {
+_PINNED_SETTINGS = {
     # Names in records and hints look alike for every login. It comes first, because the path is made of names.
     "quote_all_identifiers": "off",
     # A login that creates in a schema of the path decides what a name means; only pg_catalog's come without a schema.
-    "search_path": _PATH,
+    "search_path": _SEARCH_PATH,
     # A limit that the login has for its own queries must not end those of dbanon.
     "statement_timeout": "0",
     "lock_timeout": "0",
@@ -62,7 +62,7 @@ _SETTINGS = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "'30s'",
 }
-_SINCE_17 = {"transaction_timeout": "0"}
+_SETTINGS_SINCE_17 = {"transaction_timeout": "0"}
 
 
 class Session(psycopg.Connection[Any]):
@@ -87,7 +87,7 @@ class Session(psycopg.Connection[Any]):
 
     def pin(self) -> None:
         """Pin the settings: until the transaction ends where there is a pooler, else for good."""
-        settings = {**_SETTINGS, **(_SINCE_17 if self.info.server_version >= 170000 else {})}
+        settings = {**_PINNED_SETTINGS, **(_SETTINGS_SINCE_17 if self.info.server_version >= 170000 else {})}
         kind = "SET LOCAL" if self.pooled else "SET"
         self.execute("; ".join(f"{kind} {name} = {value}" for name, value in settings.items()).encode())
 
@@ -95,17 +95,17 @@ class Session(psycopg.Connection[Any]):
 class _PooledCursor(psycopg.Cursor[Any]):
     """A cursor that runs its statements in a transaction, always."""
 
-    def _within(self) -> AbstractContextManager[Any]:
+    def _open_transaction(self) -> AbstractContextManager[Any]:
         idle = self.connection.info.transaction_status == TransactionStatus.IDLE
         return self.connection.transaction() if idle else nullcontext()
 
     def execute(self, *arguments: Any, **options: Any) -> Self:
-        with self._within():
+        with self._open_transaction():
             return super().execute(*arguments, **options)
 
     @contextmanager
     def copy(self, *arguments: Any, **options: Any) -> Iterator[psycopg.Copy]:
-        with self._within(), super().copy(*arguments, **options) as copy:
+        with self._open_transaction(), super().copy(*arguments, **options) as copy:
             yield copy
 
 
@@ -215,16 +215,19 @@ def make_sql(text: str) -> sql.SQL:
 
 def make_jsonb(value: Mapping[str, Any]) -> Jsonb:
     """Wrap a mapping of plain and NumPy values for a jsonb column; NaN and infinity, which JSON lacks, as texts."""
-    return Jsonb({name: _finite(one) for name, one in value.items()}, dumps=lambda v: json.dumps(v, default=_plain))
+    return Jsonb(
+        {name: _replace_infinite(one) for name, one in value.items()},
+        dumps=lambda v: json.dumps(v, default=_make_plain),
+    )
 
 
-def _finite(value: Any) -> Any:
+def _replace_infinite(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_replace_infinite(one) for one in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _plain(value: Any) -> Any:
+def _make_plain(value: Any) -> Any:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ParameterError("A time must have a zone. Got one without. Give datetime's tzinfo, such as UTC.")

@@ -13,7 +13,7 @@ from typing import Any
 
 from dbanon.base.errors import StoreError
 
-OLDEST_SUPPORTED = 15
+OLDEST_SUPPORTED_MAJOR = 15
 _BINARY_PATTERNS = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -70,7 +70,7 @@ def find_binaries(major: int | None = None) -> Binaries:
             f"(apt-get install postgresql-{major}-postgis-3) or name a server with --dsn."
         )
     raise StoreError(
-        f"The embedded server needs PostgreSQL {OLDEST_SUPPORTED} or later with PostGIS. Got none. Install them "
+        f"The embedded server needs PostgreSQL {OLDEST_SUPPORTED_MAJOR} or later with PostGIS. Got none. Install them "
         f"(apt-get install postgresql postgresql-postgis) or name a server with --dsn."
     )
 
@@ -90,7 +90,7 @@ def _examine(bindir: Path) -> Binaries | None:
     if not all(os.access(bindir / name, os.X_OK) for name in ("initdb", "pg_ctl", "postgres", "psql")):
         return None
     match = re.search(r"\(PostgreSQL\) (\d+)", _read_output([str(bindir / "postgres"), "--version"]))
-    if not match or int(match[1]) < OLDEST_SUPPORTED:
+    if not match or int(match[1]) < OLDEST_SUPPORTED_MAJOR:
         return None
     major = int(match[1])
     shared = [Path("/usr/share/postgresql", str(major)), bindir.parent / "share", bindir.parent / "share/postgresql"]

@@ -33,21 +33,21 @@ from dbanon.postgres.programs import Account, find_binaries, find_installations,
 PORT = 5432  # only names the socket file: the embedded server listens on no network address
 _BUILDING_PORT = 1  # of a server under construction, which no URL names
 DATABASE = ROLE = "dbanon"
-SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103  # bytes in sockaddr_un.sun_path, less the final NUL
-_TEMPORARY = Path("/tmp")  # noqa: S108 - not tempfile.gettempdir(): all processes must find the same directory
+MAX_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103  # bytes in sockaddr_un.sun_path, less the final NUL
+_TEMPORARY_DIRECTORY = Path("/tmp")  # noqa: S108 - not tempfile.gettempdir(): all processes must find the same directory
 SERVER_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE")
 _SOCKET_DIRECTORIES = ("/var/run/postgresql", "/tmp")  # noqa: S108 - the two defaults libpq is built with
 # The private schema has the role's name: "$user", the first of the default path, would put all tables there.
-_CONTENT = f"""
+_CONTENT_SQL = f"""
 ALTER ROLE {ROLE} SET search_path = public;
 CREATE DATABASE {DATABASE};
 \\connect {DATABASE}
 CREATE EXTENSION postgis;
 """
-_TUNING = "shared_buffers = 256MB\nmax_wal_size = 4GB\nmaintenance_work_mem = 256MB\njit = off\n"
+_TUNING_SETTINGS = "shared_buffers = 256MB\nmax_wal_size = 4GB\nmaintenance_work_mem = 256MB\njit = off\n"
 # Given on the command line, so that neither postgresql.conf nor ALTER SYSTEM can undo them: nothing but the socket, and
 # no statement, value or parameter of the data in the log. Errors may quote data; guards log their refusals.
-_FIXED = {
+_FIXED_SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "fsync": "on",
@@ -118,17 +118,17 @@ def resolve(dsn: str | None) -> Target:
     """
     given = dsn or os.environ.get("DBANON_DSN")
     if given:
-        return external(given)
+        return make_target(given)
     if any(os.environ.get(name) for name in SERVER_VARIABLES):
-        return external("postgresql://")
+        return make_target("postgresql://")
     return EmbeddedServer().start()
 
 
-def external(dsn: str) -> Target:
+def make_target(dsn: str) -> Target:
     """Make a `Target` of a connection string of any accepted form, without contacting the server."""
     words = parse(dsn)
     _name_socket_directory(words)
-    return Target(uri(words), _label(words))
+    return Target(format_uri(words), _make_label(words))
 
 
 def parse(dsn: str) -> dict[str, str]:
@@ -140,7 +140,7 @@ def parse(dsn: str) -> dict[str, str]:
     from psycopg.conninfo import conninfo_to_dict
 
     try:
-        return {key: str(value) for key, value in conninfo_to_dict(_without_driver(dsn.strip())).items()}
+        return {key: str(value) for key, value in conninfo_to_dict(_remove_driver(dsn.strip())).items()}
     except psycopg.Error:
         raise ParameterError(
             "A database must be given as a URI (postgresql://user@host/name), as key=value words or as service=NAME. "
@@ -148,7 +148,7 @@ def parse(dsn: str) -> dict[str, str]:
         ) from None
 
 
-def uri(words: Mapping[str, str]) -> str:
+def format_uri(words: Mapping[str, str]) -> str:
     """Write libpq keywords as a URI that psycopg and (after its driver is added) SQLAlchemy understand."""
     rest = dict(words)
     host, port, user, password = (rest.pop(key, "") for key in ("host", "port", "user", "password"))
@@ -167,7 +167,7 @@ def uri(words: Mapping[str, str]) -> str:
     )
 
 
-def _without_driver(dsn: str) -> str:
+def _remove_driver(dsn: str) -> str:
     """Turn a SQLAlchemy URL into libpq's: no driver; a query in which + is a space; host=name:port in the query."""
     match = re.match(r"postgres(?:ql)?\+\w+://", dsn)
     if not match:
@@ -199,7 +199,7 @@ def _name_socket_directory(words: dict[str, str]) -> None:
             return
 
 
-def _label(words: Mapping[str, str]) -> str:
+def _make_label(words: Mapping[str, str]) -> str:
     def word(key: str, variable: str) -> str:
         return words.get(key) or os.environ.get(variable) or ""
 
@@ -215,7 +215,7 @@ def _label(words: Mapping[str, str]) -> str:
     return "PostgreSQL server: " + " ".join(part for part in parts if part)
 
 
-def dumps_lack_postgis(url: str) -> bool:
+def lacks_postgis_in_dumps(url: str) -> bool:
     """Check whether `pg_dump` takes the database's PostGIS for a part of every new cluster, and leaves it out.
 
     It does where the extension was made by a server in single-user mode.
@@ -230,7 +230,7 @@ def dumps_lack_postgis(url: str) -> bool:
     return row is not None
 
 
-def psql(url: str, arguments: Sequence[str] = ()) -> int:
+def run_psql(url: str, arguments: Sequence[str] = ()) -> int:
     """Run psql on `url` with the terminal of this process and return its exit code.
 
     An error ends with its HINT: PostgreSQL adds the functions it passed through, and psql alone can leave them out.
@@ -246,13 +246,13 @@ def psql(url: str, arguments: Sequence[str] = ()) -> int:
     words = parse(url)
     named = {variables[key]: value for key, value in words.items() if variables.get(key)}
     unnamed = {key: value for key, value in words.items() if not variables.get(key)}
-    options = ["--set=SHOW_CONTEXT=never", *(["--dbname", uri(unnamed)] if unnamed else [])]
-    with _left_to_psql(signal.SIGINT):
+    options = ["--set=SHOW_CONTEXT=never", *(["--dbname", format_uri(unnamed)] if unnamed else [])]
+    with _ignore_signal(signal.SIGINT):
         return subprocess.run([program, *options, *arguments], env={**os.environ, **named}, check=False).returncode
 
 
 @contextmanager
-def _left_to_psql(number: int) -> Iterator[None]:
+def _ignore_signal(number: int) -> Iterator[None]:
     """Ignore a signal: Ctrl-C cancels psql's statement, and must not end psql."""
     before = signal.signal(number, signal.SIG_IGN)
     try:
@@ -264,7 +264,7 @@ def _left_to_psql(number: int) -> Iterator[None]:
 # --- the embedded server ----------------------------------------------------------------------------------------------
 
 
-def default_home() -> Path:
+def find_default_home() -> Path:
     """``DBANON_HOME``, else /var/lib/dbanon for root, else the user's data directory."""
     named = os.environ.get("DBANON_HOME")
     if named:
@@ -280,7 +280,7 @@ class EmbeddedServer:
     Parameters
     ----------
     home : Path, optional
-        Where cluster, socket, log and lock live; `default_home` if None.
+        Where cluster, socket, log and lock live; `find_default_home` if None.
     settings : mapping, optional
         Server settings for this start that override dbanon's own (tests turn fsync off).
 
@@ -291,16 +291,16 @@ class EmbeddedServer:
     """
 
     def __init__(self, home: Path | None = None, *, settings: Mapping[str, str] | None = None) -> None:
-        self.home = Path(home).expanduser().absolute() if home is not None else default_home()
+        self.home = Path(home).expanduser().absolute() if home is not None else find_default_home()
         self.data = self.home / "data"
         self.log = self.home / "log" / "postgresql.log"
-        self._settings = {**_FIXED, **(settings or {})}
+        self._settings = {**_FIXED_SETTINGS, **(settings or {})}
         self._port = PORT
 
     @property
     def url(self) -> str:
         """The libpq URI of its database, whether it is running or not."""
-        return uri({"user": ROLE, "dbname": DATABASE, "host": str(self._socket_directory), "port": str(PORT)})
+        return format_uri({"user": ROLE, "dbname": DATABASE, "host": str(self._socket_directory), "port": str(PORT)})
 
     @property
     def target(self) -> Target:
@@ -315,7 +315,7 @@ class EmbeddedServer:
         if not self._ready():
             self._check_platform()
             self._make_home()
-            with self._locked():
+            with self._hold_lock():
                 self._check_owner()
                 if not self.data.exists():
                     self._create()
@@ -327,18 +327,18 @@ class EmbeddedServer:
         """Shut the server down in an orderly way; return whether it was up."""
         if not self.data.exists():
             return False
-        with self._locked():
-            up = self._postmaster() is not None
+        with self._hold_lock():
+            up = self._find_postmaster() is not None
             if up:
-                self._pg_ctl("stop", "-m", "fast", "-w", "-t", "120")
-        if self._socket_directory.parent == _TEMPORARY:
+                self._run_pg_ctl("stop", "-m", "fast", "-w", "-t", "120")
+        if self._socket_directory.parent == _TEMPORARY_DIRECTORY:
             with suppress(OSError):
                 self._socket_directory.rmdir()
         return up
 
     def status(self) -> Status:
         """Report whether it runs, where, and which version its cluster has; starts and changes nothing."""
-        version = self._major()
+        version = self._read_major()
         return Status(self._ready(), self.home, str(version) if version else None, self._socket)
 
     # -- places and rights
@@ -357,10 +357,10 @@ class EmbeddedServer:
         """`home`/socket, or a short directory in /tmp where that path is too long or needs quoting in a setting."""
         directory = self.home / "socket"
         path = directory / f".s.PGSQL.{PORT}"
-        if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT and not re.search(r"[,\"'\s@]", str(directory)):
+        if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES and not re.search(r"[,\"'\s@]", str(directory)):
             return directory
         digest = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:12]
-        return _TEMPORARY / f"dbanon-{os.geteuid()}-{digest}"
+        return _TEMPORARY_DIRECTORY / f"dbanon-{os.geteuid()}-{digest}"
 
     @property
     def _socket(self) -> Path:
@@ -426,7 +426,7 @@ class EmbeddedServer:
             )
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """Hold the lock of this home; of two starters the second waits and finds the work done."""
         try:
             handle = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -443,13 +443,13 @@ class EmbeddedServer:
 
     # -- what is there
 
-    def _major(self) -> int | None:
+    def _read_major(self) -> int | None:
         try:
             return int((self.data / "PG_VERSION").read_text())
         except (OSError, ValueError):
             return None
 
-    def _pid_file(self) -> list[str]:
+    def _read_pid_file(self) -> list[str]:
         try:
             return (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:
@@ -457,7 +457,7 @@ class EmbeddedServer:
 
     def _ready(self) -> bool:
         """Whether a server answers on the socket and says that it takes connections; needs no driver and no process."""
-        lines = self._pid_file()
+        lines = self._read_pid_file()
         if len(lines) < 8 or lines[7].strip() != "ready":
             return False
         with socket.socket(socket.AF_UNIX) as probe:
@@ -467,10 +467,10 @@ class EmbeddedServer:
                 return False
         return True
 
-    def _postmaster(self) -> int | None:
+    def _find_postmaster(self) -> int | None:
         """Return the process id of this cluster's server, or None, also where another process has its number now."""
         try:
-            pid = int(self._pid_file()[0])
+            pid = int(self._read_pid_file()[0])
             os.kill(pid, 0)
         except (IndexError, ValueError, ProcessLookupError):
             return None
@@ -503,15 +503,16 @@ class EmbeddedServer:
             result = self._run([*initdb, "--locale=C"])
         self._demand(result, "initdb")
         self._demand(
-            self._run(["tee", "-a", str(half.data / "postgresql.conf")], text=_TUNING), "writing postgresql.conf"
+            self._run(["tee", "-a", str(half.data / "postgresql.conf")], text=_TUNING_SETTINGS),
+            "writing postgresql.conf",
         )
         half._launch()
         try:
             psql = [str(bindir / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", ROLE, "-d", "postgres"]
             where = ["-h", str(self._socket_directory), "-p", str(_BUILDING_PORT)]
-            self._demand(self._run([*psql, *where], text=_CONTENT), "psql")
+            self._demand(self._run([*psql, *where], text=_CONTENT_SQL), "psql")
         finally:
-            stopped = half._pg_ctl("stop", "-m", "fast", "-w", "-t", "120")
+            stopped = half._run_pg_ctl("stop", "-m", "fast", "-w", "-t", "120")
         self._demand(stopped, "pg_ctl stop")
         half.data.rename(self.data)
 
@@ -521,7 +522,7 @@ class EmbeddedServer:
         deadline = time.monotonic() + 20
         while True:
             before = self.log.stat().st_size if self.log.exists() else 0
-            result = self._pg_ctl("start", "-w", "-t", "600", "-l", str(self.log), "-o", self._options())
+            result = self._run_pg_ctl("start", "-w", "-t", "600", "-l", str(self.log), "-o", self._format_options())
             if result.returncode == 0:
                 return
             said = self.log.read_bytes()[before:].decode(errors="replace") if self.log.exists() else result.stderr
@@ -532,17 +533,17 @@ class EmbeddedServer:
 
     def _clear_remains(self) -> None:
         """Remove the pid file of a killed server; stop one that lives but has lost its socket."""
-        if self._postmaster() is not None:
-            self._pg_ctl("stop", "-m", "fast", "-w", "-t", "120")
-        elif self._pid_file():
+        if self._find_postmaster() is not None:
+            self._run_pg_ctl("stop", "-m", "fast", "-w", "-t", "120")
+        elif self._read_pid_file():
             (self.data / "postmaster.pid").unlink(missing_ok=True)
 
-    def _options(self) -> str:
+    def _format_options(self) -> str:
         options = {**self._settings, "unix_socket_directories": str(self._socket_directory), "port": str(self._port)}
         return " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in options.items())
 
-    def _pg_ctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        binaries = find_binaries(self._major())
+    def _run_pg_ctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        binaries = find_binaries(self._read_major())
         return self._run([str(binaries.bindir / "pg_ctl"), "-D", str(self.data), *arguments])
 
     def _demand(self, result: subprocess.CompletedProcess[str], step: str) -> None:

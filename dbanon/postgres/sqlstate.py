@@ -12,7 +12,8 @@ import psycopg
 from dbanon.base.errors import DataError, DbanonError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
 
 CANCELLED, READ_ONLY, TOO_MANY, CHANGED = "57014", "25006", "53300", "40001"
-_OWN = {  # errors our SQL functions raise (sql/10_core/10_guard.sql lists them); others of class DA are StoreErrors
+# Errors that our SQL functions raise (sql/10_core/10_guard.sql lists them); others of class DA are StoreErrors.
+_OWN_ERRORS = {
     "DA001": ParameterError,
     "DA002": ParameterError,
     "DA003": ParameterError,
@@ -25,14 +26,14 @@ _OWN = {  # errors our SQL functions raise (sql/10_core/10_guard.sql lists them)
     "DA021": ParameterError,
     "DA022": SchemaMismatch,
 }
-_NO_SCHEMA = (
+_NO_SCHEMA_SENTENCE = (
     "The database must hold dbanon's schema. Got one without it, or of an older program. Run `dbanon db upgrade`."
 )
-_LOST = "The connection to the server was lost. Unfinished work was undone. Run it again."
-_NOT_TEXT = "Texts must be UTF-8 without NUL characters. Got others. Clean the file."
-_DATA = {
-    "22021": _NOT_TEXT,
-    "22P05": _NOT_TEXT,
+_LOST_SENTENCE = "The connection to the server was lost. Unfinished work was undone. Run it again."
+_NOT_TEXT_SENTENCE = "Texts must be UTF-8 without NUL characters. Got others. Clean the file."
+_DATA_SENTENCES = {
+    "22021": _NOT_TEXT_SENTENCE,
+    "22P05": _NOT_TEXT_SENTENCE,
     "54000": "A person's name must have at most some 2,000 bytes. Got a longer text. Check which columns are named.",
 }
 _SENTENCES = {
@@ -50,7 +51,7 @@ _SENTENCES = {
     READ_ONLY: "The server is read-only. Nothing was written. Connect to the primary.",
 }
 
-_REFUSED = "08004"  # by the server, for another reason
+_REFUSED_STATE = "08004"  # by the server, for another reason
 _REMEDIES = {  # by what the server refused a connection; its words name at most the login, the database and the address
     "3D000": "Create it, or check --dsn and the PG* variables.",
     "28000": (
@@ -59,10 +60,10 @@ _REMEDIES = {  # by what the server refused a connection; its words name at most
     ),
     "28P01": "Check --dsn, PGPASSWORD or ~/.pgpass.",
     TOO_MANY: "Close connections, or raise max_connections or the limit of the login or database.",
-    _REFUSED: "Check --dsn and the PG* variables, or ask the server's administrator.",
+    _REFUSED_STATE: "Check --dsn and the PG* variables, or ask the server's administrator.",
 }
 # psycopg gives no SQLSTATE of a refused connection. A server that speaks another language is quoted all the same.
-_REASONS = (
+_REASON_STATES = (
     (re.compile(r"^the database system is "), "57P03"),
     (re.compile(r'^database ".*" does not exist|^no such database'), "3D000"),
     (re.compile(r"password authentication failed"), "28P01"),
@@ -71,7 +72,7 @@ _REASONS = (
 )
 # Two blanks are the server's, one is libpq's.
 _REFUSAL = re.compile(r"connection to server [^\n]* failed: \S+:  ([^\n]+)")
-_LOSSES = (
+_LOSS_WORDS = (
     "server closed",
     "terminat",
     "consuming input",
@@ -98,7 +99,7 @@ def is_passing(error: StoreError) -> bool:
     return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", TOO_MANY, CHANGED, "40P01")
 
 
-def read_only() -> StoreError:
+def make_read_only_error() -> StoreError:
     """Make the error of a server that does not accept writing."""
     return StoreError(_SENTENCES[READ_ONLY], READ_ONLY)
 
@@ -109,11 +110,11 @@ def translate(error: psycopg.Error) -> DbanonError:
     if state is not None and state.startswith("DA"):
         return _translate_own(error, state)
     if state in ("3F000", "42P01", "42883", "42703", "42704"):
-        return SchemaMismatch(_NO_SCHEMA)
+        return SchemaMismatch(_NO_SCHEMA_SENTENCE)
     if state is None and isinstance(error, psycopg.DataError):  # psycopg's own check, before anything is sent
         state = "22021"
-    if state in _DATA:
-        return DataError(_DATA[state])
+    if state in _DATA_SENTENCES:
+        return DataError(_DATA_SENTENCES[state])
     if state is None and isinstance(error, psycopg.OperationalError):
         return _make_connection_error(str(error))
     return StoreError(_choose_sentence(error, state), state)
@@ -125,7 +126,7 @@ def _choose_sentence(error: psycopg.Error, state: str | None) -> str:
     if state in _REMEDIES:  # from a pooler, which connects when something is to be done
         return _describe_refusal(str(error), state)
     if state is not None and state[:3] in ("080", "57P"):
-        return _LOST
+        return _LOST_SENTENCE
     constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
     about = f"SQLSTATE {state or 'unknown'}" + (f", constraint {constraint}" if constraint else "")
     return f"The server refused the statement ({about}). See its log, or --debug of the command line."
@@ -139,7 +140,7 @@ _STATEMENT = re.compile(
 )
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,'"])+""")
 _BACKSLASH = "\\"
-_COMMANDS = {  # command lines of SQL functions and views
+_COMMAND_NAMES = {  # command lines of SQL functions and views
     "anonymize": "run",
     "submit_run": "submit",
     "cancel_run": "cancel",
@@ -177,9 +178,11 @@ def adapt_to_command_line(text: str) -> str:
         if found[1] == "steer_job":
             name, action, *since = words
             return f"`{' '.join(['dbanon job', action, *map(shlex.quote, (name, *since))])}`"
-        if found[1] not in _COMMANDS:
+        if found[1] not in _COMMAND_NAMES:
             return found[0]
-        return f"`{' '.join(['dbanon', _COMMANDS[found[1]], *(word for word in words if word not in ('', '...'))])}`"
+        return (
+            f"`{' '.join(['dbanon', _COMMAND_NAMES[found[1]], *(word for word in words if word not in ('', '...'))])}`"
+        )
 
     return _STATEMENT.sub(command, _replace_options(text))
 
@@ -210,7 +213,7 @@ def _translate_own(error: psycopg.Error, state: str) -> DbanonError:
     message = (diag.message_primary if diag else None) or "The database refused it."
     hint = adapt_to_command_line((diag.message_hint if diag else None) or "")
     sentence = f"{_replace_options(message)} {hint}".rstrip()  # statements in a message are what users have written
-    family = _OWN.get(state)
+    family = _OWN_ERRORS.get(state)
     return family(sentence) if family else StoreError(sentence, state)
 
 
@@ -220,10 +223,10 @@ def _make_connection_error(words: str) -> StoreError:
         return StoreError(_SENTENCES["53100"], "53100")
     if refusals := _REFUSAL.findall(words):
         said = refusals[-1]
-        state = next((state for reason, state in _REASONS if reason.search(said)), _REFUSED)
+        state = next((state for reason, state in _REASON_STATES if reason.search(said)), _REFUSED_STATE)
         return StoreError(_SENTENCES.get(state) or _describe_refusal(said, state), state)
-    if any(sign in words for sign in _LOSSES):
-        return StoreError(_LOST, "08006")
+    if any(sign in words for sign in _LOSS_WORDS):
+        return StoreError(_LOST_SENTENCE, "08006")
     if "no password supplied" in words:
         return StoreError(f"The login must give a password. Got none. {_REMEDIES['28P01']}", "28P01")
     return StoreError("The server does not answer. Check that it is up, and --dsn or the PG* variables.", "08001")

@@ -65,7 +65,7 @@ def unpublish(
     return tuple(notices)
 
 
-def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+def read_first_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Read the first rows of a release as an analyst would; geometries as WKT.
 
     Where the login may become the analysts' role it does for this query: from version 16 on, not every member may. Not
@@ -88,10 +88,10 @@ class Card(dict[str, Any]):
     """What a release says of itself to administrators; a notebook shows its promise and how it was checked."""
 
     def _repr_html_(self) -> str:
-        return notebook.release(self)
+        return notebook.make_release_view(self)
 
 
-def release_card(connection: Connection, name: str) -> Card:
+def read_card(connection: Connection, name: str) -> Card:
     """Look a release up, live or withdrawn: what it promises, what was attacked and left out, who and when.
 
     Raises `ParameterError` if there never was one of that name.

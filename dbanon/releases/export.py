@@ -18,13 +18,13 @@ from psycopg import sql
 
 from dbanon.base import parts
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.base.progress import Progress, silent
+from dbanon.base.progress import Progress, report_nothing
 from dbanon.postgres.connection import Connection, make_sql
 from dbanon.releases import published
 
-_BY_ARROW = (".parquet", ".gpkg", ".fgb")
-_BY_SERVER = (".csv", ".geojson")
-_SHOWN = 10_000  # rows between two reports of progress
+_ARROW_SUFFIXES = (".parquet", ".gpkg", ".fgb")
+_SERVER_SUFFIXES = (".csv", ".geojson")
+_ROWS_PER_REPORT = 10_000  # rows between two reports of progress
 
 
 def write(
@@ -34,14 +34,14 @@ def write(
     *,
     where: str | None = None,
     params: published.Params | None = None,
-    progress: Progress = silent,
+    progress: Progress = report_nothing,
 ) -> int:
     """Write a release, or those of its rows that meet a condition, to a file of the kind that its suffix names.
 
     Arguments, errors and the number returned are those of `dbanon.database.Database.export`.
     """
     suffix = file.suffix.lower()
-    if suffix in _BY_ARROW:
+    if suffix in _ARROW_SUFFIXES:
         parts.demand("files")
         from dbanon.releases import frames
 
@@ -50,8 +50,8 @@ def write(
             published.open_rows(connection, name, "Arrow", where=where, params=params) as rows,
         ):
             return frames.write(part, rows, progress)
-    if suffix not in _BY_SERVER:
-        endings = ", ".join((*_BY_ARROW, *_BY_SERVER))
+    if suffix not in _SERVER_SUFFIXES:
+        endings = ", ".join((*_ARROW_SUFFIXES, *_SERVER_SUFFIXES))
         raise ParameterError(
             f"The file's name must end in {endings}. Got {file.name!r}. Choose the format by the ending."
         )
@@ -123,7 +123,7 @@ def _copy_rows(rows: published.Rows, copy: sql.Composed, file: BinaryIO, progres
     with rows.connection.cursor() as cursor:
         with cursor.copy(copy) as blocks:
             for number, block in enumerate(blocks):
-                if number % _SHOWN == 0:
+                if number % _ROWS_PER_REPORT == 0:
                     progress("writing rows", number, None)
                 file.write(block)
         return cursor.rowcount

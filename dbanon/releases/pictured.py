@@ -15,13 +15,13 @@ from psycopg import sql
 
 from dbanon.base.errors import ParameterError
 from dbanon.pages import shown
-from dbanon.pages.maps import Window, least_window
+from dbanon.pages.maps import Window, find_least_window
 from dbanon.postgres.connection import Connection, find_postgis_schema, make_sql
 from dbanon.releases import published
 
-MOST_REGIONS = 400
-_MOST_BYTES = 60_000
-_QUESTIONS = 12
+MAX_REGIONS = 400
+_MAX_PATH_BYTES = 60_000
+_QUESTION_COUNT = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def collect_shown(
     if window is None:
         return shown.Shown(k=rows.k, exact=reader.exact())
     bins, crowds, exact = reader.sizes(), reader.crowds(), reader.exact()
-    hidden = shown.joined(bins, rows.k)
+    hidden = shown.join_bins(bins, rows.k)
     cell_m = _round(max((window.x1 - window.x0) / 14, 1))
     lines, areas = reader.backdrop(window, backdrop) if backdrop else ("", "")
     return shown.Shown(
@@ -70,9 +70,9 @@ def collect_shown(
         moment=reader.moment(window),
         hours=reader.hours(window, cell_m, zone, few=not exact) if hours else (),
         cell_m=cell_m,
-        sizes=shown.bars(hidden),
-        sides=shown.quantiles(bins) if hidden else (),
-        crowds=shown.crowd_bars(crowds, rows.k),
+        sizes=shown.make_bars(hidden),
+        sides=shown.compute_quantiles(bins) if hidden else (),
+        crowds=shown.make_crowd_bars(crowds, rows.k),
         exact=exact,
         questions=reader.questions(window, zone) if questions else (),
         atoms=reader.atoms(window),
@@ -131,7 +131,7 @@ class _Reader:
             """,
             cell=cell_m,
         )
-        return least_window(found, cell_m)
+        return find_least_window(found, cell_m)
 
     def _cells(self, cell_m: float, since: datetime, within: Window) -> list[Any]:
         """Ask how many people are in the squares of a window hour by hour."""
@@ -157,7 +157,7 @@ class _Reader:
         for at, *cell in self._cells(cell_m, since, window):
             cells[at].append(cell)
         return [
-            (at.astimezone(zone), shown.squares(found, cell_m, window, self._rows.k, few=few))
+            (at.astimezone(zone), shown.draw_squares(found, cell_m, window, self._rows.k, few=few))
             for at, found in cells.items()
         ]
 
@@ -193,13 +193,13 @@ class _Reader:
         [(rows,)] = self.ask(f"SELECT count(*) FROM {{relation}} c WHERE {holding} AND c.crowd >= %(k)s", at=at)
         # One row stands for one person in some families, and k rows have one region.
         paths = list(dict.fromkeys(path for (path,) in found if path))
-        drawn = shown.sampled(paths, MOST_REGIONS, _MOST_BYTES)
+        drawn = shown.sample_paths(paths, MAX_REGIONS, _MAX_PATH_BYTES)
         return shown.Moment(at=at, regions=drawn, rows=rows, undrawn=len(paths) - len(drawn))
 
     def sizes(self) -> list[shown.Bin]:
         """Bin the rows that hide people by the side of a square as large as their region."""
         return [
-            shown.Bin(shown.STEP**place, shown.STEP ** (place + 1), weight, people)
+            shown.Bin(shown.BIN_FACTOR**place, shown.BIN_FACTOR ** (place + 1), weight, people)
             for place, weight, people in self.ask(
                 """
                 SELECT b.place, sum(b.weight), sum(b.people) FROM (
@@ -240,13 +240,13 @@ class _Reader:
         """Ask how many people are in some squares of the window at some times, the same ones each time."""
         wide, high = window.x1 - window.x0, window.y1 - window.y0
         told = []
-        for n in range(1, _QUESTIONS + 1):
+        for n in range(1, _QUESTION_COUNT + 1):
             side = _round(min(wide, high) / (2, 4, 8)[n % 3])
             x, y = (
-                low + (size - side) * _halton(n, base)
+                low + (size - side) * _compute_halton(n, base)
                 for low, size, base in ((window.x0, wide, 2), (window.y0, high, 3))
             )
-            at = self._rows.since + (self._rows.until - self._rows.since) * _halton(n, 5)
+            at = self._rows.since + (self._rows.until - self._rows.since) * _compute_halton(n, 5)
             span = self._rows.holds != "instant"
             [(least, expected, most)] = self.ask(
                 """
@@ -260,7 +260,7 @@ class _Reader:
             )
             label = f"{side / 1000:g} km, {at.astimezone(zone):%H:%M}"
             told.append(shown.Question(label, least, expected, most))
-        return shown.answered(told, self._rows.k)
+        return shown.select_questions(told, self._rows.k)
 
     def atoms(self, window: Window) -> str:
         """Draw the atoms of a release that has them; they are public."""
@@ -319,11 +319,11 @@ def read_backdrop(connection: Connection, window: Window, srid: int, table: str)
                 f"The backdrop must have lines or areas that PostGIS can cut and bring to SRID {srid}. Got {table!r} "
                 f"with other shapes. Name another, or a view of lines and areas."
             ) from None
-        if sum(len(path or "") for path in found.values()) <= _MOST_BYTES:
+        if sum(len(path or "") for path in found.values()) <= _MAX_PATH_BYTES:
             return found.get(1) or "", found.get(2) or ""
     raise ParameterError(
         f"The backdrop must be small enough for a page. Got {table!r}: its lines in the map have more than "
-        f"{_MOST_BYTES // 1000} kB. Name a table of main streets only."
+        f"{_MAX_PATH_BYTES // 1000} kB. Name a table of main streets only."
     )
 
 
@@ -370,7 +370,7 @@ def scale_to_window(window: Window) -> dict[str, float]:
     return {**box, "x": -window.x0, "y": -window.y1, "by": 1 / window.unit_m}
 
 
-def _halton(n: int, base: int) -> float:
+def _compute_halton(n: int, base: int) -> float:
     """Give the n-th number of the van der Corput sequence: places that are spread evenly, the same ones each time."""
     part, scale = 0.0, 1.0
     while n:

@@ -19,37 +19,39 @@ Params = Sequence[Any] | Mapping[str, Any]
 Form = Literal["Arrow", "CSV", "GeoJSON"]
 """How rows are selected: as columns that Arrow has types for, as texts of CSV, or each as a feature of GeoJSON."""
 
-_MAY_BECOME = (
+_MAY_BECOME_QUERY = (
     "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
     " THEN 'MEMBER' ELSE 'SET' END) AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')"
     " FROM pg_catalog.pg_roles r, pg_catalog.pg_class c"
     " WHERE r.rolname = %s AND c.relname = %s AND c.relnamespace = 'published'::pg_catalog.regnamespace"
 )
-_KNOWS_ROLES = "SELECT pg_catalog.has_schema_privilege(pg_catalog.to_regnamespace('dbanon_internal')::oid, 'USAGE')"
+_KNOWS_ROLES_QUERY = (
+    "SELECT pg_catalog.has_schema_privilege(pg_catalog.to_regnamespace('dbanon_internal')::oid, 'USAGE')"
+)
 # Every release has a plain name and a cloak_id; the views that list the releases have none.
-_READABLE = (
+_READABLE_QUERY = (
     "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
     " JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = 'cloak_id'"
     " WHERE n.nspname = 'published' AND c.relkind = 'v' AND c.relname ~ '^[a-z][a-z0-9_]*$'"
     " AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')"
 )
 # Ranges are left out: files have no type for them, and `period` has its ends beside it.
-_COLUMNS = (
+_COLUMNS_QUERY = (
     "SELECT a.attname, pg_catalog.format_type(a.atttypid, NULL) FROM pg_catalog.pg_attribute a"
     " WHERE a.attrelid = {view}::pg_catalog.regclass AND a.attnum > 0"
     " AND a.atttypid <> 'pg_catalog.tstzrange'::pg_catalog.regtype ORDER BY a.attnum"
 )
-_ABOUT = (
+_ABOUT_QUERY = (
     "SELECT pg_catalog.obj_description(a.attrelid, 'pg_class'), {postgis}.postgis_typmod_type(a.atttypmod),"
     " s.auth_name, s.auth_srid, s.srtext FROM pg_catalog.pg_attribute a"
     " JOIN {postgis}.spatial_ref_sys s ON s.srid = {postgis}.postgis_typmod_srid(a.atttypmod)"
     " WHERE a.attrelid = {view}::pg_catalog.regclass AND a.attname = 'region'"
 )
-_AS_THEY_ARE = {"bigint", "integer", "boolean", "timestamp with time zone"}  # all others are read as text
-_TIME = "pg_catalog.to_char(pg_catalog.timezone('UTC', {own}), 'YYYY-MM-DD HH24:MI:SS.US\"Z\"')"
-_TIME_JSON = _TIME.replace(" HH24", '"T"HH24')
+_NATIVE_TYPES = {"bigint", "integer", "boolean", "timestamp with time zone"}  # all others are read as text
+_TIME_TEXT = "pg_catalog.to_char(pg_catalog.timezone('UTC', {own}), 'YYYY-MM-DD HH24:MI:SS.US\"Z\"')"
+_TIME_JSON = _TIME_TEXT.replace(" HH24", '"T"HH24')
 _OF_THE_TEXT, _OF_VALUES = "42", "22"  # classes of SQLSTATEs: syntax, names and rights; divisions by zero and the like
-_GONE = {"42P01", "42501", "3F000"}
+_GONE_STATES = {"42P01", "42501", "3F000"}
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,13 @@ def open_rows(
     with translate_errors(), _lock_view(connection, name) as view, _translate_refusals():
         own = sql.Identifier(find_postgis_schema(connection)).as_string(connection)
         named = {"postgis": make_sql(own), "view": sql.Literal(view.as_string())}
-        about = connection.execute(sql.SQL(_ABOUT).format(**named)).fetchone()
+        about = connection.execute(sql.SQL(_ABOUT_QUERY).format(**named)).fetchone()
         promise, kind, *crs = cast("tuple[Any, ...]", about)
-        columns = connection.execute(sql.SQL(_COLUMNS).format(**named)).fetchall()
+        columns = connection.execute(sql.SQL(_COLUMNS_QUERY).format(**named)).fetchall()
         condition = _make_condition(connection, own, where, params)
         selected = _select_feature(columns, own) if form == "GeoJSON" else _select_values(columns, own, form)
         query = sql.SQL("SELECT {} FROM {} {} ORDER BY cloak_id").format(selected, view, condition)
-        texts = tuple(column for column, sql_type in columns if sql_type not in _AS_THEY_ARE)
+        texts = tuple(column for column, sql_type in columns if sql_type not in _NATIVE_TYPES)
         yield Rows(name, promise, kind, cast("Any", tuple(crs)), connection, own, query.as_string(connection), texts)
 
 
@@ -117,13 +119,13 @@ def become_analyst(connection: Connection, name: str) -> None:
     analyst = name_analysts(connection)
     if analyst == "public":
         return
-    if fetch_value(connection, _MAY_BECOME, [analyst, name]):
+    if fetch_value(connection, _MAY_BECOME_QUERY, [analyst, name]):
         connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
 
 
 def name_analysts(connection: Connection) -> str:
     """Name the analysts' role; "public", that is everybody, where this login may not look it up."""
-    if not fetch_value(connection, _KNOWS_ROLES):
+    if not fetch_value(connection, _KNOWS_ROLES_QUERY):
         return "public"
     return str(fetch_value(connection, "SELECT dbanon_internal.role_name('analyst')"))
 
@@ -134,13 +136,13 @@ def lock(connection: Connection, name: str) -> sql.Identifier:
     Raises `ParameterError` if there is no such release that the login may read.
     """
     view = sql.Identifier("published", name)
-    readable = {row[0] for row in connection.execute(sql.SQL(_READABLE)).fetchall()}
+    readable = {row[0] for row in connection.execute(sql.SQL(_READABLE_QUERY)).fetchall()}
     if name not in readable:
         raise _make_absent_error(name, readable)
     try:
         connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(view))
     except psycopg.Error as error:
-        if error.sqlstate in _GONE:  # withdrawn in this moment
+        if error.sqlstate in _GONE_STATES:  # withdrawn in this moment
             raise _make_absent_error(name, readable - {name}) from error
         raise
     return view
@@ -166,12 +168,12 @@ def _select_values(columns: Sequence[tuple[str, str]], postgis: str, form: Form)
     forms = {
         ("Arrow", "geometry"): "{postgis}.ST_AsBinary({own}, 'NDR')",
         ("CSV", "geometry"): "{postgis}.ST_AsText({own})",
-        ("CSV", "timestamp with time zone"): _TIME,
+        ("CSV", "timestamp with time zone"): _TIME_TEXT,
         ("CSV", "boolean"): "{own}::pg_catalog.text",
     }
     selected = []
     for column, sql_type in columns:
-        as_it_is = "{own}" if sql_type in _AS_THEY_ARE else "{own}::pg_catalog.text"
+        as_it_is = "{own}" if sql_type in _NATIVE_TYPES else "{own}::pg_catalog.text"
         kind = "geometry" if column == "region" else sql_type
         value = make_sql(f"{forms.get((form, kind), as_it_is)} AS {{own}}")
         selected.append(value.format(own=sql.Identifier(column), postgis=make_sql(postgis)))

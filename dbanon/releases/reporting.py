@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from dbanon.attacks import attacker, once
+from dbanon.attacks import import_attacker, once
 from dbanon.base.described import ClauseFound, Described, LeftOut, Part
 from dbanon.base.errors import DbanonError, ParameterError, StoreError, format_count
 from dbanon.base.figures import Evaluation
@@ -28,13 +28,13 @@ from dbanon.methods import METHODS, describe
 from dbanon.options.reporting import Reporting, Showing
 from dbanon.pages import compare as comparing
 from dbanon.pages import release as pages
-from dbanon.pages.maps import UNITS
+from dbanon.pages.maps import UNITS_ACROSS
 from dbanon.pages.shown import Shown, Truth
-from dbanon.pages.svg import WIDTH
+from dbanon.pages.svg import FIGURE_WIDTH
 from dbanon.postgres.connection import Connection, fetch_value, find_postgis_schema, make_sql, translate_errors
 from dbanon.releases import export, pictured, published
 
-_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _PRINT_S = 120.0
 
 
@@ -73,10 +73,10 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
         with _lock_for_reading(connection, what):
             record, rows = describe_by_view(connection, what)
             shown = _collect_shown(connection, rows, zone, asked, hours=True, questions=True)
-            return pages.page(record, shown, "analysts", zone)
+            return pages.make_page(record, shown, "analysts", zone)
     if not asked.with_truth or private is None:
         record, shown = _read_known(connection, what, zone, asked)
-        return pages.page(record, shown, "file", zone)
+        return pages.make_page(record, shown, "file", zone)
     with translate_errors():
         run_id, parts, before = private.part(what) if isinstance(what, str) else (what, (), {})
     record, shown = _read_known(connection, what, zone, asked, of_run=run_id, hours=True, verified=False)
@@ -88,10 +88,10 @@ def report(connection: Connection, what: str | int, asked: Reporting, private: P
         unmeasured = str(error)
     known = before if measured is None else {**before, run_id: measured}
     record = replace(record, parts=[_add_figures(part, known) for part in record.parts])
-    html = pages.page(
+    html = pages.make_page(
         record, shown, "operators", zone, truth=truth, evaluation=measured, unmeasured=unmeasured, parts=parts
     )
-    _note(connection, record, html)
+    _note_page(connection, record, html)
     return html
 
 
@@ -109,7 +109,7 @@ def compare(connection: Connection, one: str | int, other: str | int, asked: Sho
         names = [about["name"] for about in describe(METHODS[record.method]) if about["promises"]]
         promise = {name: record.parameters.get(name) for name in names}
         sides.append(comparing.Side(record=record, shown=shown, promise=promise))
-    return comparing.page(sides[0], sides[1], zone)
+    return comparing.make_page(sides[0], sides[1], zone)
 
 
 def _read_known(
@@ -131,7 +131,9 @@ def _read_known(
         _require_verified(known)
     with _lock_for_reading(connection, what) if isinstance(what, str) else _use_own_rows(connection):
         seen, rows = (
-            describe_by_view(connection, what, known.since) if isinstance(what, str) else _run_rows(connection, known)
+            describe_by_view(connection, what, known.since)
+            if isinstance(what, str)
+            else _find_run_rows(connection, known)
         )
         shown = _collect_shown(connection, rows, zone, asked, hours=hours)
     if isinstance(what, str):
@@ -193,7 +195,7 @@ def describe_by_view(
     if view is None:
         raise ParameterError(f"The release must be live, and for this login to read. Got {name!r} instead.")
     method = METHODS[view["method"]]
-    attack = attacker(method.attack).attack
+    attack = import_attacker(method.attack).attack
     record = Described(
         name=f"published.{name}",
         release=name,
@@ -245,7 +247,7 @@ def _choose_rows(view: dict[str, Any], parts: Sequence[dict[str, Any]], part: da
     )
 
 
-def _run_rows(connection: Connection, record: Described) -> tuple[Described, pictured.Rows | None]:
+def _find_run_rows(connection: Connection, record: Described) -> tuple[Described, pictured.Rows | None]:
     """Look up a run and its rows, put together in the form of a release; within `_use_own_rows`."""
     run_id = record.run_id
     with connection.cursor(row_factory=dict_row) as cursor:
@@ -305,13 +307,13 @@ def _read_truth(
         return None, shown
     assert record.run_id is not None  # noqa: S101 - the record of SQL has one
     with translate_errors():
-        marked, group = _group(connection, record, shown)
+        marked, group = _choose_group(connection, record, shown)
     found = [
         ((x - window.x0) / window.unit_m, (window.y1 - y) / window.unit_m, of_group)
         for x, y, of_group in private.positions(record.run_id, moment.at.timestamp(), group)
     ]
-    high = window.height * UNITS / WIDTH
-    inside = [(round(x), round(y), of_group) for x, y, of_group in found if 0 <= x <= UNITS and 0 <= y <= high]
+    high = window.height * UNITS_ACROSS / FIGURE_WIDTH
+    inside = [(round(x), round(y), of_group) for x, y, of_group in found if 0 <= x <= UNITS_ACROSS and 0 <= y <= high]
     truth = Truth(
         places=[(x, y) for x, y, _ in inside],
         marked=[(x, y) for x, y, of_group in inside if of_group],
@@ -321,7 +323,7 @@ def _read_truth(
     return truth, replace(shown, moment=replace(moment, marked=marked))
 
 
-def _group(connection: Connection, record: Described, shown: Shown) -> tuple[int | None, set[int]]:
+def _choose_group(connection: Connection, record: Described, shown: Shown) -> tuple[int | None, set[int]]:
     """Choose the group of the median region that lies in the map whole, and say who is in it: trajectories.
 
     Nothing is marked where this login may not read who is in which group.
@@ -384,7 +386,7 @@ def write(file: Path, html: str, *, private: bool, pdf: bool) -> Path:
     return file
 
 
-def _note(connection: Connection, record: Described, html: str) -> None:
+def _note_page(connection: Connection, record: Described, html: str) -> None:
     """Write into the audit that a private page was made of what it shows, with its digest."""
     sha256 = hashlib.sha256(html.encode()).hexdigest()
     with translate_errors():
@@ -398,7 +400,7 @@ def name_private_file(file: Path) -> Path:
 
 def find_chromium() -> str:
     """Find the browser that prints pages."""
-    found = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+    found = next(filter(None, map(shutil.which, _CHROMIUM_NAMES)), None)
     if found is None:
         raise DbanonError(
             "A page is printed as PDF by Chromium. Got none on this machine. Install it, or open the page in a "

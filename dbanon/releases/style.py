@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from string import Template
 from typing import NamedTuple
 
-_COLOURS = ((253, 231, 37), (94, 201, 98), (33, 145, 140), (59, 82, 139), (68, 1, 84))  # viridis, by rising crowd
-_EXACT = (214, 39, 40)
+_CROWD_COLOURS = ((253, 231, 37), (94, 201, 98), (33, 145, 140), (59, 82, 139), (68, 1, 84))  # viridis, by rising crowd
+_EXACT_COLOUR = (214, 39, 40)
 _OPACITY = 0.5  # regions overlap
 
 # What QGIS itself writes, less its defaults. limitMode 0: the start of a period is part of it, its end is not.
-_STYLE = Template("""\
+_STYLE_TEMPLATE = Template("""\
 <!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>
 <qgis version="3.22.0" styleCategories="Symbology|Temporal">
   <temporal enabled="1" mode="2" startField="valid_from" endField="valid_to" limitMode="0" accumulate="0"/>
@@ -24,8 +24,8 @@ $symbols
   <layerGeometryType>2</layerGeometryType>
 </qgis>
 """)
-_RANGE = Template('      <range symbol="$n" lower="$low" upper="$high" label="$label" render="true"/>')
-_REGION = Template("""\
+_RANGE_TEMPLATE = Template('      <range symbol="$n" lower="$low" upper="$high" label="$label" render="true"/>')
+_REGION_TEMPLATE = Template("""\
       <symbol name="$n" type="fill" alpha="$opacity">
         <layer class="SimpleFill" enabled="1" pass="0">
           <Option type="Map">
@@ -39,7 +39,7 @@ _REGION = Template("""\
         </layer>
       </symbol>""")
 # A cell of the grid is too small to be seen: it is drawn as a point of one size on all scales.
-_POINT = Template("""\
+_POINT_TEMPLATE = Template("""\
       <symbol name="$n" type="fill" alpha="1">
         <layer class="CentroidFill" enabled="1" pass="1">
           <symbol name="@$n@0" type="marker" alpha="1">
@@ -84,7 +84,7 @@ def cut_ranges(crowds: Sequence[tuple[int, int]]) -> list[Range]:
         done += rows
         left = len(hidden) - place - 1
         # A class ends where its share of all rows is reached, or where each value that is left can be a class.
-        if done * len(_COLOURS) >= (made + 1) * total or left <= len(_COLOURS) - made - 1:
+        if done * len(_CROWD_COLOURS) >= (made + 1) * total or left <= len(_CROWD_COLOURS) - made - 1:
             found.append(Range(low, crowd))
             low, made = None, made + 1
     return found
@@ -97,12 +97,12 @@ def write_qml(crowds: Sequence[tuple[int, int]]) -> str:
     symbols = []
     for n, one in enumerate(classes):
         if one.high == 1:
-            symbols.append(_POINT.substitute(n=n, colour=_format_colour(_EXACT)))
+            symbols.append(_POINT_TEMPLATE.substitute(n=n, colour=_format_colour(_EXACT_COLOUR)))
             continue
-        step = hiding.index(one) * (len(_COLOURS) - 1) // max(len(hiding) - 1, 1)
-        symbols.append(_REGION.substitute(n=n, colour=_format_colour(_COLOURS[step]), opacity=_OPACITY))
-    lines = [_RANGE.substitute(n=n, low=c.low, high=c.high, label=c.label) for n, c in enumerate(classes)]
-    return _STYLE.substitute(ranges="\n".join(lines), symbols="\n".join(symbols))
+        step = hiding.index(one) * (len(_CROWD_COLOURS) - 1) // max(len(hiding) - 1, 1)
+        symbols.append(_REGION_TEMPLATE.substitute(n=n, colour=_format_colour(_CROWD_COLOURS[step]), opacity=_OPACITY))
+    lines = [_RANGE_TEMPLATE.substitute(n=n, low=c.low, high=c.high, label=c.label) for n, c in enumerate(classes)]
+    return _STYLE_TEMPLATE.substitute(ranges="\n".join(lines), symbols="\n".join(symbols))
 
 
 def _format_colour(colour: tuple[int, int, int]) -> str:

@@ -20,10 +20,12 @@ from dbanon.postgres import arrow
 
 Bytes = NDArray[np.uint8]
 
-_RECTANGLE = 97  # bytes of EWKB: 17 before the points, five points of 16
-_HEADER = np.frombuffer(b"\1\3\0\0\x20" + bytes(4) + b"\1\0\0\0\5\0\0\0", np.uint8)  # of them 4 to 8 say the SRID
+_RECTANGLE_BYTES = 97  # bytes of EWKB: 17 before the points, five points of 16
+_RECTANGLE_HEADER = np.frombuffer(
+    b"\1\3\0\0\x20" + bytes(4) + b"\1\0\0\0\5\0\0\0", np.uint8
+)  # of them 4 to 8 say the SRID
 _EMPTY, _NO_LOWER, _NO_UPPER = 1, 8, 16  # flags of a range
-_IDS = 16  # bits of an id that do not tell which block it is in
+_ID_BITS = 16  # bits of an id that do not tell which block it is in
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)  # Python makes no numbers of thousands of digits
 
 
@@ -98,10 +100,10 @@ def digest_names(member: Int, trajectory_id: Int, subject: Int, texts: pa.String
     ends = np.frombuffer(offsets or b"", np.int32)[names.offset : names.offset + len(names) + 1]
     letters = np.frombuffer(data or b"", np.uint8)
     whole = hashlib.sha256()
-    cuts = np.flatnonzero(np.diff(ids >> _IDS)) + 1
+    cuts = np.flatnonzero(np.diff(ids >> _ID_BITS)) + 1
     for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(ids)], strict=True):
         if high > low:
-            own = hashlib.sha256(np.append([ids[low] >> _IDS, high - low], ids[low:high]).astype(">i8").tobytes())
+            own = hashlib.sha256(np.append([ids[low] >> _ID_BITS, high - low], ids[low:high]).astype(">i8").tobytes())
             own.update(np.diff(ends[low : high + 1]).astype(">i4").tobytes())
             own.update(letters[ends[low] : ends[high]].data)
             whole.update(own.digest())
@@ -110,10 +112,10 @@ def digest_names(member: Int, trajectory_id: Int, subject: Int, texts: pa.String
 
 def find_rectangles(found: Regions) -> tuple[Float, NDArray[np.int32]] | None:
     """Give bounds and SRID of regions that all are exactly their own envelopes, counter-clockwise; None of others."""
-    if (found.shape_size != _RECTANGLE).any():
+    if (found.shape_size != _RECTANGLE_BYTES).any():
         return None
-    shape = np.concatenate([np.empty(0, np.uint8), *found.shape]).reshape(-1, _RECTANGLE)
-    if not (shape[:, [*range(5), *range(9, 17)]] == _HEADER[[*range(5), *range(9, 17)]]).all():
+    shape = np.concatenate([np.empty(0, np.uint8), *found.shape]).reshape(-1, _RECTANGLE_BYTES)
+    if not (shape[:, [*range(5), *range(9, 17)]] == _RECTANGLE_HEADER[[*range(5), *range(9, 17)]]).all():
         return None
     corner = np.ascontiguousarray(shape[:, 17:]).view("<f8").reshape(-1, 5, 2)
     (x0, y0), (x1, y1) = corner[:, 0].T, corner[:, 2].T

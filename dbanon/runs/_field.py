@@ -23,18 +23,20 @@ _SLOT_S = 3600.0  # of the points by which people are unique: an hour, as in the
 def compare_maps(told: Told, true: Movements, spans: list[Span]) -> Iterator[Figure]:
     """Compare maps of people, cell by cell, at some times."""
     both = [(_told.count_density(true, CELL_M, span), told.density(CELL_M, span)) for span in spans]
-    tallies = [_stack([pair[side] for pair in both]) for side in (0, 1)]
-    yield Figure(name="density_jsd", value=distributions.density_jsd(*tallies))
-    yield Figure(name="location_tau_b", value=distributions.location_tau_b(*(_drop_times(one) for one in tallies)))
+    tallies = [_stack_counts([pair[side] for pair in both]) for side in (0, 1)]
+    yield Figure(name="density_jsd", value=distributions.measure_density_jsd(*tallies))
+    yield Figure(
+        name="location_tau_b", value=distributions.measure_location_tau_b(*(_drop_times(one) for one in tallies))
+    )
 
 
 def compare_flows(told: Told, true: Movements, box: Box, spans: list[Span]) -> Iterator[Figure]:
     """Compare the numbers of people by origin and destination."""
     side = _told.compute_zone_side(box, ZONE_M)
     both = [(_told.count_trips(true, side, box, span), told.trips(side, box, span)) for span in spans]
-    tallies = [_stack([pair[side] for pair in both]) for side in (0, 1)]
-    yield Figure(name="trip_jsd", value=distributions.trip_jsd(*(_drop_times(one) for one in tallies)))
-    yield Figure(name="flow_error", value=distributions.tally_error(*tallies))
+    tallies = [_stack_counts([pair[side] for pair in both]) for side in (0, 1)]
+    yield Figure(name="trip_jsd", value=distributions.measure_trip_jsd(*(_drop_times(one) for one in tallies)))
+    yield Figure(name="flow_error", value=distributions.measure_tally_error(*tallies))
 
 
 def compare_dwelling(
@@ -50,7 +52,9 @@ def compare_dwelling(
         told.append(_sum_by_stay(stay, people, instants))
         stay = _told.measure_stays(true, square, span)
         true_.append(_sum_by_stay(stay, np.ones(len(stay)), instants))
-    return Figure(name="dwell_error", value=distributions.tally_error(_stack(true_), _stack(told)))
+    return Figure(
+        name="dwell_error", value=distributions.measure_tally_error(_stack_counts(true_), _stack_counts(told))
+    )
 
 
 def _sum_by_stay(stay: Float, people: Float, instants: float) -> Counted:
@@ -62,9 +66,9 @@ def _sum_by_stay(stay: Float, people: Float, instants: float) -> Counted:
 
 def compare_ways(told: Movements, true: Movements) -> Iterator[Figure]:
     """Compare lengths, diameters and patterns of tracks, by the centres of regions."""
-    yield Figure(name="length_jsd", value=sequences.length_jsd(true, told))
-    yield Figure(name="diameter_jsd", value=sequences.diameter_jsd(true, told))
-    patterns = sequences.patterns(true, told, CELL_M)
+    yield Figure(name="length_jsd", value=sequences.measure_length_jsd(true, told))
+    yield Figure(name="diameter_jsd", value=sequences.measure_diameter_jsd(true, told))
+    patterns = sequences.compare_patterns(true, told, CELL_M)
     yield Figure(name="pattern_f1", value=patterns.f1)
     yield Figure(name="pattern_support", value=patterns.support)
 
@@ -79,7 +83,7 @@ def draw_people(data: Trajectories, rng: np.random.Generator) -> Int:
 
 def measure_unicity(raw: Movements, rng: np.random.Generator) -> tuple[Figure, ...]:
     """Measure the share of people whom a few places and hours of the raw data single out."""
-    return outside.unicity(raw, rng, cell_m=CELL_M, slot_s=_SLOT_S)
+    return outside.measure_unicity(raw, rng, cell_m=CELL_M, slot_s=_SLOT_S)
 
 
 def measure_linking(
@@ -114,12 +118,12 @@ def _round_times(moved: Movements) -> Movements:
 def measure_regions(side_m: Float, time_s: Float, people: Float) -> Iterator[Figure]:
     """Give quantiles of the sides and times of rows, by people and time."""
     for name, values in (("region_side_m", side_m), ("region_time_s", time_s)):
-        found = distributions.weighted_quantiles(values, people * time_s)
+        found = distributions.find_weighted_quantiles(values, people * time_s)
         for share, value in zip((10, 50, 90), found, strict=True):
             yield Figure(name=f"{name}_{share}", value=value)
 
 
-def _stack(counted: list[Counted]) -> Tally:
+def _stack_counts(counted: list[Counted]) -> Tally:
     """Put counts of several times into one tally, whose keys begin with the number of the time."""
     keys = [np.column_stack([np.full(len(some), i), some]) for i, (some, _) in enumerate(counted)]
     empty: Int = np.empty((0, 3), np.int64)

@@ -9,8 +9,8 @@ from dbanon.base.errors import DataError
 from dbanon.base.figures import Evaluation, Figure, Movements, Questions, Rectangles
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float
-from dbanon.metrics.counts import count_figures
-from dbanon.metrics.questions import draw_questions, sides_note, true_counts
+from dbanon.metrics.counts import measure_counts
+from dbanon.metrics.questions import count_true_answers, draw_questions, note_sides
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import fetch_value
@@ -19,7 +19,9 @@ from dbanon.runs._told import SPAN_S, Box, Points, Table
 from dbanon.runs._truth import Members, Truth, find_window
 
 _MIN_SIDE_M = 0.001  # least side of a rectangle, because shares are divided by its area
-_MEANT = "The truth is all fixes of all people in ten minutes. Everything that the program left out is an error, too."
+_TRUTH_SENTENCE = (
+    "The truth is all fixes of all people in ten minutes. Everything that the program left out is an error, too."
+)
 
 
 class Foreign:
@@ -44,10 +46,10 @@ class Foreign:
         )
         told: Table | Points = Points(movements=output) if isinstance(output, Movements) else self._write_table(output)
         seen = self.truth.seen(np.column_stack([questions.since, questions.until]))
-        true, answers = true_counts(seen, questions), told.counts(questions, self.progress)
+        true, answers = count_true_answers(seen, questions), told.counts(questions, self.progress)
         self.progress("measuring", 0, None)
         figures = [
-            *count_figures(questions, true, answers, people=data.subjects, rng=self.rng),
+            *measure_counts(questions, true, answers, people=data.subjects, rng=self.rng),
             *self._measure_maps(told, seen, box, spans, questions),
             *self._measure_tracks(output),
         ]
@@ -62,7 +64,7 @@ class Foreign:
             questions=questions,
             true=true,
             answers=answers,
-            notes=(_MEANT, *sides_note(questions)),
+            notes=(_TRUTH_SENTENCE, *note_sides(questions)),
         )
 
     def _measure_maps(

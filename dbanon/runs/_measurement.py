@@ -13,8 +13,8 @@ from dbanon.base.errors import VerificationFailed, format_count
 from dbanon.base.figures import Answers, Evaluation, Figure, Movements, Questions
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Float, Int
-from dbanon.metrics.counts import count_figures, measure_noise, within
-from dbanon.metrics.questions import draw_questions, sides_note, true_counts
+from dbanon.metrics.counts import is_within, measure_counts, measure_noise
+from dbanon.metrics.questions import count_true_answers, draw_questions, note_sides
 from dbanon.options.evaluating import ENOUGH_QUERIES, Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import fetch_value
@@ -22,11 +22,11 @@ from dbanon.runs import _blocks, _field, reading, stored
 from dbanon.runs._told import SPAN_S, Box, Span, Table
 from dbanon.runs._truth import Members, Rows, Truth, find_window
 
-_MAX_MET = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
+_MAX_SPAN_ROWS = 20_000  # rows of ten minutes: 4,000 questions then take half a minute
 _MIN_SAMPLED_RECORDS = 600  # of a sample of them
-_JUDGED = 4  # of so many questions one judges a sample
+_QUESTIONS_PER_JUDGE = 4  # of so many questions one judges a sample
 _MAX_ROWS = 2_000_000  # in the temporary table: about 20 s to copy and index
-_WINDOW_PLACES = 1_000_000  # positions that make the window
+_MAX_WINDOW_PLACES = 1_000_000  # positions that make the window
 _MAX_CENTRES = 100_000  # rows of whole records
 
 
@@ -75,7 +75,7 @@ class Measurement:
             queries=self.asked.queries,
             about_moments=instants is not None,
         )
-        self.notes += sides_note(questions)
+        self.notes += note_sides(questions)
         self.progress("copying rows", 0, None)
         self.rows = self._copy_rows(questions)
         self.progress("finding the truth", 0, None)
@@ -84,13 +84,13 @@ class Measurement:
         answers = table.counts(questions, self.progress)
         if self.asked.against == "published":
             self._demand_coverage(true, answers)
-        covered, noise = within(true, answers), np.zeros(len(true))
+        covered, noise = is_within(true, answers), np.zeros(len(true))
         if self.one_in > 1:
             true, answers, noise = self._scale_up(table, questions, true, answers)
         self.progress("measuring", 0, None)
         figures = [
             *self._measure_rows(),
-            *count_figures(
+            *measure_counts(
                 questions, true, answers, people=self.data.subjects, rng=self.rng, covered=covered, noise=noise
             ),
             *self._compare_maps(table, box, questions),
@@ -128,7 +128,7 @@ class Measurement:
 
     def _read_members(self) -> Members:
         members = _blocks.read_members(self.snapshot, self.row.run_id)
-        return Members.of_pairs(members.record, np.searchsorted(self.data.trajectory_id, members.trajectory))
+        return Members.from_pairs(members.record, np.searchsorted(self.data.trajectory_id, members.trajectory))
 
     def _choose_times(self) -> tuple[Float | None, Float]:
         """Give the instants that can be asked about, None if none can, and spans of ten minutes.
@@ -164,8 +164,8 @@ class Measurement:
         if instants is None:
             chosen = self.rng.choice(len(spans), min(len(spans), 24), replace=False)
             return find_window(self.truth.seen(spans[chosen]))
-        number = max(min(len(instants), 100, _WINDOW_PLACES // max(self.data.subjects, 1)), 1)
-        return find_window(self.truth.everybody(self.rng.choice(instants, number, replace=False)))
+        number = max(min(len(instants), 100, _MAX_WINDOW_PLACES // max(self.data.subjects, 1)), 1)
+        return find_window(self.truth.find_everybody(self.rng.choice(instants, number, replace=False)))
 
     def _copy_rows(self, questions: Questions) -> Rows:
         """Copy the rows that questions are about into a temporary table, and read when they hold."""
@@ -180,7 +180,7 @@ class Measurement:
         times = np.unique(np.column_stack([questions.since, questions.until]), axis=0)
         if self.about.rows <= _MAX_ROWS:
             times = np.array([[self.about.since, self.about.until]])
-        some = [f"[{low},{high}{']' if low == high else ')'}" for low, high in _as_times(times)]
+        some = [f"[{low},{high}{']' if low == high else ')'}" for low, high in _format_times(times)]
         return f"{{{','.join(some)}}}"
 
     def _choose_sample(self) -> int:
@@ -197,10 +197,10 @@ class Measurement:
             f"FROM ONLY dbanon.record r WHERE r.run_id = {number} ORDER BY r.record_id LIMIT 1000))"
         )
         met = about.rows * min((SPAN_S + fetch_value(self.session, query)) / max(about.until - about.since, 1), 1)
-        if met <= _MAX_MET:
+        if met <= _MAX_SPAN_ROWS:
             return 1
         records = records * min(about.rows, _MAX_ROWS) // about.rows
-        return int(max(min(3 * met // _MAX_MET, records // _MIN_SAMPLED_RECORDS), 1))
+        return int(max(min(3 * met // _MAX_SPAN_ROWS, records // _MIN_SAMPLED_RECORDS), 1))
 
     def _scale_up(
         self, table: Table, questions: Questions, true: Float, answers: Answers
@@ -211,13 +211,16 @@ class Measurement:
         sample by as much as this differs from that of all, but for the part of all that the sample is. One question in
         four is asked so, for itself and the next three.
         """
-        chosen = slice(None, None, _JUDGED)
+        chosen = slice(None, None, _QUESTIONS_PER_JUDGE)
         part = Questions(**{name: value[chosen] for name, value in vars(questions).items()})
         even = self.rows.of(self.rows.record // self.one_in % 2 == 0)
-        half = table.counts_of_half(part, self.one_in, self.progress).expected - self._count_truth(part, even)
+        half = table.answer_counts_of_half(part, self.one_in, self.progress).expected - self._count_truth(part, even)
         noise = np.zeros(len(true))
         noise[chosen] = (
-            _JUDGED * self.one_in * (2 * half - (answers.expected - true)[chosen]) * np.sqrt(1 - 1 / self.one_in)
+            _QUESTIONS_PER_JUDGE
+            * self.one_in
+            * (2 * half - (answers.expected - true)[chosen])
+            * np.sqrt(1 - 1 / self.one_in)
         )
         true, answers = self.one_in * true, Answers(**{name: self.one_in * v for name, v in vars(answers).items()})
         low, high = measure_noise(questions, true, noise)
@@ -234,7 +237,7 @@ class Measurement:
 
     def _count_truth(self, questions: Questions, rows: Rows | None = None) -> Float:
         """Count who truly was where questions ask: of some rows, by default those asked."""
-        return true_counts(self._find_positions(questions.since, questions.until, rows), questions)
+        return count_true_answers(self._find_positions(questions.since, questions.until, rows), questions)
 
     def _read_rows(self, source: str) -> Rows:
         region = f"{self.snapshot.postgis}.ST_AsBinary(region)" if self.about.holds != "instant" else "NULL::bytea"
@@ -261,11 +264,11 @@ class Measurement:
         if instants is None:
             spans = np.unique(np.column_stack([since, until]), axis=0)
             return self.truth.seen(spans) if everybody else self.truth.covered(rows)
-        instants = instants[_met(instants, since, until)]
-        return self.truth.everybody(instants) if everybody else self.truth.of_rows(rows, instants)
+        instants = instants[_find_instants(instants, since, until)]
+        return self.truth.find_everybody(instants) if everybody else self.truth.of_rows(rows, instants)
 
     def _demand_coverage(self, true: Float, answers: Answers) -> None:
-        outside = int((~within(true, answers)).sum())
+        outside = int((~is_within(true, answers)).sum())
         if outside:
             raise VerificationFailed(
                 f"Every true count must lie within its bounds. For run {self.row.run_id} {outside:,} of "
@@ -277,7 +280,7 @@ class Measurement:
 
     def _measure_rows(self) -> Iterator[Figure]:
         yield Figure(name="published_share", value=_divide_published(self.row.suppressed))
-        total = methods.method(self.row.method).totals.get("requests")
+        total = methods.find_method(self.row.method).totals.get("requests")
         asked = stored.find_latest_verdict(self.session, self.row.run_id).figures.get(total) if total else None
         if asked:
             left_out = sum((self.row.suppressed.get("requests") or {}).values())
@@ -296,12 +299,12 @@ class Measurement:
         """Compare maps, flows and stays at some of the times that were asked about."""
         about = self.about
         hours = self._choose_hours(questions, moment=about.instants is not None, most=24)
-        true = self._find_positions(*_ends(hours))
+        true = self._find_positions(*_split_spans(hours))
         yield from _field.compare_maps(table, true, hours)
         if about.holds == "instant" and not about.step_s:
             return  # nobody moves
         spans = self._choose_trips(questions)
-        true = self._find_positions(*_ends(spans))
+        true = self._find_positions(*_split_spans(spans))
         yield from _field.compare_flows(table, true, box, spans)
         if about.step_s:
             instants = (spans[0][1] - spans[0][0]) / about.step_s
@@ -333,7 +336,7 @@ class Measurement:
         if instants is None:
             true = self.truth.covered(rows)
         else:
-            true = self.truth.of_rows(rows, instants[_met(instants, rows.since, rows.until)])
+            true = self.truth.of_rows(rows, instants[_find_instants(instants, rows.since, rows.until)])
         if instants is None or len(instants) > 1:
             yield from _field.compare_ways(told, true)
         people = _field.draw_people(self.data, self.rng)
@@ -396,18 +399,18 @@ def _divide_published(suppressed: Any) -> float | None:
     return published / seen if seen else None
 
 
-def _as_times(times: Float) -> list[list[str]]:
+def _format_times(times: Float) -> list[list[str]]:
     """Write unix seconds as the server reads them."""
     text = np.datetime_as_string(np.round(times * 1e6).astype("datetime64[us]"), timezone="UTC")
     return [list(pair) for pair in text.tolist()]
 
 
-def _ends(spans: list[Span]) -> tuple[Float, Float]:
+def _split_spans(spans: list[Span]) -> tuple[Float, Float]:
     since, until = np.array(spans).reshape(-1, 2).T
     return since, until
 
 
-def _met(instants: Float, since: Float, until: Float) -> Int:
+def _find_instants(instants: Float, since: Float, until: Float) -> Int:
     """Find the instants at or within some times."""
     low = np.searchsorted(instants, since, "left")
     high = np.maximum(np.searchsorted(instants, until, "left"), low + (since == until))

@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 from dbanon.base.trajectory import Requests
 from dbanon.postgres import arrow
 
-_BLOCK = 13  # bits of an id that do not tell which block it is in
-_NEWLINE = 10  # written behind a content: no text of JSON has one in it
-_COLUMNS = pa.schema(
+_BLOCK_BITS = 13  # bits of an id that do not tell which block it is in
+_NEWLINE_BYTE = 10  # written behind a content: no text of JSON has one in it
+_SCHEMA = pa.schema(
     [("t", pa.float64()), ("subject", pa.string()), ("content", pa.dictionary(pa.int32(), pa.string()))]
 )
 
@@ -19,7 +19,7 @@ def read(snapshot: arrow.Snapshot, dataset_id: int) -> pa.Table:
     own = f"FROM ONLY dbanon.request WHERE dataset_id = {int(dataset_id)}"
     blocks = np.sort(
         arrow.convert_to_numbers(
-            arrow.read_table(snapshot, f"SELECT DISTINCT request_id >> {_BLOCK} AS no {own}")["no"]
+            arrow.read_table(snapshot, f"SELECT DISTINCT request_id >> {_BLOCK_BITS} AS no {own}")["no"]
         )
     )
     # A table just loaded has no statistics: of its indexes, none but that of the ids may serve for a block.
@@ -31,16 +31,17 @@ def read(snapshot: arrow.Snapshot, dataset_id: int) -> pa.Table:
                 string_agg(subject, ''), string_agg(content::text || E'\\n', '')
             FROM ONLY dbanon.request
             WHERE dataset_id + 0 = {int(dataset_id)}
-                AND request_id BETWEEN no << {_BLOCK} AND (no << {_BLOCK}) + {(1 << _BLOCK) - 1}) piece"""
+                AND request_id BETWEEN no << {_BLOCK_BITS}
+                    AND (no << {_BLOCK_BITS}) + {(1 << _BLOCK_BITS) - 1}) piece"""
     batches = []
     for sent_at, size, names, lines in arrow.read_rows_of_bytes(snapshot, query):
-        ends = np.append(0, np.flatnonzero(lines == _NEWLINE) + 1)
+        ends = np.append(0, np.flatnonzero(lines == _NEWLINE_BYTE) + 1)
         line = arrow.decode_texts(np.diff(ends), lines).dictionary_encode()
         content = pa.DictionaryArray.from_arrays(line.indices, pc.utf8_slice_codeunits(line.dictionary, 0, -1))
         t = arrow.convert_to_unix_s(sent_at.view(">i8").astype(np.int64))
-        batches.append(pa.record_batch([t, arrow.decode_texts(size.view(">i4"), names), content], schema=_COLUMNS))
+        batches.append(pa.record_batch([t, arrow.decode_texts(size.view(">i4"), names), content], schema=_SCHEMA))
     snapshot.connection.execute("SET LOCAL enable_seqscan = DEFAULT")
-    whole = pa.concat_tables([_COLUMNS.empty_table(), pa.Table.from_batches(batches, _COLUMNS)])
+    whole = pa.concat_tables([_SCHEMA.empty_table(), pa.Table.from_batches(batches, _SCHEMA)])
     return whole.unify_dictionaries()
 
 

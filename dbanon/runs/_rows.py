@@ -15,7 +15,7 @@ from dbanon.base.trajectory import Bool, Float, Int
 from dbanon.postgres import arrow
 from dbanon.runs import _blocks
 
-_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_SIDE_COLUMNS = ("xmin", "ymin", "xmax", "ymax")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,12 @@ def read(snapshot: arrow.Snapshot, run_id: int) -> Written:
     bounds, rectangle, srid = _read_shapes(snapshot, run_id, regions)
     extra, extras = _blocks.split_keys(regions.extra)
     periods = _read_table(snapshot, "period_evidence", run_id)
-    by_period, period_no = _number_in_order(periods["period_no"])
+    by_period, period_no = _sort_numbers(periods["period_no"])
     rows = _read_records(snapshot, run_id, regions.no, period_no)
     used, rows["region"] = _find_used(rows["region"], len(regions.no))
     used_period, rows["period"] = _find_used(rows["period"], len(period_no))
     by_period = by_period[used_period]
-    names = arrow.read_table(snapshot, _COLUMNS.format(int(run_id)))["name"].to_pylist()
+    names = arrow.read_table(snapshot, _COLUMNS_QUERY.format(int(run_id)))["name"].to_pylist()
     other = np.array([len(one.keys() - names) for one in extras] + [0])  # the last where there is no object
     fields = {
         **rows,
@@ -65,7 +65,8 @@ def read(snapshot: arrow.Snapshot, run_id: int) -> Written:
     return Written(fields=fields, extra=extra[used], extras=extras, digests=regions.digest + members.digest)
 
 
-_COLUMNS = """SELECT k.value ->> 'name' AS name FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
+_COLUMNS_QUERY = """SELECT k.value ->> 'name' AS name
+    FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
     CROSS JOIN LATERAL jsonb_array_elements(m.columns) k WHERE r.run_id = {}"""
 
 
@@ -77,8 +78,8 @@ def _read_shapes(
     if found is not None:
         return found[0], np.ones(len(regions.no), bool), found[1]
     shapes = _read_table(snapshot, "region_evidence", run_id)
-    order, _ = _number_in_order(shapes["region_no"])
-    bounds = np.column_stack([arrow.convert_to_numbers(shapes[side])[order] for side in _SIDES])
+    order, _ = _sort_numbers(shapes["region_no"])
+    bounds = np.column_stack([arrow.convert_to_numbers(shapes[side])[order] for side in _SIDE_COLUMNS])
     return bounds, arrow.convert_to_numbers(shapes["rectangle"])[order], arrow.convert_to_numbers(shapes["srid"])[order]
 
 
@@ -93,7 +94,7 @@ def _read_table(snapshot: arrow.Snapshot, function: str, run_id: int) -> pa.Tabl
     return arrow.read_table(snapshot, f"SELECT * FROM dbanon_internal.{function}({int(run_id)})")
 
 
-def _number_in_order(column: pa.ChunkedArray) -> tuple[Int, Int]:
+def _sort_numbers(column: pa.ChunkedArray) -> tuple[Int, Int]:
     numbers = arrow.convert_to_numbers(column).astype(np.int64)
     order = np.argsort(numbers)
     return order, numbers[order]
@@ -110,8 +111,8 @@ def _read_records(snapshot: arrow.Snapshot, run_id: int, region_no: Int, period_
     for batch in arrow.read_batches(snapshot, query):
         record, length, periods, regions = batch.columns
         part = slice(done, done + int(length.to_numpy().sum()))
-        region[part] = _find_indices(region_no, _get_last_bytes(regions, ">i4", 8))
-        period[part] = _find_indices(period_no, _get_last_bytes(periods, ">i4", 8))
+        region[part] = _find_indices(region_no, _read_last_bytes(regions, ">i4", 8))
+        period[part] = _find_indices(period_no, _read_last_bytes(periods, ">i4", 8))
         ids.append(record.to_numpy())
         lengths.append(length.to_numpy())
         done = part.stop
@@ -138,7 +139,7 @@ def _find_indices(numbers: Int, sought: NDArray[Any]) -> Int:
     return np.where(numbers[at] == sought, at, -1) if len(numbers) else np.full(len(sought), -1)
 
 
-def _get_last_bytes(column: pa.Array, kind: str, width: int) -> NDArray[Any]:
+def _read_last_bytes(column: pa.Array, kind: str, width: int) -> NDArray[Any]:
     """Read the elements of arrays as the server sends them: `width` bytes each, which the number ends."""
     _, offsets, data = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
@@ -148,7 +149,7 @@ def _get_last_bytes(column: pa.Array, kind: str, width: int) -> NDArray[Any]:
 
 
 def _convert_hiding(table: pa.Table) -> dict[str, Any]:
-    others = [_get_last_bytes(chunk, ">i8", 12) for chunk in table["others"].chunks]
+    others = [_read_last_bytes(chunk, ">i8", 12) for chunk in table["others"].chunks]
     length = arrow.convert_to_numbers(table["length"]).astype(np.int64)
     return {
         "hiding_record": arrow.convert_to_numbers(table["record_id"]),

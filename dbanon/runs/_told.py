@@ -12,7 +12,7 @@ import numpy as np
 from dbanon.base.figures import Answers, Movements, Questions
 from dbanon.base.progress import Progress
 from dbanon.base.trajectory import Bool, Float, Int
-from dbanon.metrics.questions import true_counts
+from dbanon.metrics.questions import count_true_answers
 from dbanon.postgres.connection import Connection
 
 Span = tuple[float, float]
@@ -22,9 +22,9 @@ Counted = tuple[Int, Float]
 
 SPAN_S = 600.0
 """How long the spans last that are asked about."""
-_ROWS = "'pg_temp.asked_rows'"
-_HALF = "'pg_temp.asked_half'"
-_AT_ONCE = 100  # questions a statement, so that progress is shown and Ctrl-C is heard
+_ROWS_VIEW = "'pg_temp.asked_rows'"
+_HALF_VIEW = "'pg_temp.asked_half'"
+_QUESTIONS_PER_STATEMENT = 100  # questions a statement, so that progress is shown and Ctrl-C is heard
 _MAX_ZONES = 400  # each pair is compared
 
 
@@ -51,23 +51,23 @@ class Table:
 
     def counts(self, questions: Questions, progress: Progress) -> Answers:
         """Ask ``published.count_inside`` one question after the other."""
-        return self._asked(_ROWS, questions, progress)
+        return self._asked(_ROWS_VIEW, questions, progress)
 
-    def counts_of_half(self, questions: Questions, one_in: int, progress: Progress) -> Answers:
+    def answer_counts_of_half(self, questions: Questions, one_in: int, progress: Progress) -> Answers:
         """Ask every other one of the records, which are one in so many."""
         self.session.execute(
             "CREATE TEMPORARY VIEW asked_half AS "
             f"SELECT * FROM pg_temp.asked_rows r WHERE r.record_id / {int(one_in)} % 2 = 0"
         )
-        return self._asked(_HALF, questions, progress)
+        return self._asked(_HALF_VIEW, questions, progress)
 
     def _asked(self, relation: str, questions: Questions, progress: Progress) -> Answers:
         query = f"SELECT q.* FROM dbanon_internal.ask_rows(%s::published.releases, {relation}, %s, %s, %s, %s, %s) q"
         arrays = (questions.x, questions.y, questions.side_m, questions.since, questions.until)
         told: list[Any] = []
-        for first in range(0, len(questions.x), _AT_ONCE):
+        for first in range(0, len(questions.x), _QUESTIONS_PER_STATEMENT):
             progress("asking questions", first, len(questions.x))
-            some = [array[first : first + _AT_ONCE].tolist() for array in arrays]
+            some = [array[first : first + _QUESTIONS_PER_STATEMENT].tolist() for array in arrays]
             told += self.session.execute(query, [self.said, *some]).fetchall()
         at_least, expected, at_most = np.array(told).T
         return Answers(at_least=at_least, expected=expected, at_most=at_most)
@@ -86,15 +86,17 @@ class Table:
         self.session.execute(
             "CREATE TEMPORARY TABLE asked_zones ON COMMIT DROP AS SELECT z.i * %s + z.j AS zone, st_makeenvelope("
             "z.i * %s, z.j * %s, (z.i + 1) * %s, (z.j + 1) * %s, (%s::published.releases).srid) AS area "
-            "FROM unnest(%s::bigint[], %s::bigint[]) z (i, j)".replace("st_makeenvelope", self._own("st_makeenvelope")),
-            [_ROW, *[side_m] * 4, self.said, i, j],
+            "FROM unnest(%s::bigint[], %s::bigint[]) z (i, j)".replace(
+                "st_makeenvelope", self._qualify("st_makeenvelope")
+            ),
+            [_ZONES_PER_ROW, *[side_m] * 4, self.said, i, j],
         )
         columns = "d.origin::bigint, d.destination::bigint, d.expected"
         return self._counted(columns, "flows_of", "'pg_temp.asked_zones', 'zone', {}", span, given=[])
 
     def dwell(self, square: Box, span: Span) -> tuple[Float, Float]:
         """Ask ``published.dwell``: of each record its people, and at how many instants they are expected inside."""
-        area = f"{self._own('st_makeenvelope')}(%s, %s, %s, %s, (%s::published.releases).srid)"
+        area = f"{self._qualify('st_makeenvelope')}(%s, %s, %s, %s, (%s::published.releases).srid)"
         given = [*square, self.said]
         keys, values = self._counted("d.subjects, 0, d.expectedly", "dwell_of", area + ", {}", span, given=given)
         return keys[:, 0].astype(np.float64), values
@@ -104,9 +106,9 @@ class Table:
     ) -> Counted:
         """Call an inner function of schema published: two whole numbers and a real one of each of its rows."""
         for function in ("st_xmin", "st_ymin"):
-            columns = columns.replace(function, self._own(function))
+            columns = columns.replace(function, self._qualify(function))
         during = "tstzrange(to_timestamp(%s), to_timestamp(%s))"
-        call = f"published.{name}(%s::published.releases, {_ROWS}, {more.format(during)})"
+        call = f"published.{name}(%s::published.releases, {_ROWS_VIEW}, {more.format(during)})"
         found = self.session.execute(
             f"SELECT {columns} FROM {call} d",
             [*first, self.said, *given, *span],
@@ -114,7 +116,7 @@ class Table:
         table = np.array(found, np.float64).reshape(-1, 3)
         return table[:, :2].astype(np.int64), table[:, 2]
 
-    def _own(self, function: str) -> str:
+    def _qualify(self, function: str) -> str:
         return f"{self.postgis}.{function}"
 
 
@@ -127,7 +129,7 @@ class Points:
     def counts(self, questions: Questions, progress: Progress) -> Answers:
         """Count tracks."""
         progress("asking questions", 0, None)
-        counted = true_counts(self.movements, questions)
+        counted = count_true_answers(self.movements, questions)
         return Answers(at_least=counted, expected=counted, at_most=counted)
 
     def density(self, side_m: float, span: Span) -> Counted:
@@ -158,7 +160,7 @@ def count_trips(moved: Movements, side_m: float, box: Box, span: Span) -> Counte
         number_zones(moved.x[first], moved.y[first], side_m, box),
         number_zones(moved.x[last], moved.y[last], side_m, box),
     )
-    inside = (at_first != _OUTSIDE) & (at_last != _OUTSIDE)
+    inside = (at_first != _NO_ZONE) & (at_last != _NO_ZONE)
     once = np.unique(np.column_stack([at_first, at_last, moved.person[first]])[inside], axis=0)
     pairs, people = np.unique(once[:, :2], axis=0, return_counts=True)
     return pairs, people.astype(np.float64)
@@ -171,8 +173,8 @@ def measure_stays(moved: Movements, square: Box, span: Span) -> Float:
     return np.unique(moved.track[inside], return_counts=True)[1].astype(np.float64)
 
 
-_ROW = 1 << 31  # zones are numbered row by row
-_OUTSIDE = np.iinfo(np.int64).min
+_ZONES_PER_ROW = 1 << 31  # zones are numbered row by row
+_NO_ZONE = np.iinfo(np.int64).min
 
 
 def number_zones(x: Float, y: Float, side_m: float, box: Box) -> Int:
@@ -181,7 +183,7 @@ def number_zones(x: Float, y: Float, side_m: float, box: Box) -> Int:
     inside: Bool = np.ones(len(i), np.bool_)
     for axis, known in zip((i, j), _count_zones(side_m, box), strict=True):
         inside &= (axis >= known[0]) & (axis <= known[-1])
-    return np.where(inside, i * _ROW + j, _OUTSIDE)
+    return np.where(inside, i * _ZONES_PER_ROW + j, _NO_ZONE)
 
 
 def compute_zone_side(box: Box, side_m: float) -> float:

@@ -16,8 +16,8 @@ from dbanon.base.figures import Movements
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 from dbanon.methods.kernels import align
 
-_CUTS = 40
-_ENOUGH = 100_000  # positions that say where people are
+_CUT_ROUNDS = 40
+_MAX_WINDOW_PLACES = 100_000  # positions that say where people are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +54,7 @@ class Members:
     trajectory: Int
 
     @classmethod
-    def of_pairs(cls, record: Int, trajectory: Int) -> "Members":
+    def from_pairs(cls, record: Int, trajectory: Int) -> "Members":
         """Put pairs in order, each once."""
         order = np.lexsort((trajectory, record))
         record, trajectory = record[order], trajectory[order]
@@ -82,7 +82,7 @@ class Truth:
 
     def __init__(self, data: Trajectories, members: Members, params: Mapping[str, Any]) -> None:
         self._data, self._members, self._params = data, members, params
-        self._people = Members.of_pairs(
+        self._people = Members.from_pairs(
             members.record, data.subject[members.trajectory]
         )  # each person of a record once
         self._line: align.Timeline | None = None
@@ -93,10 +93,10 @@ class Truth:
             self._line = align.merge(self._data)
         return self._line
 
-    def everybody(self, instants: Float) -> Movements:
+    def find_everybody(self, instants: Float) -> Movements:
         """Find everybody who has a position at some of the instants; a person is one track."""
         everyone = np.arange(len(self._timeline.subject))
-        return self._placed([(t, self._timeline.subject, everyone) for t in instants.tolist()])
+        return self._place_people([(t, self._timeline.subject, everyone) for t in instants.tolist()])
 
     def of_rows(self, rows: Rows, instants: Float) -> Movements:
         """Find the people for whom rows stand at some of the instants; a person of a record is one track."""
@@ -111,16 +111,16 @@ class Truth:
             record = np.unique(rows.record[then])
             place, person = self._people.of(record)
             found.append((t, record[place], at[person]))
-        return self._placed(found)
+        return self._place_people(found)
 
-    def _placed(self, asked: list[tuple[float, Int, Int]]) -> Movements:
+    def _place_people(self, asked: list[tuple[float, Int, Int]]) -> Movements:
         """Make movements of times, the records asked about at each, and the people in them, as places in the line."""
         params, line = self._params, self._timeline
         mode, gap = align.MODES[str(params.get("align", "last"))], int(params.get("max_gap_s", 300))
         parts = [np.empty((5, 0))]
         for t, record, who in asked:
             instant = align.Instants(start=int(t), step_s=line.grid_s, count=1, mode=mode, max_gap_s=gap)
-            x, y = (axis[:, 0] for axis in align.positions(line, instant, who.astype(np.int32)))
+            x, y = (axis[:, 0] for axis in align.compute_positions(line, instant, who.astype(np.int32)))
             part = np.stack([line.subject[who], record, np.full(len(who), t), x, y])
             parts.append(part[:, ~np.isnan(x)])
         return _make_movements(*np.concatenate(parts, axis=1))
@@ -216,9 +216,9 @@ def _make_movements(person: Float | Int, record: Float | Int, t: Float, x: Float
 
 def find_window(seen: Movements, share: float = 0.95) -> tuple[float, float, float, float]:
     """Find a small box with a share of positions: forty times some are cut off where that makes the box smallest."""
-    place = np.stack([seen.x, seen.y])[:, :: len(seen.x) // _ENOUGH + 1]
-    each = int(place.shape[1] * (1 - share) / _CUTS)
-    for _ in range(_CUTS if each else 0):
+    place = np.stack([seen.x, seen.y])[:, :: len(seen.x) // _MAX_WINDOW_PLACES + 1]
+    each = int(place.shape[1] * (1 - share) / _CUT_ROUNDS)
+    for _ in range(_CUT_ROUNDS if each else 0):
         sides = [
             (axis, sign * np.partition(sign * place[axis], each)[each], sign) for axis in (0, 1) for sign in (1, -1)
         ]

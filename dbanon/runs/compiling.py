@@ -69,12 +69,12 @@ def _compile_all(families: Iterable[str], *, niceness: int) -> None:
 
 
 def _compile(name: str, is_attack: bool) -> None:
-    from dbanon.attacks import attacker
-    from dbanon.methods import method
+    from dbanon.attacks import import_attacker
+    from dbanon.methods import find_method
 
-    family = method(name)
+    family = find_method(name)
     if is_attack:
-        getattr(attacker(family.attack), "prepare", lambda: None)()
+        getattr(import_attacker(family.attack), "prepare", lambda: None)()
         return
     for algorithm in family.algorithms:
         family.prepare(algorithm.name, family.parse({}, algorithm.name))

@@ -17,7 +17,7 @@ from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import ParameterError, StoreError, format_count
 from dbanon.base.figures import Evaluation, Movements, Rectangles
 from dbanon.base.progress import Progress
-from dbanon.methods.parsing import quoted
+from dbanon.methods.parsing import quote_text
 from dbanon.options.evaluating import Evaluating
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, connect, fetch_value, find_postgis_schema, translate_errors
@@ -38,7 +38,7 @@ def demand_fit(connection: Connection, run_id: int) -> stored.RunRow:
     StoreError
         If the login may not read what runs wrote.
     """
-    row = stored.run_row(connection, run_id)
+    row = stored.find_run(connection, run_id)
     if not queue.may_compute(connection):
         raise StoreError(
             "An evaluation must be made by a login that may read the rows of runs. This one may not. Have "
@@ -85,7 +85,8 @@ def _list_parts(connection: Connection, name: str) -> list[_Part]:
     if not live:
         fault = "was withdrawn" if found else "is not there"
         raise ParameterError(
-            f"A release must be live to be measured by its name. {quoted(name)} {fault}. List them: `dbanon releases`."
+            f"A release must be live to be measured by its name. {quote_text(name)} {fault}. "
+            "List them: `dbanon releases`."
         )
     return live
 
@@ -147,12 +148,12 @@ def sample_positions(
     list of (x, y, bool)
         Of each person with a position, and whether one of the trajectories is the person's.
     """
-    row = stored.run_row(connection, run_id)
+    row = stored.find_run(connection, run_id)
     with translate_errors(), connection.transaction():
         data, _ = reading.read_trajectories(arrow.Snapshot(connection, find_postgis_schema(connection)), row.dataset_id)
     none = np.empty(0, np.int64)
     truth = Truth(data, Members(record=none, trajectory=none), row.params)
-    found = truth.everybody(np.array([at // data.grid_s * data.grid_s]))
+    found = truth.find_everybody(np.array([at // data.grid_s * data.grid_s]))
     inside = np.isin(found.person, data.subject[np.isin(data.trajectory_id, list(group))])
     return list(zip(found.x.tolist(), found.y.tolist(), inside.tolist(), strict=True))
 

@@ -10,8 +10,8 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from dbanon.base.errors import ParameterError
-from dbanon.options import fields
-from dbanon.options.scheduling import LOAD, AddingJob
+from dbanon.options import list_fields
+from dbanon.options.scheduling import LOAD_FIELDS, AddingJob
 from dbanon.postgres.connection import Connection, collect_notices, fetch_value, make_jsonb
 
 
@@ -21,9 +21,9 @@ def add_job(connection: Connection, name: str, asked: AddingJob) -> tuple[int, t
         raise ParameterError(
             f"--source must name a table or view with its schema, such as public.gps. Got '{asked.source[:60]}'."
         )
-    said = {option.name: getattr(asked, option.name) for option in fields(AddingJob)}
+    said = {option.name: getattr(asked, option.name) for option in list_fields(AddingJob)}
     given = {"name": name, **{word: _convert_option(word, value) for word, value in said.items() if value is not None}}
-    given["load"] = make_jsonb({word: given.pop(word) for word in LOAD if word in given})
+    given["load"] = make_jsonb({word: given.pop(word) for word in LOAD_FIELDS if word in given})
     arguments = (sql.SQL("{} => {}").format(sql.Identifier(word), sql.Placeholder(word)) for word in given)
     call = sql.SQL("SELECT dbanon.add_job({})").format(sql.SQL(", ").join(arguments))
     try:

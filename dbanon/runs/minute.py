@@ -30,7 +30,7 @@ def draw(connection: Connection, run_id: int, k: int, questions: Questions, like
     x0, y0, x1, y1 = like.window if like else _find_window(questions)
     if at is None or x1 <= x0:
         return None
-    own, unit = find_postgis_schema(connection), maps.UNITS / (x1 - x0)
+    own, unit = find_postgis_schema(connection), maps.UNITS_ACROSS / (x1 - x0)
     query = f"""
         SELECT {own}.ST_AsSVG({own}.ST_SnapToGrid({own}.ST_SimplifyPreserveTopology({own}.ST_Scale({own}.ST_Translate(
             c.region, %s, %s), %s, %s), 2), 1), 1, 0), count(*) OVER ()

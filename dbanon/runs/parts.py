@@ -23,7 +23,7 @@ import psycopg
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.apart import Bounds, WithoutFixes
 from dbanon.attacks.shared.claims import UndecidableError
-from dbanon.attacks.shared.replay import runs, within
+from dbanon.attacks.shared.replay import join_ranges, select_slots
 from dbanon.base.errors import DataError, DbanonError, StoreError
 from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Int, Trajectories
@@ -44,7 +44,7 @@ _MAX_ID_RANGES = (
     64  # ranges of ids that a part is read in; where people's trajectories lie scattered, one, and more than it has
 )
 _NONE, _NO_TIMES = np.empty(0, np.int64), np.empty(0)
-_MEMBERS = ("member_record", "member_trajectory", "member_start_s", "member_end_s")
+_MEMBER_COLUMNS = ("member_record", "member_trajectory", "member_start_s", "member_end_s")
 _NO_ROWS: dict[str, Any] = {
     **dict.fromkeys(("record_id", "region", "period", "region_no", "region_srid", "region_crowd"), _NONE),
     **dict.fromkeys(
@@ -130,8 +130,8 @@ class Parts:
         """Have all parts looked at; raises `StoreError` unless each was, in the state that is to be judged."""
         rows = self.rows if prepare is not None else b""
         question = _Question(look=look, arguments=arguments, bounds=bounds, prepare=prepare, given=given)
-        parts = _cut(self.subject, self.weight, self.number)
-        tasks = ((self.place, self._part(at), question) for at in parts)
+        parts = _cut_people(self.subject, self.weight, self.number)
+        tasks = ((self.place, self._make_part(at), question) for at in parts)
         try:
             answers = self.tasks.map(_answer_question, tasks, threads=PART_THREADS)
         except DbanonError as error:  # of a process that could not do its task: nothing is known of the run
@@ -158,7 +158,7 @@ class Parts:
             )
         return [one for answer in answers for one in answer.found]
 
-    def _part(self, at: Int) -> _Part:
+    def _make_part(self, at: Int) -> _Part:
         ids, cuts = self.ids[at], np.flatnonzero(np.diff(at) > 1) + 1
         pieces = np.split(ids, cuts) if len(cuts) < _MAX_ID_RANGES else [ids]
         return _Part(ids=ids, subject=self.subject[at], ranges=[(int(one[0]) - 1, int(one[-1])) for one in pieces])
@@ -219,7 +219,7 @@ def read_without_fixes(snapshot: arrow.Snapshot, row: dict[str, Any], run_id: in
     )
 
 
-def _cut(subject: Int, weight: Int, number: int) -> list[Int]:
+def _cut_people(subject: Int, weight: Int, number: int) -> list[Int]:
     """Cut trajectories into parts of about one weight, people whole: the indices of each part, ascending."""
     first = np.unique(subject, return_index=True)[1][np.unique(subject, return_inverse=True)[1]]
     order = np.argsort(first, kind="stable")  # by the first trajectory of the subject
@@ -235,7 +235,7 @@ def _digest_ids(ids: Int) -> bytes:
 
 
 def _identify_server(connection: psycopg.Connection[Any]) -> tuple[int, int]:
-    found: tuple[int, int] = connection.execute(replica.PLACE).fetchone() or (0, 0)
+    found: tuple[int, int] = connection.execute(replica.IDENTITY_QUERY).fetchone() or (0, 0)
     return found
 
 
@@ -258,27 +258,27 @@ class _Ready:
 def _answer_question(place: Place, part: _Part, question: _Question) -> _Answer:
     """Read a part, and look at it."""
     try:
-        return _look(place, part, question)
+        return _answer_part(place, part, question)
     except (UndecidableError, DataError) as doubt:  # which one process would have, too
         return _Answer(ids=b"", rows=b"", found=(), undecided=str(doubt))
 
 
-def _look(place: Place, part: _Part, question: _Question) -> _Answer:
+def _answer_part(place: Place, part: _Part, question: _Question) -> _Answer:
     with translate_errors(), _open_snapshot(place) as snapshot:
         data = _read(snapshot, place, part)
-        ready = None if question.prepare is None else _get_ready(snapshot, place, question)
-        given = () if question.given is None else (_GIVEN[question.given](snapshot, place.dataset_id, data),)
+        ready = None if question.prepare is None else _make_ready(snapshot, place, question)
+        given = () if question.given is None else (_GIVEN_READERS[question.given](snapshot, place.dataset_id, data),)
     ids, rows, made = _digest_ids(data.trajectory_id), _NO_ROWS, tuple[Any, ...]()
     if ready is not None:
         rows, made = ready.rows | _select_members(ready, part), (ready.made,)
-    data = within(data, *question.bounds) if question.bounds != (None, None) else data
+    data = select_slots(data, *question.bounds) if question.bounds != (None, None) else data
     found = tuple[Any, ...]()
     if len(data.trajectory_id):
         found = (question.look(_make_evidence(data, rows), *question.arguments, *made, *given),)
     return _Answer(ids=ids, rows=ready.digests if ready else b"", found=found)
 
 
-_GIVEN = {"fix_cell": find_fix_cells}
+_GIVEN_READERS = {"fix_cell": find_fix_cells}
 
 
 @contextmanager
@@ -287,22 +287,22 @@ def _open_snapshot(place: Place) -> Iterator[arrow.Snapshot]:
     with _open_session() as session:
         if not queue.may_compute(session):
             raise StoreError(
-                f"{_EACH} a login with the role dbanon_worker (or that of the database's own prefix). One has "
+                f"{_PROCESS_RULE} a login with the role dbanon_worker (or that of the database's own prefix). One has "
                 f"another. GRANT it, or change its DBANON_DSN."
             )  # fmt: skip
         if _identify_server(session) != place.server:
-            raise StoreError(f"{_EACH} the database of the run. One has another. Change its DBANON_DSN.")
+            raise StoreError(f"{_PROCESS_RULE} the database of the run. One has another. Change its DBANON_DSN.")
         with arrow.open_snapshot(session, place.snapshot) as snapshot:
             yield snapshot
 
 
-_EACH = "Every process that does tasks must have"
+_PROCESS_RULE = "Every process that does tasks must have"
 
 
 def _open_session() -> Session:
     embedded = not any(os.environ.get(name) for name in ("DBANON_DSN", *server.SERVER_VARIABLES))
     if embedded and not server.EmbeddedServer().status().running:
-        raise StoreError(f"{_EACH} a database in its environment. One has none. Set DBANON_DSN there.")
+        raise StoreError(f"{_PROCESS_RULE} a database in its environment. One has none. Set DBANON_DSN there.")
     return connect(server.resolve(None).url)
 
 
@@ -323,7 +323,7 @@ def _read(snapshot: arrow.Snapshot, place: Place, part: _Part) -> Trajectories:
     )  # fmt: skip
 
 
-def _get_ready(snapshot: arrow.Snapshot, place: Place, question: _Question) -> _Ready:
+def _make_ready(snapshot: arrow.Snapshot, place: Place, question: _Question) -> _Ready:
     """Read the rows and make of them what all parts need; known where this process has looked at the place before."""
     key = place, question.prepare, pickle.dumps(question.arguments)
     with _preparing:
@@ -332,8 +332,8 @@ def _get_ready(snapshot: arrow.Snapshot, place: Place, question: _Question) -> _
             written = _rows.read(snapshot, place.run_id)
             rows = written.fields
             order = np.argsort(rows["member_trajectory"], kind="stable")
-            members = {name: rows[name][order] for name in _MEMBERS}
-            rows |= {name: _NO_ROWS[name] for name in _MEMBERS}
+            members = {name: rows[name][order] for name in _MEMBER_COLUMNS}
+            rows |= {name: _NO_ROWS[name] for name in _MEMBER_COLUMNS}
             made = (
                 question.prepare(_make_evidence(_make_empty_people(), rows), *question.arguments)
                 if question.prepare
@@ -347,7 +347,7 @@ def _select_members(ready: _Ready, part: _Part) -> dict[str, Any]:
     """Give the members that are trajectories of a part."""
     low = np.searchsorted(ready.by_trajectory["member_trajectory"], part.ids)
     number = np.searchsorted(ready.by_trajectory["member_trajectory"], part.ids, side="right") - low
-    at = runs(low, number)
+    at = join_ranges(low, number)
     return {name: column[at] for name, column in ready.by_trajectory.items()}
 
 

@@ -17,9 +17,9 @@ import numpy as np
 import psycopg
 
 from dbanon import methods
-from dbanon.attacks import Evidence, Verdict, attacker, once
+from dbanon.attacks import Evidence, Verdict, import_attacker, once
 from dbanon.attacks.shared.apart import is_without_fixes
-from dbanon.attacks.shared.frame import undecided
+from dbanon.attacks.shared.frame import refuse_undecided
 from dbanon.base import (
     kernels,  # noqa: F401 - Numba, before there are threads: docs/developers/decisions/runs.md says why
     memory,
@@ -38,11 +38,11 @@ from dbanon.runs.watch import Watch
 
 T = TypeVar("T")
 
-_IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # the user who pressed Ctrl-C is waiting
-_AGAIN = "run it again, and report it if it is refused again."
+_SHORT_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '3s'"  # the user who pressed Ctrl-C is waiting
+_RERUN_ADVICE = "run it again, and report it if it is refused again."
 
 
-def work(
+def finish_run(
     connection: Connection,
     url: str,
     holder: Connection,
@@ -82,9 +82,9 @@ def work(
         If it was interrupted; a stopping worker has given the run back to the queue.
     """
     try:
-        with _ending(connection, claim, watch), watch:
+        with _mark_unfinished(connection, claim, watch), watch:
             run = _Run(
-                connection, url, claim, stored.run_row(connection, claim.run_id), watch, asked=asked, tasks=tasks
+                connection, url, claim, stored.find_run(connection, claim.run_id), watch, asked=asked, tasks=tasks
             )
             return run.compute() if claim.todo == "compute" else run.verify()
     finally:
@@ -109,7 +109,7 @@ class _Run:
         self.progress = watch.progress
         self.asked, self.tasks = asked, tasks
         self.data = partial(replica.open_snapshot, connection, asked, claim, self.progress)
-        self.family = methods.method(row.method)
+        self.family = methods.find_method(row.method)
         self.stopwatch = _Stopwatch()
         self.compiled = False
 
@@ -119,10 +119,10 @@ class _Run:
         params = self.family.parse(self.row.params, self.row.algorithm)
         self.progress("reading trajectories", 0, None)
         dataset, read = self._read(params)
-        memory.release()
+        memory.free_memory()
         self.ready = run_in_background(self._prepare_attack)
         self.progress("computing cloaks", 0, None)
-        with self.stopwatch("compute_s"), compiling.notify(self._compiling):
+        with self.stopwatch("compute_s"), compiling.notify(self._report_compiling):
             rng = np.random.default_rng(self.row.seed)
             cloaks = self.family.anonymise(
                 read.trajectories, self.row.algorithm, params, rng, tasks=self.tasks, **read.inputs
@@ -131,9 +131,9 @@ class _Run:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
         fixes = len(read.trajectories.t)
         del read
-        memory.release()
+        memory.free_memory()
         metrics, suppressed = cloaks.metrics, cloaks.suppressed
-        with self._reading_early(dataset, fixes) as early:
+        with self._read_early(dataset, fixes) as early:
             self.progress("writing cloaks", 0, cloaks.rows)
             with self.stopwatch("write_s"):
                 self._write(dataset, cloaks)
@@ -141,16 +141,16 @@ class _Run:
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack(early)
         self.stopwatch.seconds["total_s"] = time.perf_counter() - began
         refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=memory.measure_peak_mb())
-        return self._result(verdict, refusal, metrics=metrics, suppressed=suppressed)
+        return self._make_result(verdict, refusal, metrics=metrics, suppressed=suppressed)
 
     def verify(self) -> stored.RunResult:
         """Attack the stored rows of a run that was computed before."""
         self.ready = run_in_background(self._prepare_attack)
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
         refusal = self._record(verdict, digest)
-        return self._result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
+        return self._make_result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
 
-    def _result(self, verdict: Verdict, refusal: str | None, **known: Any) -> stored.RunResult:
+    def _make_result(self, verdict: Verdict, refusal: str | None, **known: Any) -> stored.RunResult:
         return stored.RunResult(
             run_id=self.claim.run_id,
             method=self.row.method,
@@ -159,7 +159,7 @@ class _Run:
             verdict=verdict,
             timings=self.stopwatch.seconds,
             peak_rss_mb=memory.measure_peak_mb(),
-            notices=() if refusal else stored.run_notices(self.connection, self.claim.run_id),
+            notices=() if refusal else stored.list_notices(self.connection, self.claim.run_id),
             refusal=refusal,
             k=self.row.params.get("k"),
             **known,
@@ -182,7 +182,7 @@ class _Run:
             ready.result()
         return dataset, read
 
-    def _compiling(self) -> None:
+    def _report_compiling(self) -> None:
         """Report once that kernels are compiled: the first run on a machine waits for that."""
         if not self.compiled:
             self.compiled = True
@@ -190,13 +190,13 @@ class _Run:
 
     def _prepare(self, params: Any) -> None:
         """Let the method get ready, which reads nothing."""
-        with compiling.notify(self._compiling):
+        with compiling.notify(self._report_compiling):
             self.family.prepare(self.row.algorithm, params)
 
     def _prepare_attack(self) -> None:
         """Let the attack get ready, where it has something to do before it reads."""
-        with compiling.notify(self._compiling):
-            getattr(attacker(self.family.attack), "prepare", lambda: None)()
+        with compiling.notify(self._report_compiling):
+            getattr(import_attacker(self.family.attack), "prepare", lambda: None)()
 
     def _write(self, dataset: DatasetRow, cloaks: Cloaks) -> None:
         with self.connection.transaction():
@@ -212,7 +212,7 @@ class _Run:
             )
 
     @contextmanager
-    def _reading_early(self, dataset: DatasetRow, fixes: int) -> Iterator[reading.Early | None]:
+    def _read_early(self, dataset: DatasetRow, fixes: int) -> Iterator[reading.Early | None]:
         """Read the dataset again for the attack while the block writes cloaks, and wait at the end for the reading.
 
         Gives None where other machines read it, or where the server gives no further connection.
@@ -225,7 +225,9 @@ class _Run:
             # The write and the attack find out what is wrong beyond this reading.
             with suppress(DbanonError, psycopg.Error):
                 reader = stack.enter_context(reading.open_reader(self.url))
-                early = reader.read_early(dataset.dataset_id, reading.list_attack_inputs(attacker(self.family.attack)))
+                early = reader.read_early(
+                    dataset.dataset_id, reading.list_attack_inputs(import_attacker(self.family.attack))
+                )
             yield early
             if early is not None:
                 wait(early.coming)
@@ -237,7 +239,9 @@ class _Run:
         """Whether other processes will look at fixes; where that is not known now, the attack asks again."""
         try:
             readers = (
-                self.tasks.readers(parts.PART_THREADS) if reading.can_share_fixes(attacker(self.family.attack)) else 0
+                self.tasks.readers(parts.PART_THREADS)
+                if reading.can_share_fixes(import_attacker(self.family.attack))
+                else 0
             )
         except StoreError:  # cloaks are to be written all the same
             return False
@@ -246,7 +250,7 @@ class _Run:
     def _attack(self, early: reading.Early | None = None) -> tuple[Verdict, bytes, float]:
         """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
         began = time.perf_counter()
-        memory.release()
+        memory.free_memory()
         self.progress("attacking the stored rows", 0, None)
         verdict, digest = self._judge(early)
         return verdict, digest, time.perf_counter() - began
@@ -255,20 +259,20 @@ class _Run:
         """Run the attack; the digest is of what it has read."""
         run_id = self.claim.run_id
         with reading.open_reader(self.url, self.data) as reader:
-            read = _tried(self.family, lambda: reader.evidence(run_id, early, self.tasks))
+            read = _try_step(self.family, lambda: reader.evidence(run_id, early, self.tasks))
             if isinstance(read, Verdict):
-                return read, reader.beside(stored.run_digest, run_id).result()
+                return read, reader.beside(stored.compute_digest, run_id).result()
             evidence, digest = read
             if is_without_fixes(evidence):  # others look at fixes in this reader's snapshot
-                return _tried(self.family, lambda: self._decide(evidence)), digest
+                return _try_step(self.family, lambda: self._decide(evidence)), digest
         del read
-        memory.release()
-        return _tried(self.family, lambda: self._decide(evidence)), digest
+        memory.free_memory()
+        return _try_step(self.family, lambda: self._decide(evidence)), digest
 
     def _decide(self, evidence: Evidence) -> Verdict:
         self.ready.result()
-        with compiling.notify(self._compiling):
-            verdict = _demand_sound(attacker(self.family.attack).attack(evidence), self.family)
+        with compiling.notify(self._report_compiling):
+            verdict = _demand_sound(import_attacker(self.family.attack).attack(evidence), self.family)
         return once.add_clauses(verdict, evidence, days=self.family.days)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
@@ -276,28 +280,28 @@ class _Run:
         status = "verified" if verdict.passed else "refused"
         with self.connection.transaction():
             queue.lock_run(self.connection, self.claim)  # no publication between the sentence and the status
-            refusal = None if verdict.passed else self._refusal(verdict)
+            refusal = None if verdict.passed else self._describe_refusal(verdict)
             stored.add_verification(self.connection, self.claim.run_id, verdict, digest)
             queue.set_status(self.connection, self.claim, status, error=refusal, error_kind=None, **columns)
         self.watch.settle()
         return refusal
 
-    def _refusal(self, verdict: Verdict) -> str:
+    def _describe_refusal(self, verdict: Verdict) -> str:
         broken = " ".join(f"[{c.name}] {c.sentence}" for c in verdict.clauses if not c.passed)
         live = stored.list_live_releases(self.connection, self.claim.run_id)
         return (
             f"Run {self.row.run_id} must withstand the {verdict.attack} attack to be published. It did not: {broken} "
             + (f"Its releases stay live: {', '.join(live)}; " if live else "Nothing was published; ")
-            + self._remedy(live)
+            + self._choose_remedy(live)
         )
 
-    def _remedy(self, live: list[str]) -> str:
+    def _choose_remedy(self, live: list[str]) -> str:
         """Say what to do if the run is refused: data that changed since are reason enough."""
         if live:
             return "replace or withdraw it unless the data only changed afterwards."
-        read = stored.run_row(self.connection, self.claim.run_id).dataset_revision
+        read = stored.find_run(self.connection, self.claim.run_id).dataset_revision
         changed = read != stored.find_dataset(self.connection, self.row.dataset).revision
-        return "the dataset has changed since that run: start another." if changed else _AGAIN
+        return "the dataset has changed since that run: start another." if changed else _RERUN_ADVICE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,7 +326,7 @@ class _Stopwatch:
         self.seconds[phase] = time.perf_counter() - began
 
 
-def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
+def _try_step(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
     """Do a step of an attack; whatever keeps it from deciding is a refusal that says why."""
     try:
         with translate_errors():
@@ -333,7 +337,7 @@ def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
         why = str(error)
     except Exception as error:
         why = f"The attack stopped with {type(error).__name__}, which is a defect. Report it."
-    return undecided(family.name, why)
+    return refuse_undecided(family.name, why)
 
 
 def _demand_sound(verdict: Verdict, family: methods.Method) -> Verdict:
@@ -350,7 +354,7 @@ def _demand_sound(verdict: Verdict, family: methods.Method) -> Verdict:
 
 
 @contextmanager
-def _ending(connection: Connection, claim: queue.Claim, watch: Watch) -> Iterator[None]:
+def _mark_unfinished(connection: Connection, claim: queue.Claim, watch: Watch) -> Iterator[None]:
     """Leave a run ``failed``, ``cancelled`` or ``queued`` if the body does not finish."""
     try:
         yield
@@ -359,7 +363,7 @@ def _ending(connection: Connection, claim: queue.Claim, watch: Watch) -> Iterato
             raise (translate(watch.error) if watch.error else queue.make_lost_error(claim.run_id)) from None
         if watch.why == "stop":
             with suppress(psycopg.Error), connection.transaction():
-                connection.execute(_IMPATIENT)
+                connection.execute(_SHORT_LOCK_TIMEOUT)
                 queue.requeue_run(connection, claim)
             raise KeyboardInterrupt from None
         if watch.why == "cancel" or isinstance(error, queue.CancelledError):
@@ -405,7 +409,7 @@ def _undo(connection: Connection, claim: queue.Claim, status: str, error: str, k
     A run that was only to be verified keeps its rows and its status.
     """
     with suppress(psycopg.Error, StoreError), connection.transaction():
-        connection.execute(_IMPATIENT)
+        connection.execute(_SHORT_LOCK_TIMEOUT)
         if claim.todo == "compute":
             stored.delete_rows(connection, claim.run_id)
             queue.set_status(connection, claim, status, error=error, error_kind=kind)

@@ -47,11 +47,11 @@ def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
 
 
 _RUN_COLUMNS = ("dataset_revision", "metrics", "suppressed", "timings", "error", "error_kind", "peak_rss_mb", "rows")
-_MARKS: dict[str, sql.SQL] = {
+_MARK_ASSIGNMENTS: dict[str, sql.SQL] = {
     "running": sql.SQL(", program_version = {}"),
     "computed": sql.SQL(""),
 }
-_END = sql.SQL(
+_END_ASSIGNMENTS = sql.SQL(
     ", finished_at = CASE todo WHEN 'compute' THEN clock_timestamp() ELSE finished_at END"
     ", todo = NULL, worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL"
 )
@@ -72,7 +72,7 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
         raise ValueError(f"no columns of a run: {sorted(unknown)}")
     values = {name: make_jsonb(value) if isinstance(value, Mapping) else value for name, value in columns.items()}
     assigned = sql.SQL("").join(sql.SQL(", {} = {}").format(sql.Identifier(n), sql.Placeholder(n)) for n in values)
-    mark = _MARKS.get(status or "", _END)
+    mark = _MARK_ASSIGNMENTS.get(status or "", _END_ASSIGNMENTS)
     statement = sql.SQL(
         "UPDATE dbanon.run SET status = coalesce(%(status)s, status){}{} "
         "WHERE run_id = %(run_id)s AND attempts = %(attempt)s AND worker IS NOT NULL "

@@ -13,7 +13,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from dbanon import methods
-from dbanon.attacks import Attacker, Evidence, attacker
+from dbanon.attacks import Attacker, Evidence, import_attacker
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.base.tasks import HERE, Tasks
@@ -27,9 +27,9 @@ from dbanon.runs._cells import find_fix_cells
 
 T = TypeVar("T")
 
-_TABLES = """SELECT FROM ONLY dbanon.trajectory, ONLY dbanon.run, ONLY dbanon.region, ONLY dbanon.period,
+_LOCK_QUERY = """SELECT FROM ONLY dbanon.trajectory, ONLY dbanon.run, ONLY dbanon.region, ONLY dbanon.period,
     ONLY dbanon.record, ONLY dbanon.membership, ONLY dbanon.hiding, ONLY dbanon.atom LIMIT 0"""
-_SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
+_SIDE_FUNCTIONS = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
 
 
 def read_dataset(snapshot: arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _read_sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
 def _read_bounds(source: "_Dataset", key: str, column: str, relation: str) -> tuple[Int, Float]:
     """Read keys and the bounding rectangles of geometries, by ascending key."""
     own = source.snapshot.postgis
-    sides = ", ".join(f"{own}.{side}({own}.Box3D({column})) AS s{i}" for i, side in enumerate(_SIDES))
+    sides = ", ".join(f"{own}.{side}({own}.Box3D({column})) AS s{i}" for i, side in enumerate(_SIDE_FUNCTIONS))
     table = source.rows(f"{key} AS key, {sides}", relation, f"{column} IS NOT NULL ORDER BY {key}")
     return arrow.convert_to_numbers(table["key"]), np.column_stack(
         [arrow.convert_to_numbers(table[f"s{i}"]) for i in range(4)]
@@ -106,8 +106,8 @@ def _read_quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> Qu
     if not len(table):
         known = source.rows("DISTINCT set_name", "quasi_identifier")["set_name"].to_pylist()
         raise ParameterError(
-            f"The dataset must have a set of quasi-identifiers named {parsing.quoted(name)}. "
-            f"It has {', '.join(parsing.quoted(one) for one in sorted(known)) or 'none'}."
+            f"The dataset must have a set of quasi-identifiers named {parsing.quote_text(name)}. "
+            f"It has {', '.join(parsing.quote_text(one) for one in sorted(known)) or 'none'}."
         )
     subject, t = source.subjects.encode(table["subject"]), arrow.convert_to_numbers(table["t"])
     subject, t = np.unique(np.stack([subject.astype(np.float64), t]), axis=1)
@@ -122,7 +122,7 @@ def _read_cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
     category, number = categories.encode(table["category"]), arrow.convert_to_numbers(table["pois"])
     pois = np.zeros((len(cell_id), len(categories.texts)), np.int64)
     pois[cell[category >= 0], category[category >= 0]] = number[category >= 0]
-    pairs, atoms = source.call("cell_neighbours"), source.call("stored_atoms", *_get_promise(params))
+    pairs, atoms = source.call("cell_neighbours"), source.call("stored_atoms", *_read_promise(params))
     neighbours = np.searchsorted(
         cell_id, np.column_stack([arrow.convert_to_numbers(pairs[c]) for c in pairs.column_names])
     )
@@ -140,7 +140,7 @@ def _read_cells(source: "_Dataset", params: Mapping[str, Any]) -> Cells:
     )
 
 
-def _get_promise(params: Mapping[str, Any]) -> tuple[float, float]:
+def _read_promise(params: Mapping[str, Any]) -> tuple[float, float]:
     """Give the l and t that atoms are asked for; those of any atoms where a family asks for none."""
     least, most = (
         params[own] if params.get(own) is not None else params.get(name)
@@ -149,7 +149,7 @@ def _get_promise(params: Mapping[str, Any]) -> tuple[float, float]:
     return float(least or 0), float("inf" if most is None else most)
 
 
-_INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
+_INPUT_READERS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
     "requests": _read_requests,
     "sites": _read_sites,
     "quasi_identifiers": _read_quasi_identifiers,
@@ -181,7 +181,7 @@ class _Dataset:
 
     def inputs(self, names: Iterable[str], params: Mapping[str, Any]) -> dict[str, Any]:
         """Read inputs by name."""
-        return {name: _INPUTS[name](self, params) for name in names}
+        return {name: _INPUT_READERS[name](self, params) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,9 +226,9 @@ class _Source:
     def _columns(self, table: pa.Table) -> dict[str, Any]:
         columns = dict(zip(table.column_names, table.columns, strict=True))
         del table  # each column goes when it is converted
-        return {name: self._column(name, columns.pop(name)) for name in list(columns)}
+        return {name: self._convert_column(name, columns.pop(name)) for name in list(columns)}
 
-    def _column(self, name: str, column: pa.ChunkedArray) -> Any:
+    def _convert_column(self, name: str, column: pa.ChunkedArray) -> Any:
         if column.type != pa.string() and not pa.types.is_dictionary(column.type):
             return arrow.convert_to_numbers(column)
         codes = self.dataset.subjects if name == "subject" else arrow.TextCodes.of(column)
@@ -284,12 +284,12 @@ def _make_evidence(
             "The dataset changed while the stored rows were attacked, so nothing was kept. Run it again.",
             sqlstate.CHANGED,
         )
-    package = attacker(methods.method(run["method"]).attack)
+    package = import_attacker(methods.find_method(run["method"]).attack)
     reading = beside(partial(_rows.read, run_id=int(run_id)))
     if early is not None and early.is_of(row):
         (paths, codes), ahead, shared = early.data.result(), early.ahead, None
     else:
-        ahead = _ahead(beside, run["dataset_id"], list_attack_inputs(package)) if data is snapshot else {}
+        ahead = _begin_requests(beside, run["dataset_id"], list_attack_inputs(package)) if data is snapshot else {}
         can_share = data is snapshot and can_share_fixes(package)
         shared = parts.read_without_fixes(snapshot, row, int(run_id), tasks) if can_share else None
         paths, codes = _read_people(data, run["dataset_id"], shared)
@@ -306,7 +306,7 @@ def _make_evidence(
     if any(getattr(read, item.name) is not getattr(rows, item.name) for item in fields(Evidence)):
         raise DataError("An attack must be given the rows as they are stored. This is a defect of its reading.")
     names = _blocks.digest_names(rows.member_trajectory, paths.trajectory_id, paths.subject, codes.texts)
-    return read, stored.run_digest(snapshot.connection, run_id, written.digests + names)
+    return read, stored.compute_digest(snapshot.connection, run_id, written.digests + names)
 
 
 def _read_people(
@@ -328,7 +328,7 @@ def list_attack_inputs(package: Attacker) -> Collection[str]:
     return getattr(package, "READS", ())
 
 
-def _ahead(beside: SnapshotSessions, dataset_id: int, names: Iterable[str]) -> dict[str, "Future[pa.Table]"]:
+def _begin_requests(beside: SnapshotSessions, dataset_id: int, names: Iterable[str]) -> dict[str, "Future[pa.Table]"]:
     """Begin to read inputs with many rows."""
     return {"requests": beside(partial(_requests.read, dataset_id=dataset_id))} if "requests" in names else {}
 
@@ -356,14 +356,14 @@ class Reader:
     def begin(self, dataset_id: int, names: Iterable[str]) -> None:
         """Begin to read inputs that will be asked for, while the trajectories are read: of these, requests are many."""
         if self._data is self._snapshot:  # `beside` is of the latter
-            self._ahead[dataset_id] = _ahead(self._beside, dataset_id, names)
+            self._ahead[dataset_id] = _begin_requests(self._beside, dataset_id, names)
 
     def read_early(self, dataset_id: int, names: Iterable[str]) -> Early:
         """Read the trajectories of a dataset, and inputs with many rows, while this goes on."""
         return Early(
             row=read_dataset(self._snapshot, dataset_id),
             data=self._beside(partial(read_trajectories, dataset_id=dataset_id)),
-            ahead=_ahead(self._beside, dataset_id, names),
+            ahead=_begin_requests(self._beside, dataset_id, names),
         )
 
     def trajectories(self, dataset_id: int) -> Trajectories:
@@ -416,7 +416,7 @@ class Reader:
         StoreError
             If the replica that data are read from has another state of the dataset.
         """
-        self._snapshot.connection.execute(_TABLES)
+        self._snapshot.connection.execute(_LOCK_QUERY)
         return _make_evidence(self._snapshot, self._data, run_id, self._beside, early=early, tasks=tasks)
 
     def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
@@ -425,7 +425,7 @@ class Reader:
         Nothing can be changed through it. Tables of runs and data are locked before, so that none is emptied between
         what one session reads and what the other does.
         """
-        self._snapshot.connection.execute(_TABLES)
+        self._snapshot.connection.execute(_LOCK_QUERY)
         return self._beside(lambda snapshot: call(snapshot.connection, run_id))
 
 

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 STAGE = "waiting for the replica"
 _LOOK_S = 0.1
-PLACE = (
+IDENTITY_QUERY = (
     "SELECT s.system_identifier, d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()"
 )
 """Which database of which server this is: a replica's are those of its primary."""
 # A number that the server has not come to yet is an error to pg_xact_status.
-_REPLAYED = (
+_REPLAYED_QUERY = (
     "SELECT CASE WHEN n < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status(n) = 'committed' END "
     "FROM (SELECT %s::xid8) written (n)"
 )
 # A server that was promoted while it was waited for gives none.
-_KEY = "SELECT (held_by).lock_key FROM dbanon.run WHERE run_id = %s AND pg_is_in_recovery()"
-_AGE = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::bigint"
+_KEY_QUERY = "SELECT (held_by).lock_key FROM dbanon.run WHERE run_id = %s AND pg_is_in_recovery()"
+_AGE_QUERY = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::bigint"
 
 
 def check(primary: Connection, asked: Reading) -> None:
@@ -76,7 +76,7 @@ def open_snapshot(
     with _open(primary, dsn) as connection:
         _wait(connection, number, asked.read_wait_s, progress)
         with arrow.open_snapshot(connection) as found, _name_server(connection):
-            key = fetch_value(connection, _KEY, [claim.run_id])
+            key = fetch_value(connection, _KEY_QUERY, [claim.run_id])
             if key != claim.lock_key:
                 raise _refuse_stranger("one that has gone another way since")
             yield found
@@ -94,7 +94,7 @@ def _complete_dsn(primary: Connection, asked: Reading, claim: queue.Claim) -> st
 def _open(primary: Connection, dsn: str) -> Session:
     """Open a connection to a replica of the primary's database."""
     try:
-        connection = connect(server.external(dsn).url)
+        connection = connect(server.make_target(dsn).url)
     except StoreError as error:
         sentence = f"The replica that --read-dsn names was not reached. {error}"
         raise StoreError(sentence, error.sqlstate) from None
@@ -111,7 +111,7 @@ def _demand_replica(connection: Session, primary: Connection) -> None:
         raise _refuse_stranger("a pooler")
     if not fetch_value(connection, "SELECT pg_is_in_recovery()"):
         raise _refuse_stranger("a server that accepts writing")
-    if connection.execute(PLACE).fetchone() != primary.execute(PLACE).fetchone():
+    if connection.execute(IDENTITY_QUERY).fetchone() != primary.execute(IDENTITY_QUERY).fetchone():
         raise _refuse_stranger("another database, or that of another server")
 
 
@@ -125,11 +125,11 @@ def _refuse_stranger(got: str) -> ParameterError:
 def _wait(connection: Connection, number: Any, wait_s: int, progress: Progress) -> None:
     """Wait until the replica has replayed the transaction of a number."""
     began = time.monotonic()
-    while not fetch_value(connection, _REPLAYED, [number]):
+    while not fetch_value(connection, _REPLAYED_QUERY, [number]):
         waited = int(time.monotonic() - began)
         progress(STAGE, min(waited, wait_s), wait_s)
         if waited >= wait_s:
-            age = fetch_value(connection, _AGE)
+            age = fetch_value(connection, _AGE_QUERY)
             state = "It has replayed nothing yet" if age is None else f"It shows the state of {age:,} s ago"
             raise StoreError(
                 f"The replica must have replayed within {wait_s:,} s the data that the run reads. {state}, and "
@@ -145,7 +145,7 @@ def _name_server(connection: Connection) -> Iterator[None]:
         yield
     except (psycopg.Error, StoreError) as error:
         failed = translate(error) if isinstance(error, psycopg.Error) else error
-        if not (isinstance(failed, StoreError) and sqlstate.is_passing(failed)) or _goes_on(connection):
+        if not (isinstance(failed, StoreError) and sqlstate.is_passing(failed)) or _can_continue(connection):
             raise
         said = (
             "The replica ended the reading, because its replay had waited for it too long. Nothing was kept. Run it "
@@ -156,7 +156,7 @@ def _name_server(connection: Connection) -> Iterator[None]:
         raise StoreError(said, failed.sqlstate) from error
 
 
-def _goes_on(connection: Connection) -> bool:
+def _can_continue(connection: Connection) -> bool:
     """Whether a transaction can go on."""
     try:
         connection.execute("SELECT")

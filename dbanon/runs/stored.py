@@ -83,7 +83,7 @@ def demand_unchanged(connection: Connection, dataset: DatasetRow) -> None:
         raise StoreError("The dataset changed while the run was computed, so nothing was kept. Run it again.")
 
 
-def run_row(connection: Connection, run_id: int) -> RunRow:
+def find_run(connection: Connection, run_id: int) -> RunRow:
     """Look up a run; raises `ParameterError` if there is none."""
     with connection.cursor(row_factory=class_row(RunRow)) as cursor:
         found = cursor.execute(
@@ -175,7 +175,7 @@ def delete_rows(connection: Connection, run_id: int) -> None:
     connection.execute("SELECT dbanon_internal.delete_rows(%s)", [run_id])
 
 
-def run_digest(connection: Connection, run_id: int, large: bytes | None = None) -> bytes:
+def compute_digest(connection: Connection, run_id: int, large: bytes | None = None) -> bytes:
     """Hash the run's stored rows, parameters and the dataset's revision as they are now.
 
     `large`: the digests of its regions, members and names, of who has read them.
@@ -200,7 +200,7 @@ def add_verification(connection: Connection, run_id: int, verdict: "Verdict", di
     )
 
 
-def run_notices(connection: Connection, run_id: int) -> tuple[str, ...]:
+def list_notices(connection: Connection, run_id: int) -> tuple[str, ...]:
     """Say of a verified run what `publish` will say again: what it leaves out, and what its attack warns of."""
     return tuple(row[0] for row in connection.execute("SELECT dbanon_internal.run_notices(%s)", [run_id]))
 
@@ -226,7 +226,7 @@ def find_latest_verdict(connection: Connection, run_id: int) -> "Verdict":
     return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
 
-def count_figures(connection: Connection, run_id: int) -> tuple[Figure, ...]:
+def find_count_figures(connection: Connection, run_id: int) -> tuple[Figure, ...]:
     """Look up how far counts are off in this run, or in another of the same settings on the same data, and from where.
 
     Those of moments come first; none where nothing was measured.
@@ -285,7 +285,7 @@ class RunResult:
         """List what was left out: the kind (``subjects``), counts by reason, and how many there were in all."""
         from dbanon import methods
 
-        figures, totals = self.verdict.figures, methods.method(self.method).totals
+        figures, totals = self.verdict.figures, methods.find_method(self.method).totals
         return [
             (kind, self.suppressed.get(kind, {}), int(figures[of]) if of in figures else None)
             for kind, of in totals.items()
@@ -294,7 +294,7 @@ class RunResult:
     def _repr_html_(self) -> str:
         """Show the run in a notebook: what the attack found, how large its regions are, what was left out."""
         clauses = self.verdict.clauses
-        return notebook.run(
+        return notebook.make_run_view(
             f"Run {self.run_id} · {self.method}, {self.algorithm}",
             sum(clause.passed for clause in clauses),
             len(clauses),
@@ -322,7 +322,7 @@ def read_result(connection: Connection, run_id: int, *, after: int = 0) -> RunRe
     DbanonError
         The run's own error, if it failed or was cancelled, or if its verification did not finish.
     """
-    row = run_row(connection, run_id)
+    row = find_run(connection, run_id)
     if row.status not in ("verified", "refused"):
         kinds = {name: kind for kind, name in ERROR_KINDS.items() if kind is not SchemaMismatch}
         raise kinds.get(row.error_kind or "", StoreError)(
@@ -342,6 +342,6 @@ def read_result(connection: Connection, run_id: int, *, after: int = 0) -> RunRe
         suppressed=row.suppressed,
         k=row.params.get("k"),
         peak_rss_mb=row.peak_rss_mb or 0.0,
-        notices=run_notices(connection, run_id) if row.status == "verified" else (),
+        notices=list_notices(connection, run_id) if row.status == "verified" else (),
         refusal=row.error if row.status == "refused" else None,
     )

@@ -14,7 +14,7 @@ from dbanon.base import cores
 from dbanon.base.cloaks import Atoms, Cloaks, Hiding, Regions
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import StoreError, format_count
-from dbanon.base.progress import Progress, silent
+from dbanon.base.progress import Progress, report_nothing
 from dbanon.base.trajectory import Float, Int
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, translate_errors
@@ -30,12 +30,12 @@ _ROW_BYTES = 8  # the numbers of one row
 _MEMBER_BYTES = 90
 _HIDING_BYTES = 100  # without the others
 _ATOM_BYTES = 80
-_CELLS_AT_ONCE = 20_000  # united in one statement
+_CELLS_PER_STATEMENT = 20_000  # united in one statement
 _NEAR_M = 0.001  # what cells that meet exactly may be apart, as for those that look for neighbours
 
 
 def write_cloaks(
-    connection: Connection, run_id: int, dataset: DatasetRow, cloaks: Cloaks, progress: Progress = silent
+    connection: Connection, run_id: int, dataset: DatasetRow, cloaks: Cloaks, progress: Progress = report_nothing
 ) -> None:
     """Write what a run made, in the caller's transaction: regions, periods, records, members, hiding sets and atoms.
 
@@ -80,7 +80,7 @@ def _write_unions(connection: Connection, run_id: int, srid: int, regions: Regio
     """
     cells = _write_cells(connection, run_id, cast("Int", regions.cell))
     fit = shapely.coverage_is_valid(list(cells.values()), gap_width=_NEAR_M)
-    for part in binary_copy.split_at_offsets(cast("Int", regions.cell_offset), _CELLS_AT_ONCE):
+    for part in binary_copy.split_at_offsets(cast("Int", regions.cell_offset), _CELLS_PER_STATEMENT):
         if fit:
             _write_united(connection, run_id, srid, regions, part, cells=cells)
         else:

@@ -20,7 +20,7 @@ from dbanon.schema import _roles, _text, _uninstall
 Inventory = _uninstall.Inventory
 EXPECTED_REVISION = _text.EXPECTED_REVISION
 
-_SAID = "DA018"  # by the text, to the user
+_NOTICE_STATE = "DA018"  # by the text, to the user
 
 
 def check(connection: psycopg.Connection) -> None:
@@ -77,7 +77,7 @@ def upgrade_new(url: str) -> None:
         upgrade(url, restrict_public=True)
 
 
-def script(
+def write_script(
     *,
     role_prefix: str | None = None,
     share_roles: bool = False,
@@ -117,9 +117,12 @@ def script(
     return "".join(_text.build_sections(asked))
 
 
-def installer(functions: str) -> str:
-    """Fill the text of `script` into the functions of the extension, which fill in on the server what is left open."""
-    return _text.installer(functions)
+def make_installer(functions: str) -> str:
+    """Fill the text of `write_script` into the functions of the extension.
+
+    On the server they fill in what is left open.
+    """
+    return _text.make_installer(functions)
 
 
 def upgrade(
@@ -167,7 +170,7 @@ def upgrade(
     """
 
     def pass_on(notice: psycopg.errors.Diagnostic) -> None:
-        if notice.sqlstate == _SAID:
+        if notice.sqlstate == _NOTICE_STATE:
             more = notice.message_detail if verbose else "--verbose names them." if notice.message_detail else None
             say(" ".join(filter(None, (notice.message_primary, more))))
 
@@ -221,7 +224,7 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
         if found is None or not confirm(found):
             return None
         connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(f"{_text.LOCK_WAIT_S:g}s"))
-        connection.execute(make_sql(_text.functions()))
+        connection.execute(make_sql(_text.make_functions()))
         connection.execute("SELECT pg_temp.wait_for_turn()")
         now = _uninstall.take_inventory(connection)
         if now is None or set(now.built_on_it) - set(found.built_on_it):

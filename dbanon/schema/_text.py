@@ -29,7 +29,7 @@ UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
 LOCK_WAIT_S = 30.0
 _INSTALLED = Path(__file__).parents[1]
 _REPOSITORY = _INSTALLED.parent
-_FUNCTIONS = "00_before/20_functions.sql"
+_FUNCTIONS_FILE = "00_before/20_functions.sql"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,15 +52,15 @@ def build_sections(asked: Asked) -> Iterator[str]:
     yield from _build_sections(_list_marks(_list_answers(asked), asked.since))
 
 
-def installer(functions: str) -> str:
+def make_installer(functions: str) -> str:
     """Fill in what the functions of the extension hold: the text, in which the marks for what is asked stay open."""
     text = "".join(_build_sections(_list_marks({mark: mark for mark in _list_answers(Asked())}, None)))
     return _fill_marks(functions, {**_list_fixed_marks(), "@text@": text})
 
 
-def functions() -> str:
+def make_functions() -> str:
     """Make the part of the text that defines the session's own functions, which a removal needs as well."""
-    return _fill_marks((locate_folder("sql") / _FUNCTIONS).read_text(encoding="utf-8"), _list_fixed_marks())
+    return _fill_marks((locate_folder("sql") / _FUNCTIONS_FILE).read_text(encoding="utf-8"), _list_fixed_marks())
 
 
 def locate_folder(name: str) -> Path:
@@ -77,12 +77,12 @@ def compute_stamp() -> str:
     packages = (_INSTALLED / "methods", _INSTALLED / "attacks", _INSTALLED / "options")
     sources = [file for package in packages for file in sorted(package.rglob("*.py"))]
     files = [*sorted(locate_folder("sql").rglob("*.sql")), *sources]
-    content = [version().encode(), *(file.read_bytes() for file in files)]
+    content = [read_version().encode(), *(file.read_bytes() for file in files)]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
     return f"The revision of schema dbanon, {EXPECTED_REVISION}. Its SQL files, methods, attacks and options: {whole}."
 
 
-_HEAD = """\
+_SCRIPT_HEAD = """\
 -- dbanon @version@, schema @head@: all that `dbanon db upgrade` does, as one text.
 --
 --     psql -X -v ON_ERROR_STOP=1 -1 -f dbanon.sql DATABASE
@@ -102,7 +102,7 @@ _HEAD = """\
 
 
 def _build_sections(marks: dict[str, str]) -> Iterator[str]:
-    yield _fill_marks(_HEAD, marks)
+    yield _fill_marks(_SCRIPT_HEAD, marks)
     for file in sorted(locate_folder("sql").rglob("*.sql")):
         title = f"sql/{file.relative_to(locate_folder('sql')).as_posix()}"
         text = _fill_marks(file.read_text(encoding="utf-8"), marks)
@@ -117,7 +117,7 @@ def _list_fixed_marks() -> dict[str, str]:
     """Marks that are the same in every text."""
     width = max(map(len, _roles.PURPOSES)) + 4
     return {
-        **_words_of_options(),
+        **_list_option_words(),
         "@purposes@": ",\n        ".join(
             f"({f'{_format_literal(role)},':{width}}{_format_literal(purpose)})"
             for role, purpose in _roles.PURPOSES.items()
@@ -128,14 +128,14 @@ def _list_fixed_marks() -> dict[str, str]:
         "@oldest_server@": str(OLDEST_SERVER),
         "@oldest_revision@": _OLDEST_REVISION,
         "@head@": EXPECTED_REVISION,
-        "@version@": version(),
-        "@version_text@": _format_literal(version()),
+        "@version@": read_version(),
+        "@version_text@": _format_literal(read_version()),
     }
 
 
-def _words_of_options() -> dict[str, str]:
+def _list_option_words() -> dict[str, str]:
     """Marks for the words of options, such as ``@Publishing.replace@``: comments of functions take them from there."""
-    from dbanon.options import fields, loading, publishing, scheduling
+    from dbanon.options import list_fields, loading, publishing, scheduling
 
     records = (
         *(loading.ImportingTrajectories, loading.LoadingRequests, loading.LoadingQuasiIdentifiers),
@@ -143,7 +143,9 @@ def _words_of_options() -> dict[str, str]:
         *(publishing.Planning, publishing.Submitting, publishing.Publishing, publishing.Running, scheduling.AddingJob),
     )
     return {
-        f"@{record.__name__}.{one.name}@": one.words.replace("'", "''") for record in records for one in fields(record)
+        f"@{record.__name__}.{one.name}@": one.words.replace("'", "''")
+        for record in records
+        for one in list_fields(record)
     }
 
 
@@ -268,13 +270,13 @@ def _list_words(method: "Method") -> dict[str, Any]:
     from dbanon import attacks
     from dbanon.attacks import once
 
-    attack = attacks.attacker(method.attack).attack
+    attack = attacks.import_attacker(method.attack).attack
     known = (*attack.clauses, *once.CLAUSES)
     clauses = {clause.name: {"plain": clause.plain, "test": clause.test} for clause in known}
     return {"clauses": clauses, "left_open": dict(attack.left_open)}
 
 
-def version() -> str:
+def read_version() -> str:
     return importlib.metadata.version("dbanon")
 
 

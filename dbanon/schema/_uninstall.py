@@ -13,7 +13,7 @@ from dbanon.postgres.connection import Connection, fetch_value
 from dbanon.schema import _roles
 
 # What goes with the schemas although it lies elsewhere. A view hangs on its rule, a rule belongs to its view.
-_BUILT_ON = """
+_BUILT_ON_QUERY = """
 WITH RECURSIVE gone (classid, objid, objsubid) AS (
     SELECT 'pg_namespace'::regclass::oid, n.oid, 0 FROM pg_namespace n WHERE n.nspname = ANY (%(schemas)s)
     UNION
@@ -38,7 +38,7 @@ WHERE coalesce(o.schema <> ALL (%(schemas)s || ARRAY['pg_toast']),
                     WHERE g.classid = 'pg_rewrite'::regclass AND w.oid = g.objid AND w.rulename = '_RETURN')
 ORDER BY 1
 """
-_OF_OTHERS = f"""
+_OF_OTHERS_QUERY = f"""
 SELECT pg_describe_object('pg_class'::regclass, c.oid, 0)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
 WHERE n.nspname = ANY (%(schemas)s) AND c.relkind IN ('r', 'v', 'm', 'p', 'f') AND NOT {_roles.TRUSTED}
@@ -80,7 +80,9 @@ def take_inventory(connection: Connection) -> Inventory | None:
         trajectories=counts["trajectory"],
         runs=counts["run"],
         releases=releases,
-        built_on_it=[line for query in (_BUILT_ON, _OF_OTHERS) for (line,) in connection.execute(query, schemas)],
+        built_on_it=[
+            line for query in (_BUILT_ON_QUERY, _OF_OTHERS_QUERY) for (line,) in connection.execute(query, schemas)
+        ],
     )
 
 

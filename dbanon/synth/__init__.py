@@ -33,9 +33,9 @@ from dbanon.base import memory
 from dbanon.base.background import run_in_background
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.base.progress import Progress, silent
+from dbanon.base.progress import Progress, report_nothing
 from dbanon.load import datasets
-from dbanon.options import fields
+from dbanon.options import list_fields
 from dbanon.options.generating import Generating, OfDataset, Plan
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, fetch_value, translate_errors
@@ -118,9 +118,9 @@ class Scenario:
     def of(cls, plan: Plan, network: _network.Network) -> "Scenario":
         """Find the quickest ways for a plan."""
         districts = _requests.Districts.of(network)
-        attraction = districts.attraction(network.x, network.y)
+        attraction = districts.compute_attraction(network.x, network.y)
         rng = np.random.default_rng([plan.seed, 1])  # the city was made from the seed alone
-        routes = _journeys.routes(network, attraction, plan.destinations, rng)
+        routes = _journeys.find_routes(network, attraction, plan.destinations, rng)
         places = _places.Places.of(network, districts, plan.seed, pois=plan.pois, stations=plan.stations)
         return cls(plan, network, districts, routes, places)
 
@@ -132,32 +132,32 @@ class Scenario:
         )
         fixes = _journeys.walk(self.routes, times, plan.seed, numbers)
         if plan.quasi_identifiers is not None:
-            known = _quasi_identifiers.quasi_identifiers(
+            known = _quasi_identifiers.draw_quasi_identifiers(
                 fixes, plan.seed, kind=plan.quasi_identifiers, size=plan.quasi_identifier_size,
                 overlap=plan.quasi_identifier_overlap, objects=plan.objects,
                 start_s=plan.start_s, step_s=plan.step_s, instants=plan.instants,
             )  # fmt: skip
         if plan.calls_per_day is not None:
-            fixes = _phones.phone_records(
+            fixes = _phones.make_phone_records(
                 fixes, self.network, plan.seed, stations=self.places.stations,
                 start_s=plan.start_s, step_s=plan.step_s, instants=plan.instants, per_day=plan.calls_per_day,
             )  # fmt: skip
         mean = plan.requests_per_subject
-        sent = _requests.requests(fixes, self.districts, plan.seed, step_s=plan.step_s, mean=mean)
+        sent = _requests.draw_requests(fixes, self.districts, plan.seed, step_s=plan.step_s, mean=mean)
         if mean == 0:
             return Made(fixes, sent, known)
-        rare = _requests.rare_requests(fixes, plan.seed, step_s=plan.step_s, objects=plan.objects)
+        rare = _requests.find_rare_requests(fixes, plan.seed, step_s=plan.step_s, objects=plan.objects)
         sent = _requests.Sent(*(np.concatenate([getattr(sent, n), getattr(rare, n)]) for n in vars(sent)))
         return Made(fixes, sent, known)
 
 
-def _numbers(plan: Plan, first: int) -> Iterator[Int]:
+def _yield_numbers(plan: Plan, first: int) -> Iterator[Int]:
     """Numbers of the objects, in batches."""
     for part in binary_copy.split_into_batches(plan.objects, max(1, BATCH_FIXES // plan.instants)):
         yield np.arange(first + part.start, first + part.stop, dtype=np.int64)
 
 
-def _ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
+def _compute_ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
     """Yield the results of calls, while the next one is computed in another thread."""
     coming: Future[T] | None = None
     for call in calls:
@@ -168,7 +168,7 @@ def _ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
         yield coming.result()
 
 
-def _names(number: Int) -> pa.Array:
+def _name_subjects(number: Int) -> pa.Array:
     """Name subjects from ``s0000001``: a name says nothing about its subject."""
     digits = pc.utf8_lpad(pa.array(number + 1).cast(pa.string()), 7, "0")
     return pc.binary_join_element_wise(pa.scalar("s"), digits, pa.scalar(""))
@@ -188,7 +188,7 @@ class _Tally:
     quasi_identifiers: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: {"routes_s": 0.0, "making_s": 0.0, "writing_s": 0.0})
 
-    def timed(self, phase: str, call: Callable[..., T], *arguments: Any) -> T:
+    def time_call(self, phase: str, call: Callable[..., T], *arguments: Any) -> T:
         began = time.perf_counter()
         result = call(*arguments)
         self.seconds[phase] += time.perf_counter() - began
@@ -219,7 +219,9 @@ class _Tally:
         )
 
 
-def into_database(connection: Connection, dataset: str, asked: Generating, progress: Progress = silent) -> SynthReport:
+def into_database(
+    connection: Connection, dataset: str, asked: Generating, progress: Progress = report_nothing
+) -> SynthReport:
     """Generate into a dataset, in one transaction.
 
     Parameters
@@ -237,13 +239,13 @@ def into_database(connection: Connection, dataset: str, asked: Generating, progr
     """
     tally = _Tally()
     network, mode = read_network(asked), asked.mode
-    described = {option.name: getattr(asked, option.name) for option in fields(OfDataset)}
+    described = {option.name: getattr(asked, option.name) for option in list_fields(OfDataset)}
     described |= {"dataset": dataset, "mode": mode}
     with translate_errors(), connection.transaction():
         old = datasets.claim(connection, described)
         _check_srid(connection, network.srid, old if mode == "append" else None)
         progress("finding the quickest ways", 0, None)
-        scenario = tally.timed("routes_s", Scenario.of, asked, network)
+        scenario = tally.time_call("routes_s", Scenario.of, asked, network)
         dataset_id = datasets.write(connection, described, network.srid)
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
@@ -255,7 +257,7 @@ def into_database(connection: Connection, dataset: str, asked: Generating, progr
         first = 0
         if mode == "append":
             _demand_generated(connection, dataset_id)
-            first = _first_number(connection, dataset_id)
+            first = _find_first_number(connection, dataset_id)
         source = describe_source(asked, network, first)
         begin = "SELECT dbanon_internal.begin_record(%s, %s, ARRAY[%s])"
         numbers = [fetch_value(connection, begin, [dataset_id, kind, source]) for kind in LOADED]
@@ -263,7 +265,7 @@ def into_database(connection: Connection, dataset: str, asked: Generating, progr
         counts = (tally.fixes, tally.requests, tally.quasi_identifiers)
         for number, count in zip(numbers, counts, strict=True):
             connection.execute("SELECT dbanon_internal.count_record(%s, ARRAY[%s::bigint])", [number, count])
-        places = tally.timed("writing_s", _write_places, connection, dataset, scenario, source, progress)
+        places = tally.time_call("writing_s", _write_places, connection, dataset, scenario, source, progress)
     return tally.report(scenario, dataset=dataset, files=(), **places)
 
 
@@ -289,7 +291,7 @@ def _demand_generated(connection: Connection, dataset_id: int) -> None:
         )
 
 
-def _first_number(connection: Connection, dataset_id: int) -> int:
+def _find_first_number(connection: Connection, dataset_id: int) -> int:
     """Count on from the highest number a subject of the dataset has in its name."""
     query = (
         "SELECT coalesce(max(substring(subject, '^s([0-9]{7,15})$')::bigint), 0) FROM dbanon.trajectory "
@@ -312,10 +314,10 @@ def _write(
     connection.execute("SET LOCAL work_mem = '256MB'")
     total = scenario.plan.objects
     progress("generating trajectories", 0, total)
-    make = partial(tally.timed, "making_s", _encoded, dataset_id, loads, scenario)
-    with closing(_ahead(partial(make, numbers) for numbers in _numbers(scenario.plan, first))) as batches:
+    make = partial(tally.time_call, "making_s", _encode_objects, dataset_id, loads, scenario)
+    with closing(_compute_ahead(partial(make, numbers) for numbers in _yield_numbers(scenario.plan, first))) as batches:
         for made, tables in batches:
-            tally.timed("writing_s", _copy, connection, tables)
+            tally.time_call("writing_s", _copy, connection, tables)
             tally.count(len(made.fixes.number), made)
             progress("generating trajectories", tally.trajectories, total)
 
@@ -323,27 +325,29 @@ def _write(
 _Rows = list[memoryview]
 
 
-def _encoded(dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers: Int) -> tuple[Made, list[_Rows]]:
+def _encode_objects(
+    dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers: Int
+) -> tuple[Made, list[_Rows]]:
     """Make some objects, and of them the rows of the tables of `LOADED` for COPY."""
     made = scenario.made(numbers)
     fixes, sent, known = made
     paths = binary_copy.encode_paths(fixes.xym, fixes.offset, scenario.network.srid)
     contents = pa.array([f'{{"poi": "{poi}"}}' for poi in POIS])
     tables = [
-        [_names(numbers), paths],
+        [_name_subjects(numbers), paths],
         [
-            _names(sent.number),
+            _name_subjects(sent.number),
             binary_copy.encode_timestamps(sent.t),
             binary_copy.encode_jsonb(contents.take(pa.array(sent.poi))),
         ],
         [
             pa.array([SET_NAME]).take(pa.array(known.number * 0)),
-            _names(known.number),
+            _name_subjects(known.number),
             binary_copy.encode_timestamps(known.t),
         ],
     ]
     return made, [
-        _rows([*_fill_ids(dataset_id, load, len(columns[0])), *columns])
+        _encode_rows([*_fill_ids(dataset_id, load, len(columns[0])), *columns])
         for load, columns in zip(loads, tables, strict=True)
     ]
 
@@ -352,7 +356,7 @@ def _fill_ids(dataset_id: int, load: int, count: int) -> list[Int]:
     return [np.full(count, number, np.int64) for number in (dataset_id, load)]
 
 
-def _rows(columns: list[Any]) -> _Rows:
+def _encode_rows(columns: list[Any]) -> _Rows:
     count = len(columns[0])
     parts = [[column[part.start : part.stop] for column in columns] for part in binary_copy.split_into_batches(count)]
     return [memoryview(binary_copy.encode_rows(part)) for part in parts] if count else []
@@ -378,21 +382,23 @@ def _write_places(
     store = partial(load.store_places, connection, dataset=dataset, source=source, srid=network.srid)
     if len(places.pois) and not fetch_value(connection, there.format("poi"), [dataset]):
         progress("storing points of interest", 0, None)
-        kept["pois"] = store("pois", places.pois, label=_categories(places))
+        kept["pois"] = store("pois", places.pois, label=_name_categories(places))
     if len(places.stations) and not fetch_value(connection, there.format("cell"), [dataset]):
         progress("making cells", 0, None)
         kept["stations"] = store("stations", places.stations, area=area)
     return kept
 
 
-def _categories(places: _places.Places) -> pa.Array:
+def _name_categories(places: _places.Places) -> pa.Array:
     return pa.array(_places.CATEGORIES).take(pa.array(places.category))
 
 
 # ---- into files ------------------------------------------------------------------------------------------------------
 
 
-def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: Progress = silent) -> SynthReport:
+def into_files(
+    directory: Path, plan: Plan, *, replace: bool = False, progress: Progress = report_nothing
+) -> SynthReport:
     """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
 
     Where the plan has them, ``quasi-identifiers.csv`` (subject, time), ``pois.csv`` (x, y, category) and
@@ -432,16 +438,16 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
             f"into a dataset."
         )
     progress("finding the quickest ways", 0, None)
-    scenario = tally.timed("routes_s", Scenario.of, plan, network)
-    with _replacing(names) as opened:
+    scenario = tally.time_call("routes_s", Scenario.of, plan, network)
+    with _open_replacements(names) as opened:
         files = dict(zip(headers, opened, strict=True))
         for file, header in zip(opened, headers.values(), strict=True):
             file.write(f"{header}\n".encode())
-        _append_all(files, _place_tables(scenario))
-        make = partial(tally.timed, "making_s", _tables, scenario)
-        with closing(_ahead(partial(make, numbers) for numbers in _numbers(plan, 0))) as batches:
+        _append_all(files, _make_place_tables(scenario))
+        make = partial(tally.time_call, "making_s", _make_tables, scenario)
+        with closing(_compute_ahead(partial(make, numbers) for numbers in _yield_numbers(plan, 0))) as batches:
             for made, tables in batches:
-                tally.timed("writing_s", _append_all, files, tables)
+                tally.time_call("writing_s", _append_all, files, tables)
                 tally.count(len(made.fixes.number), made)
                 progress("generating trajectories", tally.trajectories, plan.objects)
     places = scenario.places
@@ -450,7 +456,7 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
 
 
 @contextmanager
-def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
+def _open_replacements(files: list[Path]) -> Iterator[list[IO[bytes]]]:
     """Open files that get their names only when the block has succeeded, so that no half file is left."""
     parts = [file.with_name(file.name + ".part") for file in files]
     opened: list[IO[bytes]] = []
@@ -472,36 +478,40 @@ def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
             part.unlink(missing_ok=True)
 
 
-def _tables(scenario: Scenario, numbers: Int) -> tuple[Made, dict[str, pa.Table]]:
+def _make_tables(scenario: Scenario, numbers: Int) -> tuple[Made, dict[str, pa.Table]]:
     made = scenario.made(numbers)
     fixes, sent, known = made
-    lon, lat = _degrees(scenario, fixes.xym)
+    lon, lat = _to_degrees(scenario, fixes.xym)
     row = np.repeat(np.arange(len(numbers)), np.diff(fixes.offset))
     positions = {
-        "subject": _names(numbers).take(pa.array(row)),
-        "time": _iso(fixes.xym[:, 2].astype(np.int64)),
+        "subject": _name_subjects(numbers).take(pa.array(row)),
+        "time": _format_iso(fixes.xym[:, 2].astype(np.int64)),
         "lon": lon,
         "lat": lat,
     }
-    contents = {"subject": _names(sent.number), "time": _iso(sent.t), "poi": pa.array(POIS).take(pa.array(sent.poi))}
-    times = {"subject": _names(known.number), "time": _iso(known.t)}
+    contents = {
+        "subject": _name_subjects(sent.number),
+        "time": _format_iso(sent.t),
+        "poi": pa.array(POIS).take(pa.array(sent.poi)),
+    }
+    times = {"subject": _name_subjects(known.number), "time": _format_iso(known.t)}
     tables = {"trajectories": positions, "requests": contents, "quasi-identifiers": times}
     return made, {name: pa.table(columns) for name, columns in tables.items()}
 
 
-def _place_tables(scenario: Scenario) -> dict[str, pa.Table]:
+def _make_place_tables(scenario: Scenario) -> dict[str, pa.Table]:
     places = scenario.places
     kinds = {"pois": places.pois, "stations": places.stations}
-    tables = {name: pa.table(dict(zip("xy", _degrees(scenario, at), strict=True))) for name, at in kinds.items()}
-    return {**tables, "pois": tables["pois"].append_column("category", _categories(places))}
+    tables = {name: pa.table(dict(zip("xy", _to_degrees(scenario, at), strict=True))) for name, at in kinds.items()}
+    return {**tables, "pois": tables["pois"].append_column("category", _name_categories(places))}
 
 
-def _degrees(scenario: Scenario, at: _journeys.Float) -> list[_journeys.Float]:
+def _to_degrees(scenario: Scenario, at: _journeys.Float) -> list[_journeys.Float]:
     """Longitudes and latitudes; seven decimals of a degree are about a centimetre."""
-    return [np.round(part, 7) for part in _utm.degrees(at[:, 0], at[:, 1], scenario.network.srid)]
+    return [np.round(part, 7) for part in _utm.to_degrees(at[:, 0], at[:, 1], scenario.network.srid)]
 
 
-def _iso(t: Int) -> pa.Array:
+def _format_iso(t: Int) -> pa.Array:
     return pc.strftime(pa.array(t).cast(pa.timestamp("s")), format="%Y-%m-%dT%H:%M:%SZ")
 
 

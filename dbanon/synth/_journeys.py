@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.synth._network import Network
 
 Float = NDArray[np.float64]
@@ -109,7 +109,7 @@ class Fixes:
 # ---- routes ----------------------------------------------------------------------------------------------------------
 
 
-def routes(network: Network, attraction: Float, destinations: int, rng: np.random.Generator) -> Routes:
+def find_routes(network: Network, attraction: Float, destinations: int, rng: np.random.Generator) -> Routes:
     """Find the quickest ways to destinations drawn by attraction.
 
     Parameters
@@ -123,7 +123,7 @@ def routes(network: Network, attraction: Float, destinations: int, rng: np.rando
     -----
     One run of Dijkstra's algorithm for each destination and each group of classes with the same ways.
     """
-    first, to, edge = _adjacency(network)
+    first, to, edge = _list_edges(network)
     tops = np.array([kind.top_mps for kind in OBJECT_CLASSES])
     speed = np.minimum(network.limit_mps, tops[:, None])
     seconds = np.ascontiguousarray((network.length_m / speed)[:, edge])
@@ -151,7 +151,7 @@ def routes(network: Network, attraction: Float, destinations: int, rng: np.rando
     )
 
 
-def _adjacency(network: Network) -> tuple[Int, NDArray[np.int32], Int]:
+def _list_edges(network: Network) -> tuple[Int, NDArray[np.int32], Int]:
     """List the edges that leave each node, both ways; returns first, to, and the edge of the network each is."""
     source = np.concatenate([network.edge_from, network.edge_to])
     to = np.concatenate([network.edge_to, network.edge_from])
@@ -163,15 +163,15 @@ def _adjacency(network: Network) -> tuple[Int, NDArray[np.int32], Int]:
 def _fill_tree(hop: NDArray[Any], first: Int, to: NDArray[np.int32], seconds: Float, destination: Int) -> None:
     """Write into hop[d, n] which edge to take at each node on the quickest way to each destination."""
     # Edges may be used both ways, so times to a destination are times from it: one run of Dijkstra's for each.
-    graph = sparse.csr_array(_quickest(first, to, seconds), shape=(len(first) - 1,) * 2)
+    graph = sparse.csr_array(_keep_quickest(first, to, seconds), shape=(len(first) - 1,) * 2)
     at_once = max(1, _DISTANCES_BYTES // (8 * graph.shape[0]))
     for start in range(0, len(destination), at_once):
         part = slice(start, start + at_once)
         away = np.atleast_2d(csgraph.dijkstra(graph, indices=destination[part]))
-        _next_edges(first, to, seconds, away, hop[part])
+        _fill_next_edges(first, to, seconds, away, hop[part])
 
 
-def _quickest(first: Int, to: NDArray[np.int32], seconds: Float) -> Any:
+def _keep_quickest(first: Int, to: NDArray[np.int32], seconds: Float) -> Any:
     """Drop the slower ones of parallel edges, which a sparse matrix would add up; returns (values, columns, rows)."""
     source = np.repeat(np.arange(len(first) - 1), np.diff(first))
     order = np.lexsort((seconds, to, source))
@@ -181,8 +181,8 @@ def _quickest(first: Int, to: NDArray[np.int32], seconds: Float) -> Any:
     return seconds[keep], to[keep], counted.astype(np.int32)
 
 
-@kernel
-def _next_edges(first: Any, to: Any, seconds: Any, away: Any, hop: Any) -> None:
+@compile_kernel
+def _fill_next_edges(first: Any, to: Any, seconds: Any, away: Any, hop: Any) -> None:
     """At each node, the first edge after which the way to the destination is the quickest."""
     for d in range(away.shape[0]):
         for v in range(away.shape[1]):
@@ -210,7 +210,7 @@ def _mix(z: Any) -> Any:
     return z ^ (z >> _BY_31)
 
 
-def hashed(seed: int, *parts: Int) -> Float:
+def hash_uniform(seed: int, *parts: Int) -> Float:
     """Uniform numbers in [0, 1) that depend on the seed and whole numbers alone.
 
     `parts` (int64[n]): as many as are needed to distinguish the numbers: an object's, a request's.
@@ -222,11 +222,11 @@ def hashed(seed: int, *parts: Int) -> Float:
     return np.asarray((state >> _BY_11) * _TO_UNIT, dtype=np.float64)
 
 
-_mixed = kernel(_mix)
+_mixed = compile_kernel(_mix)
 
 
-@kernel
-def _uniform(state: Any) -> Any:
+@compile_kernel
+def _draw_uniform(state: Any) -> Any:
     """Draw a number in [0, 1) from a stream, whose state is one element."""
     state[0] += _GOLDEN
     return (_mixed(state[0]) >> _BY_11) * _TO_UNIT
@@ -258,13 +258,13 @@ def walk(ways: Routes, timetable: Timetable, seed: int, numbers: Int) -> Fixes:
     return Fixes(numbers, kind, offset, xym[: offset[-1]])
 
 
-@kernel
-def _destination(ways: Any, here: Any, choices: Any, state: Any) -> Any:
+@compile_kernel
+def _draw_destination(ways: Any, here: Any, choices: Any, state: Any) -> Any:
     """Draw destinations, and take the one nearest as the crow flies."""
     x, y, destination, reach = ways[0], ways[1], ways[7], ways[8]
     chosen, best = 0, np.inf
     for _ in range(choices):
-        d = min(np.searchsorted(reach, _uniform(state), side="right"), len(reach) - 1)
+        d = min(np.searchsorted(reach, _draw_uniform(state), side="right"), len(reach) - 1)
         v = destination[d]
         away = (x[v] - x[here]) ** 2 + (y[v] - y[here]) ** 2
         if away < best:
@@ -272,7 +272,7 @@ def _destination(ways: Any, here: Any, choices: Any, state: Any) -> Any:
     return chosen
 
 
-@kernel
+@compile_kernel
 def _walk(ways: Any, classes: Any, times: Any, seed: Any, numbers: Any, out: Any) -> None:
     x, y, first, to, seconds, tree, hop, destination, _ = ways
     share, choices = classes
@@ -283,18 +283,18 @@ def _walk(ways: Any, classes: Any, times: Any, seed: Any, numbers: Any, out: Any
     state = np.empty(1, np.uint64)
     for row in range(len(numbers)):
         state[0] = _mixed(_mixed(seed + _GOLDEN) + _GOLDEN * (np.uint64(numbers[row]) + np.uint64(1)))
-        kind = min(np.searchsorted(share, _uniform(state), side="right"), len(share) - 1)
-        pace = SLOWEST_SHARE + (1.0 - SLOWEST_SHARE) * _uniform(state)
-        whole = _uniform(state) < whole_share
+        kind = min(np.searchsorted(share, _draw_uniform(state), side="right"), len(share) - 1)
+        pace = SLOWEST_SHARE + (1.0 - SLOWEST_SHARE) * _draw_uniform(state)
+        whole = _draw_uniform(state) < whole_share
         last = (instants - 1) * step
         # Half as long again, so that some of those who leave early were there from the first instant.
-        now = -BEFORE_S * _uniform(state) if whole else last * (1.5 * _uniform(state) - 0.5)
-        here = min(int(_uniform(state) * len(x)), len(x) - 1)
+        now = -BEFORE_S * _draw_uniform(state) if whole else last * (1.5 * _draw_uniform(state) - 0.5)
+        here = min(int(_draw_uniform(state) * len(x)), len(x) - 1)
         begin = i = max(0, int(np.ceil(now / step)))
         m = offset[row]
         # Kept true: the object is at node `here` at time `now`, and instants before i are done; i * step >= now.
         while i < instants:
-            d = _destination(ways, here, choices[kind], state)
+            d = _draw_destination(ways, here, choices[kind], state)
             # An edge at a time; instants that fall on it are interpolated, the one at its end belongs to the next edge.
             while here != destination[d] and i < instants:
                 e = first[here] + hop[tree[kind], d, here]
@@ -307,10 +307,10 @@ def _walk(ways: Any, classes: Any, times: Any, seed: Any, numbers: Any, out: Any
                     i, m = i + 1, m + 1
                 here, now = there, now + duration
             # Not before its first fix: every object has one at least.
-            if not whole and i > begin and _uniform(state) < LEAVING_SHARE:
+            if not whole and i > begin and _draw_uniform(state) < LEAVING_SHARE:
                 break
             # An exponential pause, and a second, so that time passes even where the destination is the node it is at.
-            now += 1.0 - MEAN_PAUSE_S * np.log(1.0 - _uniform(state))
+            now += 1.0 - MEAN_PAUSE_S * np.log(1.0 - _draw_uniform(state))
             while i < instants and i * step < now:
                 xym[m, 0], xym[m, 1], xym[m, 2] = x[here], y[here], start + i * step
                 i, m = i + 1, m + 1

@@ -28,7 +28,7 @@ from dbanon.synth import _utm
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
 
-PLACE = (8.2, 53.14)
+PLACE_DEGREES = (8.2, 53.14)
 """Where the middle of a network without a place on Earth is put, degrees WGS 84: fields west of Oldenburg."""
 
 CITY_LIMITS_KMH = (50.0, 30.0, 20.0)
@@ -48,10 +48,10 @@ LIMIT_KMH = 50.0
 """Highest speed where a network says nothing of it."""
 
 
-MAIN_ROAD_EVERY = 4
+MAIN_ROAD_EVERY_BLOCKS = 4
 SHORTEST_EDGE_M = 0.01
 
-_NUMBER = r"[+-]?\.?[0-9]"
+_NUMBER_PATTERN = r"[+-]?\.?[0-9]"
 _NODE_COLUMNS = {"id": ("id", "node"), "x": ("x", "lon", "longitude"), "y": ("y", "lat", "latitude")}
 _EDGE_COLUMNS = {
     "from": ("from", "u", "source"),
@@ -94,7 +94,7 @@ class Network:
 # ---- the built-in city -----------------------------------------------------------------------------------------------
 
 
-def city(
+def make_city(
     rng: np.random.Generator,
     blocks: int = 16,
     block_m: float = 120.0,
@@ -111,7 +111,7 @@ def city(
     block_m : float
         Mean side of a block in metres.
     lon, lat : float, optional
-        Where its middle is put, degrees; `PLACE` by default.
+        Where its middle is put, degrees; `PLACE_DEGREES` by default.
     """
     if not 1 <= blocks <= 1000 or not block_m > 0:
         raise ParameterError(
@@ -122,24 +122,24 @@ def city(
     x = (column + rng.uniform(-0.15, 0.15, side * side)) * block_m
     y = (row + rng.uniform(-0.15, 0.15, side * side)) * block_m
     # The order of draws is part of the result: crossings, streets, then which are missing.
-    edge_from, edge_to, kind = _streets(row, column, side, rng)
+    edge_from, edge_to, kind = _list_streets(row, column, side, rng)
     # Main roads are all there; of the others an eighth is missing unless the city would fall apart.
     missing = (kind > 0) & (rng.random(len(kind)) < 0.12)
     keep = _keep_connected(side * side, edge_from, edge_to, ~missing)
     limit = np.array(CITY_LIMITS_KMH)[kind[keep]] / 3.6
     x, y, srid = _put(x, y, lon, lat)
-    return _network("city", x, y, edge_from[keep], edge_to[keep], limit_mps=limit, srid=srid)
+    return _make_network("city", x, y, edge_from[keep], edge_to[keep], limit_mps=limit, srid=srid)
 
 
-def _streets(row: Int, column: Int, side: int, rng: np.random.Generator) -> tuple[Int, Int, Int]:
+def _list_streets(row: Int, column: Int, side: int, rng: np.random.Generator) -> tuple[Int, Int, Int]:
     """List every street the city might have: along rows, along columns, and one diagonal in some blocks."""
     node = np.arange(side * side, dtype=np.int32)
     east, north = node[column < side - 1], node[row < side - 1]
     corner = node[(column < side - 1) & (row < side - 1)]
     corner = corner[rng.random(len(corner)) < 0.08]
     lane_east, lane_north = rng.random(len(east)) < 0.25, rng.random(len(north)) < 0.25
-    class_east = np.where(row[east] % MAIN_ROAD_EVERY == 0, 0, 1 + lane_east)
-    class_north = np.where(column[north] % MAIN_ROAD_EVERY == 0, 0, 1 + lane_north)
+    class_east = np.where(row[east] % MAIN_ROAD_EVERY_BLOCKS == 0, 0, 1 + lane_east)
+    class_north = np.where(column[north] % MAIN_ROAD_EVERY_BLOCKS == 0, 0, 1 + lane_north)
     edge_from = np.concatenate([east, north, corner])
     edge_to = np.concatenate([east + 1, north + side, corner + side + 1])
     kind = np.concatenate([class_east, class_north, np.ones(len(corner))]).astype(np.int32)
@@ -183,7 +183,7 @@ def read(
         Of coordinates in degrees: the UTM zone they are projected to, by default that of their median. Of others: the
         metric reference system they are in; by default they are put on Earth at `lon`, `lat`.
     lon, lat : float, optional
-        Where the middle of a network without a place is put; `PLACE` by default.
+        Where the middle of a network without a place is put; `PLACE_DEGREES` by default.
     limits_kmh : mapping, optional
         Highest speed by class, instead of `LIMITS_KMH`.
 
@@ -194,24 +194,24 @@ def read(
     ParameterError
         If `srid`, `lon` and `lat` do not fit the coordinates.
     """
-    ids, x, y, degrees = _nodes(nodes)
-    edge_from, edge_to, length, limit = _edges(edges, ids, nodes.name, limits_kmh)
+    ids, x, y, degrees = _read_nodes(nodes)
+    edge_from, edge_to, length, limit = _read_edges(edges, ids, nodes.name, limits_kmh)
     if degrees:
         if lon is not None or lat is not None:
             raise ParameterError(
                 "A place may be given only for a network without one. Got --lon or --lat and nodes in degrees. Leave "
                 "them out."
             )
-        x, y, srid = _projected(x, y, srid)
+        x, y, srid = _project_nodes(x, y, srid)
     elif srid is None:
         x, y, srid = _put(x, y, lon, lat)
     elif lon is not None or lat is not None:
         raise ParameterError("Either --srid or --lon and --lat must say where a network is. Got both. Leave out one.")
     name = f"{nodes.name} {edges.name}"
-    return largest_part(_network(name, x, y, edge_from, edge_to, length_m=length, limit_mps=limit, srid=srid))
+    return keep_largest_part(_make_network(name, x, y, edge_from, edge_to, length_m=length, limit_mps=limit, srid=srid))
 
 
-def largest_part(network: Network) -> Network:
+def keep_largest_part(network: Network) -> Network:
     """Keep the largest connected part of a network, and count the nodes left out."""
     n = len(network.x)
     # Objects walk between any two nodes, so all that are kept must reach one another.
@@ -234,7 +234,7 @@ def largest_part(network: Network) -> Network:
     )
 
 
-def _network(
+def _make_network(
     name: str,
     x: Float,
     y: Float,
@@ -251,7 +251,7 @@ def _network(
     return Network(name, x, y, edge_from, edge_to, length, limit_mps, srid)
 
 
-def _projected(lon: Float, lat: Float, srid: int | None) -> tuple[Float, Float, int]:
+def _project_nodes(lon: Float, lat: Float, srid: int | None) -> tuple[Float, Float, int]:
     outside = int(((np.abs(lon) > 180) | (np.abs(lat) > 84)).sum())
     if outside:
         raise DataError(
@@ -259,29 +259,29 @@ def _projected(lon: Float, lat: Float, srid: int | None) -> tuple[Float, Float, 
             f"the two columns, or name them x and y if they are metres."
         )
     if srid is None:
-        srid = _utm.zone(float(np.median(lon)), float(np.median(lat)))
+        srid = _utm.find_zone(float(np.median(lon)), float(np.median(lat)))
     elif not _utm.is_zone(srid):
         raise ParameterError(
             f"Degrees can be projected to a UTM zone of WGS 84 (32601 to 32660, 32701 to 32760). Got SRID {srid}. "
             f"Leave out --srid, or give nodes in metres."
         )
-    return *_utm.metres(lon, lat, srid), srid
+    return *_utm.to_metres(lon, lat, srid), srid
 
 
 def _put(x: Float, y: Float, lon: float | None, lat: float | None) -> tuple[Float, Float, int]:
     """Move a plane so that its middle lies at a place on Earth; its metres become those of the place's UTM zone."""
-    lon, lat = PLACE[0] if lon is None else lon, PLACE[1] if lat is None else lat
+    lon, lat = PLACE_DEGREES[0] if lon is None else lon, PLACE_DEGREES[1] if lat is None else lat
     if not (abs(lon) <= 180 and abs(lat) <= 80):
         raise ParameterError(
             f"A place must have a longitude within 180 and a latitude within 80 degrees. Got {lon:g} and {lat:g}. "
             f"Change --lon or --lat."
         )
-    srid = _utm.zone(lon, lat)
-    east, north = _utm.metres(np.array([lon]), np.array([lat]), srid)
+    srid = _utm.find_zone(lon, lat)
+    east, north = _utm.to_metres(np.array([lon]), np.array([lat]), srid)
     return x - (x.min() + x.max()) / 2 + east, y - (y.min() + y.max()) / 2 + north, srid
 
 
-def _nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
+def _read_nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
     """Read a file of nodes; returns their ids as text, both coordinates, and whether these are degrees."""
     table = _Table.of(path, ["id", "x", "y"], _NODE_COLUMNS)
     table.demand("id", "x", "y")
@@ -295,7 +295,7 @@ def _nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
     return ids, table.numbers("x"), table.numbers("y"), degrees
 
 
-def _edges(
+def _read_edges(
     path: Path, ids: pa.Array, nodes: str, limits_kmh: Mapping[int, float] | None
 ) -> tuple[Int, Int, Float | None, Float]:
     """Read a file of edges; returns nodes by their number, lengths where the file has them, limits in m/s."""
@@ -311,14 +311,14 @@ def _edges(
         )
     a, b = (end.to_numpy().astype(np.int32) for end in ends)
     length = table.numbers("length") if "length" in table.columns else None
-    limit = _limits(table, limits_kmh)
+    limit = _find_limits(table, limits_kmh)
     keep = a != b  # a loop leads nowhere
     if not keep.any():
         raise DataError(f"At least one edge must join two different nodes. {path.name} has none. Check the file.")
     return a[keep], b[keep], None if length is None else length[keep], limit[keep]
 
 
-def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
+def _find_limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     """Find the highest speed on each edge in m/s, from the first of limit_kmh, class and classcode that is there."""
     column = next((name for name in ("limit_kmh", "class", "classcode") if name in table.columns), None)
     if limits_kmh is not None and column not in ("class", "classcode"):
@@ -331,7 +331,7 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     elif column == "limit_kmh":
         kmh = table.numbers(column)
     else:
-        kmh = _limits_of(table.numbers(column), table.path, limits_kmh or LIMITS_KMH[column])
+        kmh = _find_class_limits(table.numbers(column), table.path, limits_kmh or LIMITS_KMH[column])
     slow = int((kmh < MIN_LIMIT_KMH).sum())
     if slow:
         raise DataError(
@@ -341,7 +341,7 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     return kmh / 3.6
 
 
-def _limits_of(kind: Float, path: Path, limits_kmh: Mapping[int, float]) -> Float:
+def _find_class_limits(kind: Float, path: Path, limits_kmh: Mapping[int, float]) -> Float:
     known = np.array(sorted(limits_kmh), dtype=np.float64)
     # A class that is not known lands on another one, from which it differs; NaN differs from all.
     place = np.minimum(np.searchsorted(known, kind), len(known) - 1)
@@ -369,20 +369,20 @@ class _Table:
     @classmethod
     def of(cls, path: Path, order: list[str], synonyms: Mapping[str, tuple[str, ...]]) -> "_Table":
         """Read a table with a header, or without one in the `order` given."""
-        text = _text(path)
+        text = _read_text(path)
         first = text.split("\n", 1)[0].strip()
-        if re.match(_NUMBER, first):
+        if re.match(_NUMBER_PATTERN, first):
             order = [*order[:3], "class"] if first.endswith("*") else order
             # Brinkhoff's files end each line with a tab and a star.
             text = re.sub(r"(?m)^[ \t]+|[ \t*\r]+$", "", text)
             # Without a header, blanks, commas and semicolons all separate cells.
             text = re.sub(r"[ \t;,]+", ",", text)
             cells = text.split("\n", 1)[0].count(",") + 1
-            names, columns = order[:cells], _parsed(path, text, order[:cells])
+            names, columns = order[:cells], _parse_columns(path, text, order[:cells])
         else:
             cut = max(",;\t", key=first.count)
             names = next(csv.reader([first], delimiter=cut))
-            columns = _parsed(path, text.partition("\n")[2], names, cut)
+            columns = _parse_columns(path, text.partition("\n")[2], names, cut)
         by_name = {name.strip().lower(): column for name, column in zip(names, columns, strict=True)}
         known = {ours: [n for n in theirs if n in by_name] for ours, theirs in synonyms.items()}
         return cls(path, names, {ours: by_name[found[0]] for ours, found in known.items() if found})
@@ -415,7 +415,7 @@ class _Table:
         return np.asarray(values, dtype=np.float64)
 
 
-def _parsed(path: Path, text: str, names: list[str], cut: str = ",") -> list[pa.Array]:
+def _parse_columns(path: Path, text: str, names: list[str], cut: str = ",") -> list[pa.Array]:
     if not text.strip():
         raise DataError(f"{path.name} must hold rows. Got none. Check the file.")
     try:
@@ -432,7 +432,7 @@ def _parsed(path: Path, text: str, names: list[str], cut: str = ",") -> list[pa.
     return [pc.utf8_trim_whitespace(column.combine_chunks()) for column in table.columns]
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Read a text file, gzipped or not."""
     try:
         data = path.read_bytes()

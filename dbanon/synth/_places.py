@@ -10,19 +10,19 @@ import numpy as np
 
 from dbanon.synth._journeys import Float, Int
 from dbanon.synth._network import Network
-from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, Districts, drawn
+from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, Districts, choose_by_share
 
 CATEGORIES = (*POI_CATEGORIES, "clinic")
 
-CLINICS = (1, 1, 12, 1, 1)
+CLINICS_PER_100 = (1, 1, 12, 1, 1)
 """How many there are in each of `DISTRICTS` for a hundred of the places that are asked for there."""
 
 STREET_M = 25.0
 """About how far from the middle of its street a place may stand."""
 
 _CLOSEST_M = 0.025  # centimetres still tell such places apart, in degrees, too
-_ROUNDS = 50
-_SQUARES = 16  # for each place: fewer would fill up where places are dense
+_DRAWING_ROUNDS = 50
+_SQUARES_PER_PLACE = 16  # for each place: fewer would fill up where places are dense
 _POIS, _STATIONS = 2, 3  # the network is drawn with the seed alone, destinations with 1
 
 
@@ -38,23 +38,23 @@ class Places:
     def of(cls, network: Network, districts: Districts, seed: int, *, pois: int, stations: int) -> Self:
         """Lay out the places of a network."""
         rng, for_stations = (np.random.default_rng([seed, purpose]) for purpose in (_POIS, _STATIONS))
-        at = _beside_streets(network, districts, pois, rng)
-        share = np.column_stack([list(DISTRICTS.values()), CLINICS]).astype(np.float64)
-        category = drawn(share[districts.at(at[:, 0], at[:, 1])], rng.random(len(at)))
-        return cls(at, category, _beside_streets(network, districts, stations, for_stations))
+        at = _draw_beside_streets(network, districts, pois, rng)
+        share = np.column_stack([list(DISTRICTS.values()), CLINICS_PER_100]).astype(np.float64)
+        category = choose_by_share(share[districts.at(at[:, 0], at[:, 1])], rng.random(len(at)))
+        return cls(at, category, _draw_beside_streets(network, districts, stations, for_stations))
 
 
-def _beside_streets(network: Network, districts: Districts, count: int, rng: np.random.Generator) -> Float:
+def _draw_beside_streets(network: Network, districts: Districts, count: int, rng: np.random.Generator) -> Float:
     """Draw places beside the streets of a network, more where it draws more people, each in a square of its own."""
     ends = np.stack([np.column_stack([network.x, network.y])[end] for end in (network.edge_from, network.edge_to)])
     middle = ends.mean(axis=0)
-    reach = np.cumsum(districts.attraction(middle[:, 0], middle[:, 1]) * network.length_m)
+    reach = np.cumsum(districts.compute_attraction(middle[:, 0], middle[:, 1]) * network.length_m)
     low, high = np.reshape(network.bounds, (2, 2))
     # Many more squares than places: by the area, and by the length of the streets, which may leave most of it empty.
-    squares = max(count, 1) * _SQUARES
+    squares = max(count, 1) * _SQUARES_PER_PLACE
     side = max(min(np.sqrt(np.prod(high - low + 1) / squares), network.length_m.sum() / squares), 2 * _CLOSEST_M)
     found = np.empty((0, 2))
-    for _ in range(_ROUNDS if count else 0):
+    for _ in range(_DRAWING_ROUNDS if count else 0):
         edge = np.searchsorted(reach, rng.random(count) * reach[-1], side="right").clip(0, len(reach) - 1)
         along, aside = rng.random((count, 1)), rng.uniform(-STREET_M, STREET_M, (count, 2)) / np.sqrt(2)
         drawn_now = ends[0, edge] + along * (ends[1, edge] - ends[0, edge]) + aside

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.synth._journeys import Fixes, Int, hashed
+from dbanon.synth._journeys import Fixes, Int, hash_uniform
 
-TREE = 63
+TREE_OBJECTS = 63
 """Objects of a tree of a forest, in which each has two children."""
 
 _SIZE, _PARENT, _ORDER = range(2**62, 2**62 + 3)  # no object has such a number
@@ -24,7 +24,7 @@ class Known:
     t: Int
 
 
-def quasi_identifiers(
+def draw_quasi_identifiers(
     fixes: Fixes,
     seed: int,
     *,
@@ -56,18 +56,18 @@ def quasi_identifiers(
     number = fixes.number
     linked = kind != "disjoint"
     least = min(size, max(1, 2 * overlap)) if linked else 1
-    wanted = _sizes(seed, number, least, size)
+    wanted = _draw_sizes(seed, number, least, size)
     row = np.arange(len(number))[:, None]
     flags = np.zeros((len(number), instants), bool)
     if linked:
-        parent = _parents(kind, seed, number, objects)
+        parent = _find_parents(kind, seed, number, objects)
         has = parent >= 0
         own = np.arange(instants) < (wanted - np.where(has, min(overlap, size // 2), 0))[:, None]
-        flags[row, _shuffled(seed, number, instants)] = own
+        flags[row, _shuffle_instants(seed, number, instants)] = own
         # The first in their parent's own order: it has these too, unless it is away then.
-        flags[row[has], _shuffled(seed, parent[has], instants)[:, : min(overlap, size // 2)]] = True
+        flags[row[has], _shuffle_instants(seed, parent[has], instants)[:, : min(overlap, size // 2)]] = True
     else:
-        sizes = _sizes(seed, np.arange(number.max(initial=-1) + 1), least, size)
+        sizes = _draw_sizes(seed, np.arange(number.max(initial=-1) + 1), least, size)
         begin = np.cumsum(sizes)[number] - sizes[number]
         flags[row, (begin[:, None] + np.arange(instants)) % instants] = np.arange(instants) < wanted[:, None]
     early = np.round((fixes.xym[fixes.offset[:-1], 2] - start_s) / step_s).astype(np.int64)[:, None]
@@ -79,23 +79,23 @@ def quasi_identifiers(
     return Known(number[which], start_s + step_s * instant)
 
 
-def _sizes(seed: int, number: Int, least: int, most: int) -> Int:
-    drawn = hashed(seed, np.full(len(number), _SIZE), number)
+def _draw_sizes(seed: int, number: Int, least: int, most: int) -> Int:
+    drawn = hash_uniform(seed, np.full(len(number), _SIZE), number)
     return least + np.floor(drawn * (most - least + 1)).astype(np.int64)
 
 
-def _shuffled(seed: int, number: Int, instants: int) -> Int:
+def _shuffle_instants(seed: int, number: Int, instants: int) -> Int:
     """Order all instants at random, for each object in its own way: int64[n, instants]."""
     shape = (len(number), instants)
     parts = (np.broadcast_to(part, shape).ravel() for part in (_ORDER, number[:, None], np.arange(instants)))
-    return np.asarray(hashed(seed, *parts).reshape(shape).argsort(axis=1))
+    return np.asarray(hash_uniform(seed, *parts).reshape(shape).argsort(axis=1))
 
 
-def _parents(kind: str, seed: int, number: Int, objects: int) -> Int:
+def _find_parents(kind: str, seed: int, number: Int, objects: int) -> Int:
     """Give the number of the object that each borrows instants from; -1 for none."""
     if kind == "chain":
         return number - 1
     if kind == "forest":
-        in_tree = number % TREE
+        in_tree = number % TREE_OBJECTS
         return np.where(in_tree == 0, -1, number - in_tree + (in_tree - 1) // 2)
-    return np.floor(hashed(seed, np.full(len(number), _PARENT), number) * objects).astype(np.int64)
+    return np.floor(hash_uniform(seed, np.full(len(number), _PARENT), number) * objects).astype(np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from dbanon.synth._journeys import Fixes, Float, Int, hashed
+from dbanon.synth._journeys import Fixes, Float, Int, hash_uniform
 from dbanon.synth._network import Network
 
 POI_CATEGORIES = ("restaurant", "pharmacy", "supermarket", "fuel", "parking", "cinema", "school", "bank")
@@ -30,8 +30,8 @@ RARE_POIS = ("falconry shop", "harpsichord tuner", "fencing coach")
 
 POIS = POI_CATEGORIES + RARE_POIS
 
-_PLACES = ((0.0, 0.0), (-0.55, -0.35), (0.55, -0.35), (0.0, 0.65))
-_RADII = (0.35, 0.3, 0.3, 0.3)
+_DISTRICT_MIDDLES = ((0.0, 0.0), (-0.55, -0.35), (0.55, -0.35), (0.0, 0.65))
+_DISTRICT_RADII = (0.35, 0.3, 0.3, 0.3)
 _RARE, _COUNT, _FIX, _SECOND, _CHOICE = range(2**62, 2**62 + 5)  # no object has such a number
 
 
@@ -45,29 +45,29 @@ class Districts:
     @classmethod
     def of(cls, network: Network) -> Self:
         """Lay districts over a network."""
-        at = _scaled(network.extent, network.x, network.y)
-        nearest = [int(np.argmin(((at - place) ** 2).sum(axis=1))) for place in np.array(_PLACES)]
+        at = _scale_positions(network.extent, network.x, network.y)
+        nearest = [int(np.argmin(((at - place) ** 2).sum(axis=1))) for place in np.array(_DISTRICT_MIDDLES)]
         return cls(network.extent, at[nearest])
 
     def at(self, x: Float, y: Float) -> Int:
         """Index into `DISTRICTS` of the district of each position."""
-        away = self._away(x, y) / np.array(_RADII)
+        away = self._measure_distances(x, y) / np.array(_DISTRICT_RADII)
         nearest = np.argmin(away, axis=1)
         inside = away[np.arange(len(away)), nearest] < 1
-        return np.where(inside, nearest, len(_RADII)).astype(np.int64)
+        return np.where(inside, nearest, len(_DISTRICT_RADII)).astype(np.int64)
 
-    def attraction(self, x: Float, y: Float) -> Float:
+    def compute_attraction(self, x: Float, y: Float) -> Float:
         """Chance of each node to be a destination: high in the middle and in the places around it, low at the rim."""
-        away = self._away(x, y)
-        weight = 0.1 + np.exp(-2 * away[:, 0] ** 2) + 0.5 * (away[:, 1:] < np.array(_RADII[1:])).any(axis=1)
+        away = self._measure_distances(x, y)
+        weight = 0.1 + np.exp(-2 * away[:, 0] ** 2) + 0.5 * (away[:, 1:] < np.array(_DISTRICT_RADII[1:])).any(axis=1)
         return np.asarray(weight / weight.sum(), dtype=np.float64)
 
-    def _away(self, x: Float, y: Float) -> Float:
-        offset = _scaled(self.extent, x, y)[:, None] - self.places
+    def _measure_distances(self, x: Float, y: Float) -> Float:
+        offset = _scale_positions(self.extent, x, y)[:, None] - self.places
         return np.hypot(offset[..., 0], offset[..., 1])
 
 
-def _scaled(extent: tuple[float, float, float, float], x: Float, y: Float) -> Float:
+def _scale_positions(extent: tuple[float, float, float, float], x: Float, y: Float) -> Float:
     middle_x, middle_y, half_x, half_y = extent
     return np.column_stack([(x - middle_x) / half_x, (y - middle_y) / half_y])
 
@@ -81,7 +81,7 @@ class Sent:
     poi: Int
 
 
-def requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean: float) -> Sent:
+def draw_requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean: float) -> Sent:
     """Let objects ask for points of interest.
 
     Parameters
@@ -91,42 +91,42 @@ def requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean
     mean : float
         Mean number of requests of an object.
     """
-    count = poisson(hashed(seed, np.full(len(fixes.number), _COUNT), fixes.number), mean)
+    count = draw_poisson(hash_uniform(seed, np.full(len(fixes.number), _COUNT), fixes.number), mean)
     row = np.repeat(np.arange(len(count)), count)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    at, t = _moments(fixes, seed, row, nth, step_s)
+    at, t = _draw_moments(fixes, seed, row, nth, step_s)
     district = districts.at(fixes.xym[at, 0], fixes.xym[at, 1])
     share = np.array(list(DISTRICTS.values()), dtype=np.float64)[district]
-    return Sent(fixes.number[row], t, drawn(share, _draws(seed, _CHOICE, fixes.number[row], nth)))
+    return Sent(fixes.number[row], t, choose_by_share(share, _draw_uniform(seed, _CHOICE, fixes.number[row], nth)))
 
 
-def rare_requests(fixes: Fixes, seed: int, *, step_s: int, objects: int) -> Sent:
+def find_rare_requests(fixes: Fixes, seed: int, *, step_s: int, objects: int) -> Sent:
     """Find those of the few who ask for one of `RARE_POIS` that are among these objects.
 
     `objects`: all that there will be, numbered from 0.
     """
     nth = np.arange(len(RARE_POIS))
-    sender = (hashed(seed, np.full(len(nth), _RARE), nth) * objects).astype(np.int64)
+    sender = (hash_uniform(seed, np.full(len(nth), _RARE), nth) * objects).astype(np.int64)
     row = np.searchsorted(fixes.number, sender)
     here = (row < len(fixes.number)) & (fixes.number[np.minimum(row, len(fixes.number) - 1)] == sender)
-    _, t = _moments(fixes, seed, row[here], _RARE + nth[here], step_s)
+    _, t = _draw_moments(fixes, seed, row[here], _RARE + nth[here], step_s)
     return Sent(sender[here], t, len(POI_CATEGORIES) + nth[here])
 
 
-def _moments(fixes: Fixes, seed: int, row: Int, nth: Int, step_s: int) -> tuple[Int, Int]:
+def _draw_moments(fixes: Fixes, seed: int, row: Int, nth: Int, step_s: int) -> tuple[Int, Int]:
     """Draw a fix of the object in each row, and a second in the step after it; returns the fix and the time."""
     number = fixes.number[row]
     length = np.diff(fixes.offset)[row]
-    at = fixes.offset[row] + (_draws(seed, _FIX, number, nth) * length).astype(np.int64)
-    later = (_draws(seed, _SECOND, number, nth) * step_s).astype(np.int64)
+    at = fixes.offset[row] + (_draw_uniform(seed, _FIX, number, nth) * length).astype(np.int64)
+    later = (_draw_uniform(seed, _SECOND, number, nth) * step_s).astype(np.int64)
     return at, fixes.xym[at, 2].astype(np.int64) + later
 
 
-def _draws(seed: int, purpose: int, number: Int, nth: Int) -> Float:
-    return hashed(seed, np.full(len(number), purpose), number, nth)
+def _draw_uniform(seed: int, purpose: int, number: Int, nth: Int) -> Float:
+    return hash_uniform(seed, np.full(len(number), purpose), number, nth)
 
 
-def poisson(uniform: Float, mean: float) -> Int:
+def draw_poisson(uniform: Float, mean: float) -> Int:
     """Turn uniform numbers into Poisson ones by inversion."""
     if mean == 0:
         return np.zeros(len(uniform), dtype=np.int64)
@@ -135,7 +135,7 @@ def poisson(uniform: Float, mean: float) -> Int:
     return np.searchsorted(below, uniform, side="right").astype(np.int64)
 
 
-def drawn(share: Float, uniform: Float) -> NDArray[np.int64]:
+def choose_by_share(share: Float, uniform: Float) -> NDArray[np.int64]:
     """Turn uniform numbers into indices, each by the shares in its row."""
     reach = np.cumsum(share / share.sum(axis=1, keepdims=True), axis=1)
     # The last bound may fall short of 1 by rounding; what is above the others is the last category.

@@ -9,7 +9,7 @@ from dbanon.synth import _network
 def read_network(plan: Plan) -> _network.Network:
     """Read the network, or make the built-in city."""
     if plan.nodes is None or plan.edges is None:
-        return _network.city(np.random.default_rng(plan.seed), plan.blocks, lon=plan.lon, lat=plan.lat)
+        return _network.make_city(np.random.default_rng(plan.seed), plan.blocks, lon=plan.lon, lat=plan.lat)
     return _network.read(plan.nodes, plan.edges, srid=plan.srid, lon=plan.lon, lat=plan.lat, limits_kmh=plan.limits_kmh)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 
-def zone(lon: float, lat: float) -> int:
+def find_zone(lon: float, lat: float) -> int:
     """SRID of the UTM zone of a place given in degrees."""
     return (32600 if lat >= 0 else 32700) + min(int((lon + 180) // 6) + 1, 60)
 
@@ -22,18 +22,18 @@ def is_zone(srid: int) -> bool:
     return srid // 100 in (326, 327) and 1 <= srid % 100 <= 60
 
 
-def metres(lon: Float, lat: Float, srid: int) -> tuple[Float, Float]:
+def to_metres(lon: Float, lat: Float, srid: int) -> tuple[Float, Float]:
     """Eastings and northings of places given in degrees, in the zone `srid`."""
-    x, y = _transformer(srid).transform(lon, lat)
+    x, y = _make_transformer(srid).transform(lon, lat)
     return np.asarray(x, np.float64), np.asarray(y, np.float64)
 
 
-def degrees(x: Float, y: Float, srid: int) -> tuple[Float, Float]:
+def to_degrees(x: Float, y: Float, srid: int) -> tuple[Float, Float]:
     """Longitudes and latitudes of eastings and northings in the zone `srid`."""
-    lon, lat = _transformer(srid).transform(x, y, direction="INVERSE")
+    lon, lat = _make_transformer(srid).transform(x, y, direction="INVERSE")
     return np.asarray(lon, np.float64), np.asarray(lat, np.float64)
 
 
 @functools.cache
-def _transformer(srid: int) -> pyproj.Transformer:
+def _make_transformer(srid: int) -> pyproj.Transformer:
     return pyproj.Transformer.from_crs("EPSG:4326", f"EPSG:{srid}", always_xy=True)

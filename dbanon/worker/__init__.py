@@ -38,7 +38,7 @@ from dbanon.worker.schedule import Schedule, demand_operator
 from dbanon.worker.watched import Watched
 
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
-_AGAIN_S = (0.2, 5.0)  # wait before connecting again, at first and at most
+_RECONNECT_S = (0.2, 5.0)  # wait before connecting again, at first and at most
 _INTERRUPTED, _READ_ONLY, _USELESS = 75, 77, 78  # exit codes: begin afresh; no process can work here
 
 
@@ -124,7 +124,7 @@ def serve(
     events, reading = Log(log), reading or Reading()
 
     def announce(line: str) -> None:
-        events.event("server", line)
+        events.write_event("server", line)
 
     if scheduler is not None:
         Cluster(scheduler).check(announce)
@@ -146,7 +146,7 @@ def serve(
     ):
         useless = _supervise(settings, events, watched, scheduled)
     if useless == _READ_ONLY:
-        raise sqlstate.read_only()
+        raise sqlstate.make_read_only_error()
     if useless:
         raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended. Start it again.")
 
@@ -156,7 +156,7 @@ def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedu
     context = multiprocessing.get_context("spawn")
     signals, reloads = _catch_signals()
     processes = [_start_process(context, settings) for _ in range(settings.jobs)]
-    log.event("up", f"up, {settings.jobs} at once")
+    log.write_event("up", f"up, {settings.jobs} at once")
     useless = None
     while not (signals or useless):
         watched.beat([process.pid for process in processes])
@@ -164,17 +164,17 @@ def _supervise(settings: Settings, log: Log, watched: Watched, scheduled: Schedu
         useless = next((p.exitcode for p in processes if p.exitcode in (_READ_ONLY, _USELESS)), None)
         if reloads and not signals:
             reloads.clear()
-            log.event("reload", "begins afresh, each process when its run is done")
+            log.write_event("reload", "begins afresh, each process when its run is done")
             watched.reload()
             if scheduled is not None:
                 scheduled.reload()
             for process in processes:
-                _signal(process, signal.SIGHUP)
+                _send_signal(process, signal.SIGHUP)
         if not (signals or useless):
             processes = [p if p.is_alive() else _restart_processes(context, settings, p) for p in processes]
     watched.stopping()
     _stop(processes, signals)
-    log.event("down", "down")
+    log.write_event("down", "down")
     return useless
 
 
@@ -190,7 +190,7 @@ def _catch_signals() -> tuple[list[int], list[int]]:
     return signals, reloads
 
 
-def _signal(process: multiprocessing.context.SpawnProcess, number: int) -> None:
+def _send_signal(process: multiprocessing.context.SpawnProcess, number: int) -> None:
     if process.pid is not None and process.is_alive():  # it is not waited for yet, so no other process has its number
         os.kill(process.pid, number)
 
@@ -198,7 +198,7 @@ def _signal(process: multiprocessing.context.SpawnProcess, number: int) -> None:
 def _start_process(
     context: multiprocessing.context.SpawnContext, settings: Settings
 ) -> multiprocessing.context.SpawnProcess:
-    process = context.Process(target=_work, args=(settings,))
+    process = context.Process(target=_run_process, args=(settings,))
     process.start()
     return process
 
@@ -207,7 +207,7 @@ def _restart_processes(
     context: multiprocessing.context.SpawnContext, settings: Settings, old: multiprocessing.context.SpawnProcess
 ) -> multiprocessing.context.SpawnProcess:
     if old.exitcode != _INTERRUPTED:  # whatever ended it may do so again
-        time.sleep(_AGAIN_S[0])
+        time.sleep(_RECONNECT_S[0])
     old.close()
     return _start_process(context, settings)
 
@@ -226,7 +226,7 @@ def _stop(processes: list[multiprocessing.context.SpawnProcess], signals: list[i
 # ---- in each process -------------------------------------------------------------------------------------------------
 
 
-def _work(settings: Settings) -> None:
+def _run_process(settings: Settings) -> None:
     """Take one run after the other until a signal comes or the supervisor is gone."""
     os.setsid()  # Ctrl-C is for the supervisor
     process = _Process(settings)
@@ -241,7 +241,7 @@ def _work(settings: Settings) -> None:
     except Exception:
         if settings.log == "text":
             raise
-        process.log.event("crashed", "", level="error", **process.about())  # a traceback may quote data
+        process.log.write_event("crashed", "", level="error", **process.about())  # a traceback may quote data
         code = 1
     sys.exit(code)
 
@@ -287,7 +287,7 @@ class _Process:
         self._stop(at_once=False)
 
     def work(self) -> int:
-        wait_s = _AGAIN_S[0]
+        wait_s = _RECONNECT_S[0]
         while not self._over():
             try:
                 with (
@@ -297,7 +297,7 @@ class _Process:
                 ):
                     database.tasks, database.progress = self.tasks, self._tell
                     channel = queue.register_worker(holder, queue.name_process())
-                    wait_s = _AGAIN_S[0]
+                    wait_s = _RECONNECT_S[0]
                     self._serve(database, holder, channel)
             except SchemaMismatch:
                 return _USELESS
@@ -305,9 +305,9 @@ class _Process:
                 if error.sqlstate == sqlstate.READ_ONLY:
                     return _READ_ONLY
                 again = f"{error} Connecting again in {wait_s:.1f} s."
-                self.log.failure("connect", again, error, seconds=round(wait_s, 1))
+                self.log.write_failure("connect", again, error, seconds=round(wait_s, 1))
                 self.stopping.wait(wait_s)
-                wait_s = min(2 * wait_s, _AGAIN_S[1])
+                wait_s = min(2 * wait_s, _RECONNECT_S[1])
             except KeyboardInterrupt:  # a signal that came a moment too late for the run it was meant for
                 break
         return 0 if self.stopping.is_set() else _INTERRUPTED
@@ -339,28 +339,30 @@ class _Process:
                 asked=self.settings.reading,
                 stopping=self.hurry,
                 give_up=lambda: os._exit(_INTERRUPTED),
-                taken=self._taken,
+                taken=self._note_taken,
             )
         except KeyboardInterrupt:
-            self.log.event("interrupted", "a run was interrupted", level="warning", **self.about())
+            self.log.write_event("interrupted", "a run was interrupted", level="warning", **self.about())
             return True
         except DbanonError as error:
             if isinstance(error, StoreError) and error.sqlstate == sqlstate.READ_ONLY:
                 raise
-            self.log.failure("failed", str(error), error, seconds=_seconds(began), **self.about())
+            self.log.write_failure("failed", str(error), error, seconds=_measure_seconds(began), **self.about())
             _demand_alive(database.connection, holder)
             return True
         if result is not None:
-            seconds = _seconds(began)
-            self.log.event("done", _format_line(result, seconds), state=result.status, seconds=seconds, **self.about())
+            seconds = _measure_seconds(began)
+            self.log.write_event(
+                "done", _format_line(result, seconds), state=result.status, seconds=seconds, **self.about()
+            )
             for line in result.notices if self.settings.log == "text" else ():  # they have figures of people
-                self.log.event("notice", line)
+                self.log.write_event("notice", line)
         return result is not None
 
-    def _taken(self, claim: queue.Claim) -> None:
+    def _note_taken(self, claim: queue.Claim) -> None:
         self.claim = claim
         if self.settings.log == "json":
-            self.log.event("taken", "", **self.about())
+            self.log.write_event("taken", "", **self.about())
 
     def about(self) -> dict[str, Any]:
         """What a line of the log says of the run that was taken."""
@@ -370,7 +372,7 @@ class _Process:
     def _tell(self, stage: str, _done: int, _total: int | None) -> None:
         """Note in the log what a first run waits for; ``dbanon.runs`` says how far the others are."""
         if stage == compiling.STAGE:
-            self.log.event("compiling", stage, **self.about())
+            self.log.write_event("compiling", stage, **self.about())
 
 
 def _demand_alive(*connections: Connection) -> None:
@@ -384,5 +386,5 @@ def _format_line(result: RunResult, seconds: float) -> str:
     return f"run {result.run_id} ({result.method}, {result.algorithm}): {result.status} in {seconds:.1f} s"
 
 
-def _seconds(began: float) -> float:
+def _measure_seconds(began: float) -> float:
     return round(time.perf_counter() - began, 3)

@@ -25,7 +25,9 @@ T = TypeVar("T")
 
 _ANSWER_S = 10  # for the scheduler to answer
 _PATIENCE_S, _PATIENCE = 30.0, 4  # for the task that is waited for: so long, or so many times the longest so far
-_AHEAD = 2  # tasks handed to the cluster for each of its threads: none of them waits for the next one to come
+_TASKS_PER_THREAD = (
+    2  # tasks handed to the cluster for each of its threads: none of them waits for the next one to come
+)
 
 
 class Cluster:
@@ -54,7 +56,7 @@ class Cluster:
         StoreError
             If the scheduler does not answer.
         """
-        with self._connected() as client, self._asking():
+        with self._open_client() as client, self._translate_losses():
             number, readers = len(client.nthreads()), _count_readers(client)
         say(f"the tasks of runs go to {self._address}, with {format_count(number, 'process', 'processes')} now")
         if not self._address.startswith("tls://"):
@@ -82,7 +84,7 @@ class Cluster:
             If the scheduler is gone, which is worth another try.
         """
         del threads
-        with self._connected() as client, self._asking():
+        with self._open_client() as client, self._translate_losses():
             return _count_readers(client)
 
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
@@ -101,16 +103,16 @@ class Cluster:
             results.append(result)
             waiting.popleft()
 
-        with self._connected() as client:
+        with self._open_client() as client:
             try:
                 for each in arguments:
                     waiting.append(_Sent(client, _Task(version, function, each)))
-                    if len(waiting) > _AHEAD * max(1, sum(client.nthreads().values())):
+                    if len(waiting) > _TASKS_PER_THREAD * max(1, sum(client.nthreads().values())):
                         collect()
                 while waiting:
                     collect()
             except (FutureCancelledError, FuturesCancelledError):  # by the client, which has lost its connection
-                raise self._gone() from None
+                raise self._make_gone_error() from None
             except KilledWorker:
                 raise StoreError(
                     "A task was lost with each process of the cluster that did it, and Dask gave it up. Nothing was "
@@ -122,7 +124,7 @@ class Cluster:
         return results
 
     @contextmanager
-    def _connected(self) -> Iterator[Any]:
+    def _open_client(self) -> Iterator[Any]:
         import dask
         from distributed import Client
 
@@ -130,7 +132,7 @@ class Cluster:
         try:
             asyncio.run(_ask(self._address))
         except (OSError, ValueError, TypeError, RuntimeError) as error:
-            raise self._gone() from error
+            raise self._make_gone_error() from error
         # What a task needs is sent with it: spread over the cluster in advance, it could be lost with a process.
         sent_with_tasks = {"distributed.admin.large-graph-warning-threshold": "1TiB"}
         with (
@@ -140,13 +142,13 @@ class Cluster:
             yield client
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _translate_losses(self) -> Iterator[None]:
         try:
             yield
         except (OSError, RuntimeError) as error:  # the scheduler is lost, or the client has noticed and is closed
-            raise self._gone() from error
+            raise self._make_gone_error() from error
 
-    def _gone(self) -> StoreError:
+    def _make_gone_error(self) -> StoreError:
         return StoreError(
             f"The scheduler at {self._address} gave no answer in {_ANSWER_S} s, or was lost. Nothing was written. "
             f"Check that it is up, and the certificates in Dask's configuration.",
@@ -155,11 +157,11 @@ class Cluster:
 
 
 def _count_readers(client: Any) -> int:
-    known = client.run(_knows_a_database, on_error="return")  # of a process that is gone: what it raised
+    known = client.run(_has_database, on_error="return")  # of a process that is gone: what it raised
     return sum(client.nthreads().values()) if known and all(one is True for one in known.values()) else 0
 
 
-def _knows_a_database() -> bool:
+def _has_database() -> bool:
     return any(os.environ.get(name) for name in ("DBANON_DSN", *SERVER_VARIABLES))
 
 

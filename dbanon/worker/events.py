@@ -15,7 +15,10 @@ from dbanon.runs import queue
 
 Form = Literal["text", "json"]
 Level = Literal["info", "warning", "error"]
-_QUOTED = ("DA005", "DA020")  # data or histories have changed; other sentences may quote columns or count people
+_QUOTABLE_STATES = (
+    "DA005",
+    "DA020",
+)  # data or histories have changed; other sentences may quote columns or count people
 
 
 class Log:
@@ -30,7 +33,7 @@ class Log:
     def __init__(self, form: Form) -> None:
         self._form = form
 
-    def event(self, event: str, text: str, *, level: Level = "info", **fields: Any) -> None:
+    def write_event(self, event: str, text: str, *, level: Level = "info", **fields: Any) -> None:
         """Write an event: `text` for people; otherwise its name, level and those of the fields that are not None.
 
         Fields are job, period, step, state, run_id, seconds, tries, sqlstate and sentence.
@@ -45,12 +48,14 @@ class Log:
         sys.stderr.write(json.dumps({"at": at, "level": level, "event": event, "worker": worker, **known}) + "\n")
         sys.stderr.flush()
 
-    def failure(self, event: str, text: str, error: DbanonError, **fields: Any) -> None:
+    def write_failure(self, event: str, text: str, error: DbanonError, **fields: Any) -> None:
         """Write an event that an error is."""
         state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
-        self.event(event, text, level="error", sqlstate=state, sentence=choose_quotable(state, str(error)), **fields)
+        self.write_event(
+            event, text, level="error", sqlstate=state, sentence=choose_quotable(state, str(error)), **fields
+        )
 
 
 def choose_quotable(state: str | None, sentence: str) -> str | None:
     """Return a sentence of an error of that SQLSTATE for a line of JSON; None where it might say too much."""
-    return sentence if state in _QUOTED else None
+    return sentence if state in _QUOTABLE_STATES else None

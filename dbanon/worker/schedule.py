@@ -17,9 +17,9 @@ from dbanon.worker.events import Log, choose_quotable
 
 _LOOK_S = 30.0  # between two looks at what is due
 _SOON_S = 1.0  # while a run is being computed
-_AGAIN_S = 5.0  # before it connects again
-_COMPUTING = "SELECT EXISTS (SELECT FROM dbanon.job_runs r WHERE r.state = 'compute')"
-_RAISED = "PL/pgSQL function dbanon.run_jobs("  # how the context of its own notices begins
+_RECONNECT_S = 5.0  # before it connects again
+_COMPUTING_QUERY = "SELECT EXISTS (SELECT FROM dbanon.job_runs r WHERE r.state = 'compute')"
+_OWN_CONTEXT = "PL/pgSQL function dbanon.run_jobs("  # how the context of its own notices begins
 
 
 def demand_operator(connection: Connection) -> None:
@@ -76,21 +76,21 @@ class Schedule:
                     self._again.clear()
                     while not (self._over.is_set() or self._again.is_set()):
                         database.run_jobs(wait=False)
-                        busy = fetch_value(database.connection, _COMPUTING)
+                        busy = fetch_value(database.connection, _COMPUTING_QUERY)
                         self._again.wait(_SOON_S if busy else _LOOK_S)
             except (DbanonError, psycopg.Error) as error:
                 if not self._over.is_set():
                     failed = error if isinstance(error, DbanonError) else StoreError(str(error), error.sqlstate)
-                    self._log.failure("schedule", f"jobs: {failed}", failed, seconds=_AGAIN_S)
-                    self._over.wait(_AGAIN_S)
+                    self._log.write_failure("schedule", f"jobs: {failed}", failed, seconds=_RECONNECT_S)
+                    self._over.wait(_RECONNECT_S)
 
     def _tell(self, notice: psycopg.errors.Diagnostic) -> None:
         """Log a step that ``dbanon.run_jobs`` has taken, and no notice that a source raises."""
-        if not (notice.context or "").startswith(_RAISED):
+        if not (notice.context or "").startswith(_OWN_CONTEXT):
             return
         step = json.loads(notice.message_detail or "{}")
         state, sqlstate, error = step["state"], step.get("sqlstate"), step.pop("error", None)
-        self._log.event(
+        self._log.write_event(
             "job", f"job {step['job']}, {step['period']}, {step['step']}: {error or state}",
             level="error" if state == "held" else "warning" if sqlstate else "info",
             sentence=error if sqlstate is None else choose_quotable(sqlstate, error), **step,

@@ -113,7 +113,7 @@ class Watched:
                 self._touched = True
             except OSError:
                 if self._touched:
-                    self._log.event("heartbeat", "the heartbeat file cannot be written", level="error")
+                    self._log.write_event("heartbeat", "the heartbeat file cannot be written", level="error")
                 self._touched = False
 
     # ---- answering

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from benchmarks.semantic import BOX, DATA, points_of_interest
+from benchmarks.semantic import BOX, DATA, read_points_of_interest
 from tests.acceptance.analyst_places import Place
 
 CABS = DATA / "cabspotting" / "cabs_20080604.csv.gz"
@@ -45,7 +45,7 @@ def write(folder: Path, since: float, until: float, every: int = 1) -> None:
         "known": ["subject,time", *(f"{one},{second}" for one, times in known for second in np.unique(times))],
         "sites": ["name,x,y", *(f"{row['uid']},{row['lon']},{row['lat']}" for row in _rows(HOSPITALS)[:: 2 * every])],
         "stations": ["x,y", *(f"{row['lon']},{row['lat']}" for row in _rows(TOWERS)[::every])],
-        "pois": ["category,x,y", *(f"{kind},{x},{y}" for x, y, kind in points_of_interest() if _in_box(x, y))],
+        "pois": ["category,x,y", *(f"{kind},{x},{y}" for x, y, kind in read_points_of_interest() if _in_box(x, y))],
     }
     for name, lines in rows.items():
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")

@@ -110,7 +110,7 @@ class Attempt:
 
     def _stop_server(self) -> None:
         mode = self.random.choice(["immediate", "fast"])
-        self.server._pg_ctl("stop", "-m", mode)
+        self.server._run_pg_ctl("stop", "-m", mode)
         self.server.start()
 
     def _cancel(self) -> None:

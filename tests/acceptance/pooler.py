@@ -77,7 +77,7 @@ class Pooler:
     def own_url(self) -> str:
         words = {k: v for k, v in server.parse(self.url).items() if k in ("user", "dbname")}
         host, port = self.listener.getsockname()
-        return server.uri({**words, "host": host, "port": str(port)})
+        return server.format_uri({**words, "host": host, "port": str(port)})
 
     def _listen(self) -> None:
         with suppress(OSError):

@@ -19,14 +19,14 @@ class Standby(EmbeddedServer):
     def _create(self) -> None:
         building = self.home / "data.new"
         self._make_private(building)
-        program = programs.find_binaries(self.primary._major()).bindir / "pg_basebackup"
+        program = programs.find_binaries(self.primary._read_major()).bindir / "pg_basebackup"
         copy = [str(program), "-d", self.primary.url, "-D", str(building), "-c", "fast", "-R"]
         self._demand(self._run(copy), "pg_basebackup")
         building.rename(self.data)
 
     def promote(self) -> None:
         """Become a primary."""
-        self._demand(self._pg_ctl("promote", "-w"), "pg_ctl promote")
+        self._demand(self._run_pg_ctl("promote", "-w"), "pg_ctl promote")
 
     def go_another_way(self, statement: str) -> None:
         """Become a primary, run a statement, and become a standby of nobody."""

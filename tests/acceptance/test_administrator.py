@@ -122,7 +122,7 @@ def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
         return re.sub(r"\b(olga|wanda|anna|arno|auditors)\b", lambda match: names[match[0]], text)
 
     def login(name: str) -> str:
-        return server.uri({**server.parse(url), "user": names[name], "password": "change me"})
+        return server.format_uri({**server.parse(url), "user": names[name], "password": "change me"})
 
     whole = True
     kind, first = BLOCKS[0]

@@ -21,7 +21,7 @@ import pytest
 import shapely
 
 import dbanon
-from dbanon.base.progress import silent
+from dbanon.base.progress import report_nothing
 from dbanon.cli import report
 from dbanon.methods import METHODS
 from dbanon.pages import words
@@ -259,7 +259,7 @@ def test_an_evaluation_of_a_run_asks_what_analysts_ask_and_knows_the_truth(
 ) -> None:
     truth, [number] = opened.truth(name), opened.place.numbers(name)
     with dbanon.connect(opened.url) as database:
-        database.progress = silent
+        database.progress = report_nothing
         measured = database.evaluate(number, queries=100)
     questions, answers = measured.questions, measured.answers
     assert questions is not None
@@ -302,11 +302,11 @@ def test_each_part_of_a_release_that_grows_is_evaluated_and_has_a_line(opened: O
         assert tuple(end.timestamp() for end in one.period) == part
         assert {figure.value for figure in one.figures if figure.name == "coverage"} == {1.0}
         assert any(stage.startswith("part") and f"(run {one.run_id})" in stage for stage in stages)
-    told = report.evaluation_text(measured)
+    told = report.format_evaluation(measured)
     for one in measured.others:
         lines = [line for line in told.splitlines() if line.lstrip().startswith(f"{one.run_id} ")]
-        assert any(words.usable_resolution(one.figures) in line for line in lines)
-    assert [one["run_id"] for one in report.evaluation_json(measured)["others"]] == others[::-1]
+        assert any(words.format_usable_resolution(one.figures) in line for line in lines)
+    assert [one["run_id"] for one in report.make_evaluation_json(measured)["others"]] == others[::-1]
 
 
 @pytest.mark.parametrize("by_hour", [False, True])

@@ -116,7 +116,7 @@ def opened(browser: Browser, city: str, measured: Evaluation, tmp_path_factory: 
         )
         html = reporting.report(connection, "city_k5", Reporting(with_truth=True), private)
     (folder / "truth-PRIVATE.html").write_text(html)
-    (folder / "sweep-PRIVATE.html").write_text(sweep.page(swept(*GRID)))
+    (folder / "sweep-PRIVATE.html").write_text(sweep.make_page(swept(*GRID)))
     return [open_page(browser, file) for file in sorted(folder.iterdir())]
 
 
@@ -177,7 +177,7 @@ def test_names_and_texts_of_users_are_text(browser: Browser, city: str, tmp_path
     shown = Shown(k=5, window=window, moment=Moment(at=record.since, regions=["M0 0h9v9h-9z"], rows=1))
     for audience in ("file", "operators"):
         file = tmp_path / f"{audience}{'-PRIVATE' * (audience == 'operators')}.html"
-        file.write_text(release.page(record, shown, audience, ZoneInfo("UTC")))
+        file.write_text(release.make_page(record, shown, audience, ZoneInfo("UTC")))
         page = open_page(browser, file, schemes=["light"], printed=False)
         assert (page.said, len(page.requests), page.violations) == ([], 1, [])
         assert "taken" not in page.title.split()[:1]

@@ -21,7 +21,7 @@ SEED = int(os.environ.get("DBANON_TEST_SEED", random.SystemRandom().randrange(2*
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedServer]:
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-chaos-", dir=testing._memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-chaos-", dir=testing._find_memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home")
     try:

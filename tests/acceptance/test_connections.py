@@ -33,7 +33,7 @@ SETTINGS = {"fsync": "off", "max_connections": "12", "superuser_reserved_connect
 
 @pytest.fixture(scope="module")
 def directory() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
+    made = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._find_memory_directory()))
     made.chmod(0o711)
     yield made
     shutil.rmtree(made)

@@ -24,7 +24,7 @@ CALLS = "SELECT status FROM cron.job_run_details WHERE status IN ('succeeded', '
 @pytest.fixture
 def dba() -> Iterator[psycopg.Connection]:
     """A superuser's connection to a server that is configured as the page says, and has the extension."""
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-cron-", dir=testing._memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-cron-", dir=testing._find_memory_directory()))
     directory.chmod(0o711)
     settings = dict(re.findall(r"^([\w.]+) = '?(\w+)'?$", CONFIGURED.replace("city", DATABASE), re.MULTILINE))
     server = EmbeddedServer(directory / "home", settings=settings)

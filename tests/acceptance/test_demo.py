@@ -76,7 +76,7 @@ def test_the_gate_leaves_nothing_half(played: Played) -> None:
 
 def test_the_usable_resolution_is_that_of_the_same_settings_on_the_same_data(played: Played) -> None:
     with psycopg.connect(played.url) as connection:
-        assert stored.count_figures(connection, 1) == ()
+        assert stored.find_count_figures(connection, 1) == ()
         for k, value in ((5, '"Infinity"'), (20, "4000")):
             connection.execute(
                 "INSERT INTO dbanon.evaluation (dataset_id, dataset_revision, method, algorithm, params, against, "
@@ -84,7 +84,7 @@ def test_the_usable_resolution_is_that_of_the_same_settings_on_the_same_data(pla
                 "params || jsonb_build_object('k', %s::int), 'published', 400, 1, %s::jsonb FROM dbanon.run",
                 [k, f'[{{"name": "usable_resolution_m", "value": {value}, "asked": "moment"}}]'],
             )
-        assert [one.value for one in stored.count_figures(connection, 1)] == [float("inf")]
+        assert [one.value for one in stored.find_count_figures(connection, 1)] == [float("inf")]
         connection.rollback()
 
 

@@ -22,7 +22,7 @@ def test_of_very_many_rows_a_sample_of_records_is_asked_and_its_figures_are_thos
     database, run_id = verified_city
     whole = database.evaluate(run_id)
     everybody = database.evaluate(run_id, queries=100, against="all")
-    monkeypatch.setattr(_measurement, "_MAX_MET", 75)
+    monkeypatch.setattr(_measurement, "_MAX_SPAN_ROWS", 75)
     monkeypatch.setattr(_measurement, "_MIN_SAMPLED_RECORDS", 20)
     some = database.evaluate(run_id)
     [note] = [note for note in some.notes if "One in" in note]

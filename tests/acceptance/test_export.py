@@ -240,7 +240,7 @@ def test_without_room_what_was_there_stays_and_nothing_half_is_left(anna: str, t
 def test_an_error_of_the_server_amid_the_rows_is_reported_as_such(
     analyst: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    monkeypatch.setattr(arrow, "_BATCH", 20_000)
+    monkeypatch.setattr(arrow, "_BATCH_BYTES", 20_000)
     with refusal(errors.ParameterError, "22012"):
         analyst.export("city_k5", tmp_path / f"release{suffix}", where="1 / (cloak_id - 800) <> 1")
     assert list(tmp_path.iterdir()) == []

@@ -51,5 +51,5 @@ def test_a_small_environment_of_its_own_has_every_command(
     assert sum(file.lstat().st_size for file in installed) < MAX_BYTES
     program = str(programs / "dbanon")
     assert "Usage" in run(program, "--help")
-    assert run(program, "db", "script") == schema.script()
+    assert run(program, "db", "script") == schema.write_script()
     assert "published_at" in run(program, "--dsn", dbanon_database, "releases")

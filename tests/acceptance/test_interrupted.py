@@ -185,7 +185,7 @@ def test_a_signal_during_a_notice_interrupts_all_the_same(city_url: str, capfd: 
 @pytest.fixture(scope="module")
 def own_server(city_files: tuple[Path, Path]) -> Iterator[EmbeddedServer]:
     """A server that may be stopped, with the city and a verified run."""
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._find_memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home", settings={"fsync": "off", "full_page_writes": "off"})
     try:
@@ -213,7 +213,7 @@ def test_a_server_that_stops_ends_the_command_in_one_sentence(
     with psycopg.connect(url, autocommit=True) as connection:
         before = last_run(connection)
     with held_up(url, STAGES[stage], city_files) as process:
-        own_server._pg_ctl("stop", "-m", mode, "-w")
+        own_server._run_pg_ctl("stop", "-m", mode, "-w")
         done = finished(process)
     refused(done, 1, *LOST)
 

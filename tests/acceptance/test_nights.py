@@ -51,7 +51,7 @@ STEPS = {
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedServer]:
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-nights-", dir=testing._memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-nights-", dir=testing._find_memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home")
     try:
@@ -124,7 +124,7 @@ class Nights:
             connection.execute("SELECT pg_terminate_backend((held_by).pid) FROM dbanon.job WHERE held_by IS NOT NULL")
 
     def _kill_server(self) -> None:
-        pid = self.server._postmaster()
+        pid = self.server._find_postmaster()
         assert pid
         os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)  # for its processes to notice

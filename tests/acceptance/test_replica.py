@@ -49,7 +49,7 @@ Meanwhile = Callable[[Callable[[psycopg.Connection], None]], None]
 
 @pytest.fixture(scope="module")
 def directory() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
+    made = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._find_memory_directory()))
     made.chmod(0o711)
     yield made
     shutil.rmtree(made)
@@ -230,7 +230,7 @@ def test_a_server_that_is_no_replica_of_this_one_is_refused(
 
 
 def test_the_script_that_installs_is_refused_at_a_replica(standby: Standby) -> None:
-    test_script.refused(standby.url, schema.script(), "may write", "primary")
+    test_script.refused(standby.url, schema.write_script(), "may write", "primary")
 
 
 @pytest.mark.stress

@@ -136,7 +136,7 @@ def test_exact_rows_are_on_no_page_for_others(city: str) -> None:
 def test_a_page_with_truth_is_private_in_every_way(
     verified_city: tuple[Database, int], measured: Evaluation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Database, "_measured", lambda database, run_id: measured)
+    monkeypatch.setattr(Database, "_measure_run", lambda database, run_id: measured)
     database, run_id = verified_city
     database.publish(run_id, "city_k5")
     url = database.target.url

@@ -34,7 +34,7 @@ MAY_NOT = {
 def test_a_login_without_the_right_is_told_so_and_leaves_nothing(
     city_url: str, city_files: tuple[Path, Path], login: Callable[[str], str], role: str, arguments: tuple[str, ...]
 ) -> None:
-    url = server.uri({**server.parse(login(role)), "dbname": server.parse(city_url)["dbname"]})
+    url = server.format_uri({**server.parse(login(role)), "dbname": server.parse(city_url)["dbname"]})
     assert call(city_url, "publish", "1", "city_k5").code == 0
     words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in arguments]
 

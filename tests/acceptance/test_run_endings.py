@@ -38,7 +38,7 @@ def ending(database: Database) -> tuple[str, int, int]:
 def worker_url(city_url: str, database: str, login: Callable[[str], str]) -> str:
     """URL of a login that is a worker and nothing else, on the database of the city."""
     made = server.parse(login("dbanon_worker"))
-    return server.uri({**made, "dbname": server.parse(city_url)["dbname"]})
+    return server.format_uri({**made, "dbname": server.parse(city_url)["dbname"]})
 
 
 def test_a_worker_without_other_rights_runs_and_verifies_and_may_not_publish(worker_url: str) -> None:

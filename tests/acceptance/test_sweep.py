@@ -11,7 +11,7 @@ import pytest
 
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.database import Database, open_database
-from dbanon.pages.sweep import page
+from dbanon.pages.sweep import make_page
 from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance.commands import call, json_of
@@ -132,7 +132,7 @@ def test_what_was_measured_with_another_method_stands_under_its_own_promise(data
     )
     found = database.sweep("tp-aware", **ASKED)
     assert [(one.method, [name for name, _ in one.settings]) for one in found.families] == [("kte", ["k 2, tau_s 7"])]
-    assert "k-merge" in page(found)
+    assert "k-merge" in make_page(found)
 
 
 def test_a_sample_is_measured_under_its_own_number_and_nothing_of_it_stays(swept: str, database: Database) -> None:

@@ -118,7 +118,7 @@ def test_the_same_from_python(published: str) -> None:
 def test_readers_are_ended_as_the_refusal_says(
     published: str, login: Callable[[str], str], command: tuple[str, ...], typed: str
 ) -> None:
-    url = server.uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(published)["dbname"]})
+    url = server.format_uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(published)["dbname"]})
     with psycopg.connect(url) as reader:
         reader.execute("SELECT count(*) FROM published.city_k5")
         refused(call(published, *command), 1, "city_k5", f"`{typed}`")
@@ -137,7 +137,7 @@ def test_readers_are_ended_as_the_refusal_says(
 def test_a_replacement_that_was_refused_is_shown_with_its_run_until_it_succeeds(
     published: str, login: Callable[[str], str]
 ) -> None:
-    url = server.uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(published)["dbname"]})
+    url = server.format_uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(published)["dbname"]})
     query = "SELECT login, run_id, release, detail ->> 'sqlstate' FROM dbanon.audit WHERE action = 'publish_refused'"
     with psycopg.connect(url) as reader, psycopg.connect(published, autocommit=True) as connection:
         reader.execute("SELECT count(*) FROM published.city_k5")

@@ -82,7 +82,7 @@ def test_upgrading_a_server_without_postgis_says_what_to_install(
     monkeypatch.setattr(server, "find_binaries", lambda major=None: found)
     directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
     directory.chmod(0o711)
-    monkeypatch.setattr(server, "_CONTENT", server._CONTENT.replace("CREATE EXTENSION postgis;", ""))
+    monkeypatch.setattr(server, "_CONTENT_SQL", server._CONTENT_SQL.replace("CREATE EXTENSION postgis;", ""))
     bare = server.EmbeddedServer(directory / "home", settings={"fsync": "off"})
     try:
         url = bare.start().url

@@ -103,7 +103,7 @@ def test_it_is_not_ready_while_its_connections_are_lost_and_is_again_afterwards(
 ) -> None:
     beat = tmp_path / "beat"
     name = server.parse(database)["dbname"]
-    elsewhere = server.uri({**server.parse(database), "dbname": "postgres"})
+    elsewhere = server.format_uri({**server.parse(database), "dbname": "postgres"})
     options = ("--log", "json", "--heartbeat", str(beat), "--listen", f"127.0.0.1:{port}")
     with workers.up(database, log, *options) as worker, psycopg.connect(elsewhere, autocommit=True) as other:
         until(lambda: status(port) == 200, 60, worker)

@@ -39,7 +39,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def operator_url(city_url: str, login: Callable[[str], str]) -> str:
-    return server.uri({**server.parse(login("dbanon_operator")), "dbname": server.parse(city_url)["dbname"]})
+    return server.format_uri({**server.parse(login("dbanon_operator")), "dbname": server.parse(city_url)["dbname"]})
 
 
 def submitted(city: psycopg.Connection) -> int:
@@ -107,7 +107,7 @@ def test_anonymize_leaves_a_trace_of_what_it_could_not_publish_and_ends_readers_
     call_it = (
         "CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 7}', seed => 1, publish_as => 'night', replace => true%s)"
     )
-    analyst = server.uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(city_url)["dbname"]})
+    analyst = server.format_uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(city_url)["dbname"]})
     trace = "SELECT login, run_id, release, detail ->> 'sqlstate' FROM dbanon.audit WHERE action = 'publish_refused'"
     with workers.up(city_url, log), psycopg.connect(operator_url, autocommit=True) as operator:
         operator.execute(call_it % "")
@@ -370,7 +370,7 @@ def test_a_worker_waits_longer_than_its_login_may(
     made = server.parse(login("dbanon_worker"))
     for setting in ("statement_timeout", "lock_timeout"):
         city.execute(f"ALTER ROLE {made['user']} SET {setting} = '300ms'")
-    with workers.up(server.uri({**made, "dbname": server.parse(city_url)["dbname"]}), log) as worker:
+    with workers.up(server.format_uri({**made, "dbname": server.parse(city_url)["dbname"]}), log) as worker:
         for table, mode in (("dbanon.trajectory", "ACCESS EXCLUSIVE"), ("dbanon.cloak", "SHARE")):
             with held_up(city_url, table, mode):
                 run = submitted(city)

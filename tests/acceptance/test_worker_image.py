@@ -39,7 +39,7 @@ def test_what_its_runs_need_was_compiled_when_it_was_built() -> None:
 
 
 def test_it_carries_the_script_that_psql_runs() -> None:
-    assert in_shell("cat /opt/dbanon/share/dbanon.sql") == schema.script()
+    assert in_shell("cat /opt/dbanon/share/dbanon.sql") == schema.write_script()
 
 
 def test_it_is_healthy_as_long_as_its_pulse_is_young() -> None:

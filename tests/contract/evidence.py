@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from dbanon.attacks import Evidence, attacker, once
+from dbanon.attacks import Evidence, import_attacker, once
 from dbanon.base.trajectory import Cells, QuasiIdentifiers, Requests, Sites, Trajectories
 
 CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
@@ -88,7 +88,7 @@ def run(family, algorithm, data, seed=3, **changed):
 def attacked(family, algorithm, params, data, cloaks, *, given=None):
     """Attack cloaks as if they were stored; `given` are inputs by name, by default those `run` takes."""
     given = inputs((*family.reads, *family.joins), data) if given is None else given
-    rows, attack = stored(family, algorithm, params, data, cloaks), attacker(family.attack)
+    rows, attack = stored(family, algorithm, params, data, cloaks), import_attacker(family.attack)
     return attack.attack(attack.read(rows, Stored(rows, cloaks, given)))
 
 

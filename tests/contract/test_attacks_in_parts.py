@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from dbanon.attacks import Evidence, attacker
+from dbanon.attacks import Evidence, import_attacker
 from dbanon.attacks.shared.apart import WithoutFixes, find_ends
-from dbanon.attacks.shared.replay import within
+from dbanon.attacks.shared.replay import select_slots
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
 from dbanon.runs import parts
@@ -17,7 +17,7 @@ from tests.contract.evidence import Stored, inputs, people, run, stored
 ALGORITHMS = [
     (family, algorithm.name)
     for family in METHODS.values()
-    if getattr(attacker(family.attack), "APART", False)
+    if getattr(import_attacker(family.attack), "APART", False)
     for algorithm in family.algorithms
 ]
 
@@ -40,7 +40,7 @@ class InParts:
     def __call__(self, look, arguments, bounds, prepare, given):
         self.asked += 1
         data, found = self.evidence.trajectories, []
-        for at in reversed(parts._cut(data.subject, np.diff(data.offset), self.number)):
+        for at in reversed(parts._cut_people(data.subject, np.diff(data.offset), self.number)):
             question = pickle.loads(pickle.dumps((look, arguments, bounds, prepare)))
             found += self.look(some(data, at), *question, *self.values(at, given))
         return pickle.loads(pickle.dumps(found))
@@ -62,10 +62,10 @@ class InParts:
             "algorithm": "",
         }
         members = np.isin(rows["member_trajectory"], data.trajectory_id)
-        own = {name: rows[name][members] for name in parts._MEMBERS}
-        rows |= parts._NO_ROWS if prepare is None else {name: parts._NO_ROWS[name] for name in parts._MEMBERS}
+        own = {name: rows[name][members] for name in parts._MEMBER_COLUMNS}
+        rows |= parts._NO_ROWS if prepare is None else {name: parts._NO_ROWS[name] for name in parts._MEMBER_COLUMNS}
         made = () if prepare is None else (prepare(Evidence(**rows), *arguments),)
-        data = within(data, *bounds)
+        data = select_slots(data, *bounds)
         if not len(data.trajectory_id):
             return []
         return [look(Evidence(**rows | (own if made else {}) | {"trajectories": data}), *arguments, *made, *given)]
@@ -93,7 +93,7 @@ def a_row_moved(evidence: Evidence, rng: np.random.Generator) -> Evidence:
 
 def a_member_lost(evidence: Evidence, rng: np.random.Generator) -> Evidence:
     kept = np.arange(len(evidence.member_record)) != rng.integers(len(evidence.member_record))
-    return replace(evidence, **{name: getattr(evidence, name)[kept] for name in parts._MEMBERS})
+    return replace(evidence, **{name: getattr(evidence, name)[kept] for name in parts._MEMBER_COLUMNS})
 
 
 def a_stranger_a_member(evidence: Evidence, rng: np.random.Generator) -> Evidence:
@@ -160,7 +160,7 @@ def test_the_verdict_is_the_same_in_parts(family, algorithm, seed):
         data = some(data, np.flatnonzero(np.diff(data.subject, prepend=-1)))
     params = family.parse(family.example, algorithm)
     cloaks = run(family, algorithm, data, seed)
-    package, rows = attacker(family.attack), stored(family, algorithm, params, data, cloaks)
+    package, rows = import_attacker(family.attack), stored(family, algorithm, params, data, cloaks)
     honest = package.read(rows, Stored(rows, cloaks, inputs((*family.reads, *family.joins), data)))
     assert package.attack(honest).passed
     for change in [None, *CHANGES]:

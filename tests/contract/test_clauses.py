@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from dbanon.attacks import attacker, once
+from dbanon.attacks import import_attacker, once
 from dbanon.attacks.shared.frame import DECIDABLE, TESTS
 from dbanon.methods import METHODS
 
@@ -22,7 +22,7 @@ def demand_sentences(text):
 
 @every_family
 def test_the_clauses_say_what_they_mean_and_which_test_they_serve(family):
-    attack = attacker(family.attack).attack
+    attack = import_attacker(family.attack).attack
     assert (attack.name, attack.clauses[0]) == (family.name, DECIDABLE)
     clauses = (*attack.clauses, *once.CLAUSES)
     assert len({clause.name for clause in clauses}) == len(clauses)
@@ -34,7 +34,7 @@ def test_the_clauses_say_what_they_mean_and_which_test_they_serve(family):
 
 @every_family
 def test_the_attack_says_what_is_left_open_in_each_test(family):
-    left_open = attacker(family.attack).attack.left_open
+    left_open = import_attacker(family.attack).attack.left_open
     assert tuple(left_open) == TESTS
     for sentence in left_open.values():
         demand_sentences(sentence)
@@ -42,20 +42,20 @@ def test_the_attack_says_what_is_left_open_in_each_test(family):
 
 @every_family
 def test_each_clause_is_broken_alone_by_a_change_in_a_test(family):
-    attack = attacker(family.attack).attack
+    attack = import_attacker(family.attack).attack
     tests = importlib.import_module(f"tests.unit.test_attack_{family.attack.rpartition('.')[2]}")
     assert {clause.name for clause in attack.clauses} == tests.CAUGHT_ALONE
 
 
 @every_family
 def test_the_attack_knows_the_registered_algorithms_and_no_others(family):
-    attack = attacker(family.attack).attack
+    attack = import_attacker(family.attack).attack
     registered = {algorithm.name for algorithm in family.algorithms}
     assert set(attack.algorithms) in (registered, set())
     assert {name for clause in attack.clauses for name in clause.algorithms} <= registered
 
 
 def test_what_every_attack_asks_has_one_name():
-    names = [{clause.name for clause in attacker(family.attack).attack.clauses} for family in METHODS.values()]
+    names = [{clause.name for clause in import_attacker(family.attack).attack.clauses} for family in METHODS.values()]
     assert set.intersection(*names) == (SHARED | {"decidable"}) - {"covers", "complete"}
     assert all(sum(name in of for of in names) >= 4 for name in SHARED)

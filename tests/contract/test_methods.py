@@ -400,7 +400,7 @@ def test_a_small_harmful_change_is_refused(family, algorithm, mutant):
 def broken_clauses(family, algorithm, data, cloaks):
     """Name the clauses of core that cloaks break."""
     evidence = stored(family, algorithm, family.parse(family.example), data, cloaks)
-    return {clause.name for clause in once.clauses(evidence, days=family.days) if not clause.passed}
+    return {clause.name for clause in once.decide_clauses(evidence, days=family.days) if not clause.passed}
 
 
 @every_algorithm

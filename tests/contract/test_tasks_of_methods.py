@@ -39,10 +39,10 @@ class Elsewhere:
 def test_cloaks_are_the_same_whoever_does_the_tasks(family, algorithm, seed, monkeypatch):
     # Tasks as small as can be, and candidates instead of all pairs.
     monkeypatch.setattr(_groups, "MAX_ALL_PAIRS_GROUPS", 3)
-    monkeypatch.setattr(_groups, "_MIN_UNITS", 7)
-    monkeypatch.setattr(_groups, "_MIN_PAIRS", 11)
+    monkeypatch.setattr(_groups, "_MIN_UNITS_PER_TASK", 7)
+    monkeypatch.setattr(_groups, "_MIN_PAIRS_PER_TASK", 11)
     monkeypatch.setattr(_blocks, "MAX_BLOCK_SUBJECTS", 20)
-    monkeypatch.setattr(_k_merge, "_SAMPLES_ELSEWHERE", 100)
+    monkeypatch.setattr(_k_merge, "_SAMPLE_INPUTS_PER_TASK", 100)
     monkeypatch.setattr(_gen_ag, "_ADDITIONS_PER_TASK", 500)
     data, params = people(60, seed=seed, instants=16), family.parse(family.example, algorithm)
     given = inputs(family.reads, data)

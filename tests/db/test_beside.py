@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from dbanon.base.errors import StoreError
-from dbanon.base.progress import silent
+from dbanon.base.progress import report_nothing
 from dbanon.base.tasks import HERE, Processes
 from dbanon.database import open_database
 from dbanon.options.reading import Reading
@@ -64,11 +64,11 @@ def test_the_digest_is_of_the_rows_that_are_read_whatever_changes_meanwhile(
         return whole(*arguments)  # type: ignore[arg-type]
 
     with connect(database) as connection:
-        before = stored.run_digest(connection, run)
+        before = stored.compute_digest(connection, run)
         monkeypatch.setattr(arrow, "read_paths", changed)
         with reading.open_reader(database) as reader:
             evidence, late = reader.evidence(run)
-        after = stored.run_digest(connection, run)
+        after = stored.compute_digest(connection, run)
     assert late == before != after
     assert evidence.params["k"] == 5
     assert len(evidence.trajectories.trajectory_id) == 10
@@ -104,9 +104,9 @@ def test_a_lost_session_of_the_stored_rows_is_no_verdict(
         ending = threading.Thread(target=_until, args=(other, OTHERS, 1))
         ending.start()
         claim = queue.Claim(run_id=run, lock_key=0, attempt=0, todo="verify")
-        watch = SimpleNamespace(progress=silent)
+        watch = SimpleNamespace(progress=report_nothing)
         with refusal(StoreError):
-            row = stored.run_row(other, run)
+            row = stored.find_run(other, run)
             pipeline._Run(other, database, claim, row, watch, asked=Reading(), tasks=HERE)._judge()  # type: ignore[arg-type]
         ending.join()
 
@@ -157,7 +157,7 @@ def _ended(self: pipeline._Run, *arguments: Any) -> Iterator[reading.Early | Non
         yield early
 
 
-EARLY = pipeline._Run._reading_early
+EARLY = pipeline._Run._read_early
 AWAY: dict[str, tuple[Any, str, Any]] = {
     "further connection": (reading, "open_reader", _fail),
     "first query": (reading.Reader, "read_early", _fail),

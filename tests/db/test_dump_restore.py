@@ -18,7 +18,7 @@ import pytest
 
 from dbanon import schema, testing
 from dbanon.postgres.programs import find_binaries, find_installations, run_as
-from dbanon.postgres.server import DATABASE, EmbeddedServer, dumps_lack_postgis
+from dbanon.postgres.server import DATABASE, EmbeddedServer, lacks_postgis_in_dumps
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, json_of
 from tests.clients import client
@@ -156,7 +156,7 @@ def test_a_member_of_the_admin_role_dumps_all_of_it(login: Callable[[str], str])
 @pytest.fixture
 def embedded() -> Iterator[EmbeddedServer]:
     """An embedded server that is not yet made."""
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._find_memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home", settings={"fsync": "off"})
     yield server
@@ -180,7 +180,7 @@ def test_a_dump_of_the_embedded_server_restores_there_and_on_another_server_and_
     embedded: EmbeddedServer, dbanon_server: "Target", dbanon_template: str
 ) -> None:
     play_demo(embedded)
-    assert not dumps_lack_postgis(embedded.url)
+    assert not lacks_postgis_in_dumps(embedded.url)
     dumped = dump(embedded.url)
     for server in (embedded.url, dbanon_server.url):
         with restoring(dumped, server) as url:
@@ -212,7 +212,7 @@ def test_a_server_made_in_single_user_mode_is_recognised_and_moved_as_the_page_s
 ) -> None:
     make_in_single_user_mode(embedded)
     play_demo(embedded)
-    assert dumps_lack_postgis(embedded.url)
+    assert lacks_postgis_in_dumps(embedded.url)
     before = rows(embedded.url)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "DBANON_"))}
     programs = f"{Path(sys.executable).parent}:{find_binaries().bindir}:{os.environ['PATH']}"

@@ -10,7 +10,7 @@ import pytest
 import dbanon
 from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed
 from dbanon.base.figures import Evaluation
-from dbanon.base.progress import silent
+from dbanon.base.progress import report_nothing
 from dbanon.cli import report
 from dbanon.database import Database
 from dbanon.metrics import METRICS
@@ -32,7 +32,7 @@ def ten(dbanon_server: Target, ten_template: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def opened(ten: str) -> Iterator[Database]:
     with dbanon.connect(ten) as one:
-        one.progress = silent
+        one.progress = report_nothing
         yield one
 
 
@@ -75,9 +75,9 @@ def test_few_questions_are_refused_and_not_many_are_noted(opened: Database, meas
 
 
 def test_the_report_has_both_figures_on_top_and_no_truth(measured: Evaluation) -> None:
-    text = report.evaluation_text(measured)
+    text = report.format_evaluation(measured)
     assert text.index("Published") < text.index("Usable resolution") < text.index("How far counts are off")
-    value = json.loads(report.as_json(report.evaluation_json(measured)))
+    value = json.loads(report.format_json(report.make_evaluation_json(measured)))
     assert value["run_id"] == 1
     assert not {"questions", "true", "answers"} & set(value)
     assert [one["name"] for one in value["figures"]] == [one.name for one in measured.figures]
@@ -118,7 +118,7 @@ def test_other_logins_are_refused_and_operators_read_what_a_worker_measured(ten:
             with dbanon.connect(login(role)) as one, pytest.raises(StoreError, match=sentence):
                 one.evaluate(1, queries=100)
         with dbanon.connect(login("dbanon_worker")) as one:
-            one.progress = silent
+            one.progress = report_nothing
             other = one.evaluate(1, queries=100, against="all")
             assert other.questions is not None
             assert measured.questions is not None
@@ -151,8 +151,8 @@ def test_a_release_has_its_name_while_it_is_live_and_a_seed_asks_the_same(
 
 def test_what_was_measured_outlives_the_run_and_not_the_dataset(database: str, run: int, measured: Evaluation) -> None:
     with dbanon.connect(database) as own:
-        own.progress = silent
-        kept.keep(own.connection, kept.read_kept(stored.run_row(own.connection, 1), measured), measured)
+        own.progress = report_nothing
+        kept.keep(own.connection, kept.read_kept(stored.find_run(own.connection, 1), measured), measured)
         own.drop(1)
         found = own.connection.execute("SELECT run_id, params ->> 'k' FROM dbanon.evaluation").fetchall()
         assert found == [(None, "5")]

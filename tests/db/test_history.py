@@ -14,7 +14,7 @@ import pytest
 
 from dbanon import schema, testing
 from dbanon.postgres.programs import find_binaries, find_installations
-from dbanon.postgres.server import EmbeddedServer, parse, uri
+from dbanon.postgres.server import EmbeddedServer, format_uri, parse
 from dbanon.testing import cloned_database, database_url
 from tests.acceptance.commands import call
 from tests.db.conftest import RUN, VERIFY
@@ -281,7 +281,7 @@ def test_a_login_without_rights_on_the_schema_hears_nothing_of_it(
 @pytest.fixture
 def primary() -> Iterator[EmbeddedServer]:
     """A server of the test's own that has published."""
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._find_memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home", settings={"fsync": "off"})
     try:
@@ -314,7 +314,7 @@ def standby(primary: EmbeddedServer) -> Iterator[tuple[str, Callable[[str], None
     run("pg_basebackup", "-R", "-X", "stream", "-c", "fast", "-D", str(data), *place)
     pg_ctl("start", "-o", f"-c port=5433 -c unix_socket_directories={words['host']} -c listen_addresses=")
     try:
-        yield uri({**words, "port": "5433"}), pg_ctl
+        yield format_uri({**words, "port": "5433"}), pg_ctl
     finally:
         pg_ctl("stop", "-m", "immediate")
 

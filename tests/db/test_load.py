@@ -11,7 +11,7 @@ import pytest
 
 from dbanon import load, releases
 from dbanon.base.errors import DataError, ParameterError, StoreError
-from dbanon.base.progress import silent
+from dbanon.base.progress import report_nothing
 from dbanon.options.loading import LoadingRequests, LoadingTrajectories
 from dbanon.options.publishing import Publishing, Submitting
 from dbanon.postgres.connection import connect
@@ -32,7 +32,7 @@ def write(tmp_path):
     return make
 
 
-def _load(connection, *paths, dataset="d", progress=silent, **options):
+def _load(connection, *paths, dataset="d", progress=report_nothing, **options):
     chosen = LoadingTrajectories(dataset=dataset, **options)
     return load.load_trajectories(connection, list(paths), chosen, progress)
 

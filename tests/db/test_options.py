@@ -9,8 +9,8 @@ from typing import Any, get_args, get_origin
 import psycopg
 import pytest
 
-from dbanon.load.datasets import ASKED
-from dbanon.options import Field, fields, loading, publishing, scheduling
+from dbanon.load.datasets import LOADING_RECORD
+from dbanon.options import Field, list_fields, loading, publishing, scheduling
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
 from dbanon.options.reading import Reading
 from dbanon.postgres.connection import make_jsonb
@@ -68,7 +68,7 @@ def test_the_server_takes_what_an_import_can_be_asked_for(connection: psycopg.Co
         "SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a "
         "WHERE a.attrelid = 'dbanon_internal.loading'::regclass ORDER BY a.attnum"
     ).fetchall()
-    options, arguments = fields(ImportingTrajectories), taken(connection, "import_trajectories")
+    options, arguments = list_fields(ImportingTrajectories), taken(connection, "import_trajectories")
     types = {one.name: sql_type(one) for one in options}
     assert {name: kind for name, (kind, _) in arguments.items()} == types
     # For a sentence on more than an integer holds.
@@ -82,7 +82,9 @@ def test_the_server_takes_what_an_import_can_be_asked_for(connection: psycopg.Co
 
 
 def test_a_load_of_files_is_asked_for_what_an_import_is() -> None:
-    of_files, of_tables = ({one.name: one for one in fields(r)} for r in (LoadingTrajectories, ImportingTrajectories))
+    of_files, of_tables = (
+        {one.name: one for one in list_fields(r)} for r in (LoadingTrajectories, ImportingTrajectories)
+    )
     assert set(of_files) <= set(of_tables)
     assert set(of_tables) - set(of_files) == {"filter"}
     for name in set(of_files) - {"subject", "time", "geom", "crs", "x", "y"}:
@@ -94,7 +96,7 @@ def test_an_import_of_anything_else_has_the_options_of_its_load(
     connection: psycopg.Connection[Any], function: str
 ) -> None:
     record, of_files = OTHERS[function]
-    options, arguments = {one.name: one for one in fields(record)}, taken(connection, function)
+    options, arguments = {one.name: one for one in list_fields(record)}, taken(connection, function)
     assert set(options) == set(arguments) - {"filter"} | of_files
     for name, (_, expression) in arguments.items() - {("filter", arguments.get("filter"))}:
         given = options[name].default
@@ -108,7 +110,7 @@ def test_a_run_and_a_publication_have_the_options_of_their_functions(
 ) -> None:
     record, before = RUNS[function]
     # Where data are read from is said to the process that computes, which is none of SQL.
-    options = {one.name: one for one in fields(record) if one not in fields(Reading)}
+    options = {one.name: one for one in list_fields(record) if one not in list_fields(Reading)}
     arguments = taken(connection, function)
     if "publish_as" in arguments:  # in SQL `publish` is the function
         arguments["publish"] = arguments.pop("publish_as")
@@ -128,14 +130,14 @@ EACH = ImportingTrajectories(
 
 
 def test_each_option_reaches_the_server_as_it_was_given(connection: psycopg.Connection[Any]) -> None:
-    assert all(getattr(EACH, one.name) != one.default for one in fields(ImportingTrajectories))
+    assert all(getattr(EACH, one.name) != one.default for one in list_fields(ImportingTrajectories))
     connection.execute("SET TimeZone = 'UTC'")
-    [told] = connection.execute(f"SELECT to_jsonb({ASKED})", {"asked": make_jsonb(vars(EACH))}).fetchone()
+    [told] = connection.execute(f"SELECT to_jsonb({LOADING_RECORD})", {"asked": make_jsonb(vars(EACH))}).fetchone()
     assert told == json.loads(json.dumps(vars(EACH), default=datetime.isoformat))
 
 
 def test_each_argument_of_the_public_function_becomes_part_of_the_record(connection: psycopg.Connection[Any]) -> None:
-    arguments = ", ".join(f'"{one.name}" => %({one.name})s' for one in fields(ImportingTrajectories))
+    arguments = ", ".join(f'"{one.name}" => %({one.name})s' for one in list_fields(ImportingTrajectories))
     with connection.transaction(force_rollback=True):  # what it calls only notes what it is given
         connection.execute("SET TimeZone = 'UTC'; CREATE SCHEMA seen; CREATE TABLE seen.asked (what jsonb)")
         [made] = connection.execute(
@@ -169,13 +171,13 @@ def test_a_number_that_json_or_an_integer_cannot_hold_gets_the_sentence_of_its_o
 ) -> None:
     asked = {"dataset": "d", "mode": "create", "subject": "s", "crs": "EPSG:4326", "grid_m": 1, "grid_s": 1} | given
     with pytest.raises(psycopg.Error) as caught:
-        connection.execute(f"SELECT dbanon_internal.begin_load({ASKED})", {"asked": make_jsonb(asked)})
+        connection.execute(f"SELECT dbanon_internal.begin_load({LOADING_RECORD})", {"asked": make_jsonb(asked)})
     assert caught.value.sqlstate == "DA011"
     assert all(word in str(caught.value) for word in what)
 
 
 def test_the_server_takes_what_a_job_can_be_asked_for(connection: psycopg.Connection[Any]) -> None:
-    options = {one.name: one for one in fields(scheduling.AddingJob) if one.name not in scheduling.LOAD}
+    options = {one.name: one for one in list_fields(scheduling.AddingJob) if one.name not in scheduling.LOAD_FIELDS}
     [arguments, defaults] = connection.execute(
         "SELECT p.proargnames, pronargdefaults FROM pg_proc p WHERE p.oid = 'dbanon.add_job'::regproc"
     ).fetchone()
@@ -186,4 +188,4 @@ def test_the_server_takes_what_a_job_can_be_asked_for(connection: psycopg.Connec
     ).fetchone()[0]
     assert set(arguments) - set(kept) == {"replace"}
     # So that what a job has stays where nothing is said.
-    assert {one.name for one in fields(scheduling.AddingJob) if one.default is not None} == {"replace"}
+    assert {one.name for one in list_fields(scheduling.AddingJob) if one.default is not None} == {"replace"}

@@ -17,8 +17,8 @@ from psycopg.types.json import Jsonb
 from dbanon.base.background import run_in_background
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import ParameterError, StoreError, VerificationFailed
-from dbanon.base.progress import silent
-from dbanon.cli.report import evaluation_text
+from dbanon.base.progress import report_nothing
+from dbanon.cli.report import format_evaluation
 from dbanon.options.evaluating import Evaluating
 from dbanon.options.reporting import Reporting
 from dbanon.releases import published, reporting
@@ -820,16 +820,16 @@ def test_an_evaluation_names_parts_whose_data_are_gone_and_the_run_of_one_that_i
     grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id IN (%s, %s)", [second, newest])
     grown.execute(moved, [100_000])
     with pytest.raises(VerificationFailed, match=f"run {first} "):
-        evaluating.evaluate(grown, database, "ten", asked, silent)
+        evaluating.evaluate(grown, database, "ten", asked, report_nothing)
     grown.execute(moved, [-100_000])
     grown.execute(KEPT, [newest, Jsonb([{"name": "usable_resolution_m", "value": 3400.0}])])
-    measured = evaluating.evaluate(grown, database, "ten", asked, silent)
+    measured = evaluating.evaluate(grown, database, "ten", asked, report_nothing)
     assert (measured.run_id, measured.period) == (first, (day(0), day(1)))
     assert [(one.run_id, one.period) for one in measured.others] == [(newest, (day(3), day(4)))]
     assert f"or were forgotten: {newest}, {second}." in measured.notes[1]
-    told = evaluation_text(measured)
+    told = format_evaluation(measured)
     assert re.search(rf"^ *{newest}  .* not known  3.4 km  .*Measured before", told, re.MULTILINE)
     assert column(grown, "SELECT run_id FROM dbanon.evaluation ORDER BY evaluation_id") == [newest, first]
     grown.execute("UPDATE dbanon.run SET dataset_revision = -1 WHERE run_id = %s", [first])
     with pytest.raises(ParameterError, match=f"The data of run {newest} changed"):
-        evaluating.evaluate(grown, database, "ten", asked, silent)
+        evaluating.evaluate(grown, database, "ten", asked, report_nothing)

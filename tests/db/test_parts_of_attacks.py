@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon.attacks import Verdict, attacker
+from dbanon.attacks import Verdict, import_attacker
 from dbanon.attacks.shared.apart import is_without_fixes
 from dbanon.attacks.shared.claims import UndecidableError
 from dbanon.base.errors import DataError, StoreError
@@ -52,7 +52,7 @@ def judged(url: str, run: int, tasks: Elsewhere | None) -> tuple[Verdict, bytes]
     with reading.open_reader(url) as reader:
         evidence, digest = reader.evidence(run) if tasks is None else reader.evidence(run, None, tasks)
         assert is_without_fixes(evidence) == (tasks is not None)
-        return attacker("dbanon.attacks.tp_aware").attack(evidence), digest
+        return import_attacker("dbanon.attacks.tp_aware").attack(evidence), digest
 
 
 def complete(url: str) -> None:
@@ -140,13 +140,13 @@ def test_rows_of_an_earlier_attack_serve_no_later_one(here: str, run: int, monke
     """Not even where a server that was started again gives a snapshot the name of the earlier one."""
     complete(here)
     kept: list[parts.Place] = []
-    get_ready = parts._get_ready
+    get_ready = parts._make_ready
 
     def note(snapshot: arrow.Snapshot, place: parts.Place, question: Any) -> Any:
         kept.append(place)
         return get_ready(snapshot, place, question)
 
-    monkeypatch.setattr(parts, "_get_ready", note)
+    monkeypatch.setattr(parts, "_make_ready", note)
     first, again = (judged(here, run, Elsewhere()) for _ in range(2))
     places = {replace(place, snapshot="the same") for place in kept}
     assert len(places) == 2
@@ -159,8 +159,8 @@ def test_rows_of_an_earlier_attack_serve_no_later_one(here: str, run: int, monke
 
 def test_a_part_that_was_left_out_is_no_verdict(here: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
     complete(here)
-    cut = parts._cut
-    monkeypatch.setattr(parts, "_cut", lambda *arguments: cut(*arguments)[1:])
+    cut = parts._cut_people
+    monkeypatch.setattr(parts, "_cut_people", lambda *arguments: cut(*arguments)[1:])
     with pytest.raises(StoreError) as caught:
         judged(here, run, Elsewhere())
     assert caught.value.sqlstate == sqlstate.CHANGED

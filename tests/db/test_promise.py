@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from dbanon.attacks import attacker
+from dbanon.attacks import import_attacker
 from dbanon.cli import report
 from dbanon.methods import METHODS, describe
 from dbanon.postgres.programs import find_binaries
-from dbanon.postgres.server import uri
+from dbanon.postgres.server import format_uri
 from tests import pages
 from tests.facts import names, refusal
 
@@ -183,9 +183,9 @@ def test_an_upgrade_renews_the_comments_of_live_releases(connection: psycopg.Con
 
 
 def _url(connection: psycopg.Connection) -> str:
-    from dbanon.postgres.server import uri
+    from dbanon.postgres.server import format_uri
 
-    return uri({**connection.info.get_parameters(), "password": connection.info.password or ""})
+    return format_uri({**connection.info.get_parameters(), "password": connection.info.password or ""})
 
 
 # --- the card ---------------------------------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ def test_an_algorithm_has_the_promise_of_its_family_or_one_of_its_own(
     connection: psycopg.Connection, name: str, algorithm: str
 ) -> None:
     query = "SELECT dbanon_internal.promise_of(m, %s) FROM dbanon.method m WHERE name = %s"
-    assert value(connection, query, algorithm, name) == METHODS[name].promise_of(algorithm)
-    assert (METHODS[name].promise_of(algorithm) == METHODS[name].guarantee) == (algorithm != "k-merge")
+    assert value(connection, query, algorithm, name) == METHODS[name].find_promise(algorithm)
+    assert (METHODS[name].find_promise(algorithm) == METHODS[name].guarantee) == (algorithm != "k-merge")
 
 
 def test_a_card_tells_method_promise_attack_rows_and_period(own: psycopg.Connection) -> None:
@@ -219,7 +219,7 @@ def test_a_card_tells_method_promise_attack_rows_and_period(own: psycopg.Connect
     assert (told["promise"], told["adversary"], told["paper"]) == (family.guarantee, family.adversary, family.paper)
     attack = told["attack"]
     assert (attack["name"], attack["passed"]) == ("tp-aware", True)
-    [size] = [clause for clause in attacker(family.attack).attack.clauses if clause.name == "size"]
+    [size] = [clause for clause in import_attacker(family.attack).attack.clauses if clause.name == "size"]
     assert attack["clauses"] == [{**CLAUSES[0], "plain": size.plain, "test": size.test}]
     assert attack["figures"] == FIGURES
     assert attack["left_open"].keys() == {"singling out", "linkability", "inference"}
@@ -316,7 +316,7 @@ def test_a_release_that_never_was_has_no_card(own: psycopg.Connection, name: str
 
 def test_a_card_reads_as_text(own: psycopg.Connection) -> None:
     prepare(own)
-    text = report.card_text(card(own))
+    text = report.format_card(card(own))
     for words in (
         "Promise: At least k people",
         "Adversary: A reader knows",
@@ -348,7 +348,7 @@ def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own
     page = "docs/administrators/run-and-publish.md"
     typed = [block for _, block in pages.blocks(page, "sql") if "release_card" in block]
     words = {name: str(getattr(own.info, name)) for name in ("host", "port", "dbname", "user", "password")}
-    command = [find_binaries().bindir / "psql", "-X", "-P", "columns=100", uri(words)]
+    command = [find_binaries().bindir / "psql", "-X", "-P", "columns=100", format_uri(words)]
     done = subprocess.run(command, input=typed[0].replace("taxi_k5", "ten"), capture_output=True, text=True, check=True)
     screens = re.split(r"^\(\d+ rows?\)$", done.stdout, flags=re.MULTILINE)
     facts, clauses = screens[0].splitlines()[1:], screens[1]  # after what \pset answers
@@ -361,10 +361,10 @@ def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own
 
 def test_a_method_without_a_paper_has_none_on_its_card(own: psycopg.Connection) -> None:
     prepare(own)
-    assert "Paper: " in report.card_text(card(own))
+    assert "Paper: " in report.format_card(card(own))
     own.execute("UPDATE dbanon.method SET paper = ''")
     assert card(own)["paper"] is None
-    assert "Paper" not in report.card_text(card(own))
+    assert "Paper" not in report.format_card(card(own))
 
 
 # --- who reads what ---------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def with_rows(connection: psycopg.Connection, run_id: int) -> None:
 
 def test_a_submission_waits_with_all_its_parameters_and_a_seed(connection: psycopg.Connection, waiting: int) -> None:
     assert shown(connection, waiting) == ("queued", "waiting for a worker")
-    row = stored.run_row(connection, waiting)
+    row = stored.find_run(connection, waiting)
     assert (row.params["k"], row.params["instants"], row.params["cloak"]) == (5, 30, "mbr")
     assert row.seed is not None
     assert 0 <= row.seed < 2**63

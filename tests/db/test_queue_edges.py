@@ -72,7 +72,7 @@ def test_reaping_waits_for_nobody(connection: psycopg.Connection, database: str,
 
 
 def seed_of(connection: psycopg.Connection, params: dict[str, object], dataset: str = "ten") -> int:
-    seed = stored.run_row(
+    seed = stored.find_run(
         connection, queue.submit_run(connection, "tp-aware", Submitting(dataset=dataset, params=params))
     ).seed
     assert seed is not None

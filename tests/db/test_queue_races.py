@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from dbanon.base.errors import StoreError
-from dbanon.base.progress import silent
+from dbanon.base.progress import report_nothing
 from dbanon.database import open_database
 from dbanon.postgres.connection import connect
 from dbanon.runs import pipeline, queue, stored
@@ -131,14 +131,14 @@ def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(
 def test_another_verification_asked_for_at_the_end_disturbs_nobody(
     connection: psycopg.Connection, database: str, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending, looks = pipeline._Run._result, counted_looks(monkeypatch)
+    ending, looks = pipeline._Run._make_result, counted_looks(monkeypatch)
 
     def late(self: pipeline._Run, *verdict: Any, **known: Any) -> stored.RunResult:
         queue.ask_verification(connection, self.claim.run_id)
         look_on(looks)
         return ending(self, *verdict, **known)
 
-    monkeypatch.setattr(pipeline._Run, "_result", late)
+    monkeypatch.setattr(pipeline._Run, "_make_result", late)
     with open_database(database) as opened:
         assert opened.run("tp-aware", dataset="ten", params={"k": 5}, publish="mine").release == "mine"
 
@@ -155,7 +155,7 @@ def test_nobody_publishes_a_run_between_its_refusal_and_the_reason(
         waited.append(caught.value.sqlstate)
         return "Refused."
 
-    monkeypatch.setattr(pipeline._Run, "_refusal", refusal)
+    monkeypatch.setattr(pipeline._Run, "_describe_refusal", refusal)
     monkeypatch.setattr(pipeline._Run, "_judge", lambda *_: (REFUSED, bytes(32)))
     with open_database(database) as opened:
         assert opened.verify(run).status == "refused"
@@ -175,7 +175,7 @@ def test_a_watch_that_is_interrupted_at_its_end_gives_nothing_up(
     given_up = threading.Event()
     claim = claimed(connection, submitted(connection))
     with connect(database) as holder:
-        watch = Watch(holder, claim, silent, give_up=given_up.set)
+        watch = Watch(holder, claim, report_nothing, give_up=given_up.set)
         with pytest.raises(KeyboardInterrupt), watch:
             pass
         assert watch._over.is_set()

@@ -328,7 +328,7 @@ def test_the_audit_the_list_and_the_card_name_the_readers(
     lines = "SELECT detail -> 'readers' FROM dbanon.audit WHERE action = 'publish' ORDER BY audit_id"
     assert column(operator, lines) == [[auditors], None]
     assert column(operator, "SELECT readers FROM dbanon.releases ORDER BY name") == [None, [auditors]]
-    assert releases.release_card(operator, "ten")["readers"] == [auditors]
+    assert releases.read_card(operator, "ten")["readers"] == [auditors]
     with pytest.raises(errors.InsufficientPrivilege):
         operator.execute("UPDATE dbanon.release SET readers = NULL")
 
@@ -355,7 +355,7 @@ def test_commands_name_readers_and_show_their_releases(
     assert told["rows_published"] == 4
     assert json_of(call(database, "releases", "--json"))["releases"][0]["readers"] == [first, second]  # type: ignore[index]
     assert first in call(database, "card", "ten").stdout
-    assert len(releases.release_rows(connection, "ten", 10)[1]) == 4
+    assert len(releases.read_first_rows(connection, "ten", 10)[1]) == 4
     refused(call(database, "publish", "1", "other", "--readers", "public"), 2, "'public'", "--readers auditors")
     refused(call(database, "run", "tp-aware", "--dataset", "ten", "--readers", first), 2, "--publish")
 
@@ -363,7 +363,7 @@ def test_commands_name_readers_and_show_their_releases(
 def test_a_run_is_published_for_its_readers(
     database: str, connection: psycopg.Connection, run: int, role: Roles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Database, "_at_once", lambda self, ask, asked: stored.read_result(self.connection, run))
+    monkeypatch.setattr(Database, "_run_here", lambda self, ask, asked: stored.read_result(self.connection, run))
     given = ("run", "tp-aware", "--dataset", "ten", "-p", "k=5", "--publish", "ran", "--readers")
     refused(call(database, *given, "nobody_of_this_name"), 2, "'nobody_of_this_name'")
     made = role()

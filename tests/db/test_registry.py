@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dbanon import schema
 from dbanon.base.errors import ParameterError, choose_one
-from dbanon.methods import METHODS, describe, method, parsing
+from dbanon.methods import METHODS, describe, find_method, parsing
 from dbanon.postgres import sqlstate
 from dbanon.schema import _text
 from tests.facts import names, refusal
@@ -40,7 +40,7 @@ def reader(verified: str) -> Iterator[psycopg.Connection]:
 
 def from_python(name: str, algorithm: str | None, params: dict[str, Any]) -> dict[str, Any] | str:
     try:
-        parsed = dataclasses.asdict(method(name).parse(params, algorithm))
+        parsed = dataclasses.asdict(find_method(name).parse(params, algorithm))
     except ParameterError as error:
         return str(error)
     return {name: "inf" if value == math.inf else value for name, value in parsed.items()}
@@ -214,7 +214,7 @@ def test_sql_and_python_say_the_same_of_names_of_sets(reader: psycopg.Connection
     row = reader.execute(
         "SELECT dbanon_internal.as_parameter(%s, %s)", [json.dumps(about), json.dumps(value)]
     ).fetchone()
-    told = parsing.converted(about, value)
+    told = parsing.convert_value(about, value)
     assert row == (told,)
     assert (told is not None) == (value in SEEN)
 
@@ -241,14 +241,14 @@ def test_names_of_datasets_and_sets_may_have_the_same_characters(connection: psy
         "INSERT INTO dbanon.quasi_identifier (dataset_id, set_name, subject, at) SELECT dataset_id, %s, 's', now() "
     )
     assert accepted(f"{stored} FROM dbanon.dataset WHERE name = 'made'") == dataset
-    assert (parsing.converted({"type": "name"}, name) is not None) == dataset
+    assert (parsing.convert_value({"type": "name"}, name) is not None) == dataset
 
 
 @settings(max_examples=200)
 @given(value=st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 def test_sql_and_python_hide_the_same_characters(reader: psycopg.Connection, value: str) -> None:
     row = reader.execute("SELECT %s ~ dbanon_internal.hidden_characters()", [value]).fetchone()
-    assert row == (parsing.quoted(value) == "'?'" and value != "?",)
+    assert row == (parsing.quote_text(value) == "'?'" and value != "?",)
 
 
 @settings(max_examples=200)
@@ -257,7 +257,7 @@ def test_sql_and_python_say_the_same_of_any_text_as_a_name(reader: psycopg.Conne
     row = reader.execute(
         'SELECT dbanon_internal.as_parameter(\'{"type": "name"}\', %s)', [json.dumps(value)]
     ).fetchone()
-    assert row == (parsing.converted({"type": "name"}, value),)
+    assert row == (parsing.convert_value({"type": "name"}, value),)
 
 
 ISO = re.compile(
@@ -449,7 +449,7 @@ def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str]
 def test_the_version_names_all_that_is_installed(
     database: str, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_text, "version", lambda: "9.8.7'rc")
+    monkeypatch.setattr(_text, "read_version", lambda: "9.8.7'rc")
     assert not schema.is_current(database)
     schema.upgrade(database, share_roles=True)
     assert schema.is_current(database)

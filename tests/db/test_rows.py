@@ -119,7 +119,7 @@ def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, 
 def test_trajectories_stored_in_any_order_are_read_by_id_however_many_come_together(
     database, connection, dataset, monkeypatch, most
 ):
-    monkeypatch.setattr(arrow, "_MOST_IN_BLOCK", most)
+    monkeypatch.setattr(arrow, "_MAX_BLOCK_BYTES", most)
     query = (
         "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) "
         "SELECT i, %s, 's' || i %% 7, ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1), ST_MakePointM(-i, 1, 2)), 32610) "
@@ -344,7 +344,7 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
     queue.set_status(connection, claim, "running", dataset_revision=dataset.revision)
     metrics = {"bundles": np.int64(3), "share": np.float64(0.5)}
     queue.set_status(connection, claim, "verified", metrics=metrics, timings={"total_s": 1.5}, peak_rss_mb=12.0)
-    row = stored.run_row(connection, new_run)
+    row = stored.find_run(connection, new_run)
     assert (row.status, row.dataset, row.params, row.seed) == ("verified", "d", {**row.params, "k": 5}, 7)
     assert row.metrics == {"bundles": 3, "share": 0.5}
     (listed,) = stored.list_runs(connection)
@@ -364,7 +364,7 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
 def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
     clause = Clause(name="crowd", passed=False, violations=2, sentence="Two are too few.")
     verdict = Verdict(attack="tp-aware", passed=False, figures={"records": 3}, clauses=(clause,))
-    digest = stored.run_digest(connection, new_run)
+    digest = stored.compute_digest(connection, new_run)
     stored.add_verification(connection, new_run, verdict, digest)
     row = connection.execute("SELECT run_id, attack, passed, digest FROM dbanon.verification").fetchone()
     assert row == (new_run, "tp-aware", False, digest)
@@ -383,7 +383,7 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     check(connection, "ten_people")
     rows, notices = releases.publish(connection, run, "ten_people", Publishing())
     assert (rows, notices) == (4, ())
-    names, shown = releases.release_rows(connection, "ten_people", 3)
+    names, shown = releases.read_first_rows(connection, "ten_people", 3)
     assert names[:5] == ["cloak_id", "record_id", "seq", "period", "region"]
     assert len(shown) == 3
     assert shown[0][4].startswith("POLYGON")
@@ -442,7 +442,7 @@ def test_an_unknown_dataset_or_run_is_named(connection, dataset):
     with refusal(ParameterError, "'dd'", "'d'"):
         stored.find_dataset(connection, "dd")
     with refusal(ParameterError, "run 77"):
-        stored.run_row(connection, 77)
+        stored.find_run(connection, 77)
 
 
 @pytest.mark.many

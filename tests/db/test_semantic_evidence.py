@@ -345,7 +345,7 @@ def written(connection: psycopg.Connection, small: Release) -> int:
 @pytest.fixture
 def read(database: str, monkeypatch: pytest.MonkeyPatch):
     """``read(run)`` is what the attack is given."""
-    monkeypatch.setattr(reading.methods, "method", lambda _: SimpleNamespace(attack="dbanon.attacks.semantic"))
+    monkeypatch.setattr(reading.methods, "find_method", lambda _: SimpleNamespace(attack="dbanon.attacks.semantic"))
 
     def evidence(run: int) -> RegionEvidence:
         with reading.open_reader(database) as reader:

@@ -17,7 +17,7 @@ import pytest
 
 from dbanon.base.errors import StoreError
 from dbanon.postgres.programs import find_binaries, find_installations
-from dbanon.postgres.server import SERVER_VARIABLES, EmbeddedServer, psql
+from dbanon.postgres.server import SERVER_VARIABLES, EmbeddedServer, run_psql
 from dbanon.testing import logins
 from tests.acceptance.commands import call
 from tests.facts import refusal
@@ -126,7 +126,7 @@ def test_a_refused_change_of_what_is_known_of_releases_is_in_the_log(server: Emb
 
 
 def test_it_syncs_to_disk_unless_a_test_says_otherwise(place: Path) -> None:
-    assert "fsync=on" in EmbeddedServer(place / "home")._options()
+    assert "fsync=on" in EmbeddedServer(place / "home")._format_options()
 
 
 def test_stop_says_whether_it_was_up(server: EmbeddedServer) -> None:
@@ -291,15 +291,15 @@ def test_a_server_that_cannot_start_says_why_in_a_sentence(place: Path) -> None:
 
 def test_psql_reaches_it_and_its_exit_code_comes_back(server: EmbeddedServer) -> None:
     url = server.start().url
-    assert psql(url, ["-Xqc", "SELECT 1"]) == 0
-    assert psql(url, ["-Xqc", "SELECT nonsense"]) == 1
+    assert run_psql(url, ["-Xqc", "SELECT 1"]) == 0
+    assert run_psql(url, ["-Xqc", "SELECT nonsense"]) == 1
 
 
 def test_psql_names_no_function_that_an_error_passed_through(
     server: EmbeddedServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     raises = "DO $$ BEGIN RAISE EXCEPTION 'No.' USING HINT = 'Yes.'; END $$"
-    assert psql(server.start().url, ["-Xqc", raises]) == 1
+    assert run_psql(server.start().url, ["-Xqc", raises]) == 1
     assert capfd.readouterr().err.splitlines() == ["ERROR:  No.", "HINT:  Yes."]
 
 

@@ -232,10 +232,10 @@ def test_an_error_in_the_middle_of_a_replacement_keeps_what_was_there(
 def test_utm_agrees_with_postgis_to_a_micrometre(opened: Database, rng: np.random.Generator) -> None:
     lon, lat = rng.uniform(-180, 180, 200), rng.uniform(-79, 83, 200)
     for east, north in zip(lon.tolist(), lat.tolist(), strict=True):
-        srid = _utm.zone(east, north)
+        srid = _utm.find_zone(east, north)
         query = "SELECT ST_X(p), ST_Y(p) FROM ST_Transform(ST_SetSRID(ST_MakePoint(%s, %s), 4326), %s) p"
         theirs = opened.connection.execute(query, [east, north, srid]).fetchone()
-        ours = _utm.metres(np.array([east]), np.array([north]), srid)
+        ours = _utm.to_metres(np.array([east]), np.array([north]), srid)
         assert (ours[0][0], ours[1][0]) == pytest.approx(theirs, abs=1e-6)
 
 

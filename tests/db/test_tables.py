@@ -365,10 +365,10 @@ def test_the_digest_of_what_was_read_is_the_one_that_the_server_makes(connection
             members = _blocks.read_members(snapshot, run)
             names = _blocks.digest_names(members.trajectory, paths.trajectory_id, paths.subject, codes.texts)
             large = _blocks.read_regions(snapshot, run).digest + members.digest + names
-            whole = stored.run_digest(connection, run)
-            assert stored.run_digest(connection, run, large) == whole, change
+            whole = stored.compute_digest(connection, run)
+            assert stored.compute_digest(connection, run, large) == whole, change
             connection.execute("UPDATE dbanon.run SET rows = 1000000")  # a process a table
-            assert stored.run_digest(connection, run) == whole, change
+            assert stored.compute_digest(connection, run) == whole, change
             digests.append(whole)
     assert len(set(digests)) == len(digests)
 

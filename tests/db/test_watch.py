@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon.base.progress import Display, silent
+from dbanon.base.progress import Display, report_nothing
 from dbanon.database import open_database
 from dbanon.options.publishing import Submitting
 from dbanon.postgres.connection import connect
@@ -52,7 +52,7 @@ def test_a_lost_connection_interrupts_a_long_computation(
     connection: psycopg.Connection, holder: psycopg.Connection, claim: queue.Claim
 ) -> None:
     given_up: list[bool] = []
-    watch = Watch(holder, claim, silent, give_up=lambda: given_up.append(True))
+    watch = Watch(holder, claim, report_nothing, give_up=lambda: given_up.append(True))
     connection.execute("SELECT pg_terminate_backend(%s)", [holder.info.backend_pid])
     with pytest.raises(KeyboardInterrupt), watch:
         computation()
@@ -65,7 +65,7 @@ def test_a_computation_that_does_not_heed_its_interruption_is_given_up(
     heard: list[int] = []
     given_up = threading.Event()
     signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
-    with Watch(holder, claim, silent, give_up=given_up.set) as watch:
+    with Watch(holder, claim, report_nothing, give_up=given_up.set) as watch:
         queue.cancel_run(connection, claim.run_id)
         given_up.wait(20)
         assert given_up.is_set()
@@ -77,7 +77,7 @@ def test_work_that_ends_in_time_is_not_given_up(
 ) -> None:
     given_up = threading.Event()
     queue.cancel_run(connection, claim.run_id)
-    watch = Watch(holder, claim, silent, give_up=given_up.set)
+    watch = Watch(holder, claim, report_nothing, give_up=given_up.set)
     with pytest.raises(KeyboardInterrupt), watch:
         computation()
     assert not watch._thread.is_alive()  # who could still give up
@@ -87,13 +87,13 @@ def test_work_that_ends_in_time_is_not_given_up(
 def test_a_run_whose_verdict_has_just_been_recorded_is_not_taken_for_lost(
     database: str, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending, looks = pipeline._Run._result, counted_looks(monkeypatch)
+    ending, looks = pipeline._Run._make_result, counted_looks(monkeypatch)
 
     def late(self: pipeline._Run, *verdict: Any, **known: Any) -> stored.RunResult:
         look_on(looks)
         return ending(self, *verdict, **known)
 
-    monkeypatch.setattr(pipeline._Run, "_result", late)
+    monkeypatch.setattr(pipeline._Run, "_make_result", late)
     with open_database(database) as opened:
         done = opened.run("tp-aware", dataset="ten", params={"k": 5})
         assert done.status == "verified"

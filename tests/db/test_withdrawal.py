@@ -608,7 +608,7 @@ def test_forty_sessions_that_come_again_and_again_keep_no_release(
 
 @pytest.mark.stress
 def test_a_prepared_transaction_delays_no_more_of_a_withdrawal_than_the_drop() -> None:
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._find_memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home", settings={"fsync": "off", "max_prepared_transactions": "2"})
     try:

@@ -366,7 +366,7 @@ def _errors(every: list[Thing]) -> str:
     kinds = [errors.DbanonError, *errors.DbanonError.__subclasses__()]
     states = []
     for code, meaning in codes().items():
-        family = sqlstate._OWN.get(code, errors.StoreError)
+        family = sqlstate._OWN_ERRORS.get(code, errors.StoreError)
         by = [f"[`{one.name}`]({page_of(one)}.md#{one.name})" for one in calls if code in raised(one.part("Raises"))]
         ends = ["", ""] if code == "DA018" else [_code(family.__name__), str(family.exit_code)]  # it is a notice
         states.append([code, _meaning(meaning), *ends, ", ".join(by)])
@@ -388,11 +388,13 @@ def _settings() -> str:
     rows, why = [], ""
     for line in source.splitlines():
         if found := re.match(r'    "(\w+)": (.+),$', line):
-            value = session._SETTINGS[found[1]].strip("'")
+            value = session._PINNED_SETTINGS[found[1]].strip("'")
             rows.append([_code(found[1]), _code(value), _meaning(why)])
         elif line.strip():
             why = line.strip().removeprefix("# ")
-    rows += [[_code(name), _code(value), "From PostgreSQL 17 on."] for name, value in session._SINCE_17.items()]
+    rows += [
+        [_code(name), _code(value), "From PostgreSQL 17 on."] for name, value in session._SETTINGS_SINCE_17.items()
+    ]
     return "\n## Settings of connections\n" + reasons.SETTINGS_HEAD + _table("setting, value, reason", rows)
 
 

@@ -65,7 +65,7 @@ def test_two_pairs_that_go_together_are_two_groups():
         [(0, 1, 0), (60, 51, 0)],
         [(1, 500, 500), (61, 450, 500)],
     ]
-    group, merged = glove.glove(samples_of(tracks), 2, np.arange(4))
+    group, merged = glove.group_by_glove(samples_of(tracks), 2, np.arange(4))
     assert group.tolist() == [0, 1, 0, 1]
     assert rows_of(merged, 0) == [(0, 0, 0, 0, 1, 0), (60, 60, 50, 0, 51, 0)]
     assert rows_of(merged, 1) == [(0, 1, 500, 500, 500, 500), (60, 61, 450, 500, 450, 500)]
@@ -74,7 +74,7 @@ def test_two_pairs_that_go_together_are_two_groups():
 def test_of_a_sample_left_over_the_cheapest_merged_one_takes_it():
     """The shorter's second sample, chosen by none of the longer, goes to the merged one 100 slots away."""
     tracks = [[(0, 0, 0), (1, 0, 0), (2, 0, 0)], [(1, 0, 0), (102, 3, 0)]]
-    _, merged = glove.glove(samples_of(tracks), 2, np.arange(2))
+    _, merged = glove.group_by_glove(samples_of(tracks), 2, np.arange(2))
     assert rows_of(merged, 0) == [(0, 102, 0, 0, 3, 0)]
 
 
@@ -88,14 +88,14 @@ def test_a_piece_without_a_fix_of_everyone_goes_to_the_neighbour_it_costs_least(
 
 def test_the_last_subject_joins_the_group_it_costs_least():
     tracks = [[(0, 0, 0)], [(0, 1, 0)], [(0, 500, 0)], [(0, 503, 0)], [(0, 400, 0)]]
-    group, merged = glove.glove(samples_of(tracks), 2, np.arange(5))
+    group, merged = glove.group_by_glove(samples_of(tracks), 2, np.arange(5))
     assert group.tolist() == [0, 0, 1, 1, 1]
     assert rows_of(merged, 1) == [(0, 0, 400, 0, 503, 0)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_fewer_than_k_subjects_are_in_no_group(count):
-    group, merged = glove.glove(samples_of([[(0, 0, 0)]] * count), 3, np.arange(count))
+    group, merged = glove.group_by_glove(samples_of([[(0, 0, 0)]] * count), 3, np.arange(count))
     assert group.tolist() == [-1] * count
     assert merged.offset.tolist() == [0]
 
@@ -122,8 +122,8 @@ def test_they_do_so_where_many_costs_are_equal(cases):
 def test_they_do_so_with_little_remembered_in_blocks_and_on_any_number_of_threads(
     cases, monkeypatch, remembered, block, threads
 ):
-    monkeypatch.setattr(glove, "REMEMBERED", remembered)
-    monkeypatch.setattr(glove, "BLOCK", block)
+    monkeypatch.setattr(glove, "PARTNERS_KEPT", remembered)
+    monkeypatch.setattr(glove, "PAIRS_PER_BLOCK", block)
     monkeypatch.setattr(cores, "count_threads", lambda: threads)
     rng = random.Random(SEED)
     for _ in cases(15):
@@ -133,7 +133,7 @@ def test_they_do_so_with_little_remembered_in_blocks_and_on_any_number_of_thread
 
 def agrees(tracks, k, rank):
     samples = samples_of(tracks)
-    group, merged = glove.glove(samples, k, np.array(rank))
+    group, merged = glove.group_by_glove(samples, k, np.array(rank))
     expected = oracle.glove([sorted(set(track)) for track in tracks], k, rank, GRID)
     if len(tracks) < k:
         assert not expected
@@ -148,7 +148,7 @@ def test_groups_have_k_and_rows_cover_hold_everyone_and_never_overlap(k):
     for _ in range(10):
         tracks = [walk(rng, 80) for _ in range(rng.randint(k, 30))]
         samples = samples_of(tracks)
-        group, merged = glove.glove(samples, k, np.array(rng.sample(range(len(tracks)), len(tracks))))
+        group, merged = glove.group_by_glove(samples, k, np.array(rng.sample(range(len(tracks)), len(tracks))))
         assert (np.bincount(group) >= k).all()
         for g in range(group.max() + 1):
             holds(rows_of(merged, g), [set(tracks[u]) for u in np.flatnonzero(group == g)])
@@ -170,7 +170,7 @@ def test_ties_go_by_rank_and_not_by_the_order_of_subjects():
     tracks = [[(0, 0, 0)]] * 6
     for seed in range(20):
         rank = np.random.default_rng(seed).permutation(6)
-        group, _ = glove.glove(samples_of(tracks), 2, rank)
+        group, _ = glove.group_by_glove(samples_of(tracks), 2, rank)
         assert group[np.argsort(rank)].tolist() == [0, 0, 1, 1, 2, 2]
 
 
@@ -178,20 +178,20 @@ def test_other_codes_with_the_same_order_give_the_same_groups():
     rng = random.Random(SEED)
     tracks = [walk(rng, 20) for _ in range(15)]
     rank = np.array(rng.sample(range(15), 15))
-    group, merged = glove.glove(samples_of(tracks), 2, rank)
-    turned = glove.glove(samples_of(tracks[::-1]), 2, rank[::-1].copy())
+    group, merged = glove.group_by_glove(samples_of(tracks), 2, rank)
+    turned = glove.group_by_glove(samples_of(tracks[::-1]), 2, rank[::-1].copy())
     assert turned[0][::-1].tolist() == group.tolist()
     assert turned[1].box.tolist() == merged.box.tolist()
     codes = np.arange(15) * 3 + 2  # some codes have no samples
     sparse = np.full(50, 99)
     sparse[codes] = rank
-    assert glove.glove(samples_of(tracks, subject=codes), 2, sparse)[0].tolist() == group.tolist()
+    assert glove.group_by_glove(samples_of(tracks, subject=codes), 2, sparse)[0].tolist() == group.tolist()
 
 
 @pytest.mark.parametrize("places", [(2, 2), (2, 1, 2), (2, 2, 1)])
 def test_no_record_is_anybodys_above_one_half_whichever_epochs_are_known(monkeypatch, places):
     """Every placement of four people, weighed as `tests.unit.test_kte_posterior` does."""
-    monkeypatch.setattr(_rows, "run_order", lambda data, _: np.arange(len(data.subject)))
+    monkeypatch.setattr(_rows, "rank_subjects", lambda data, _: np.arange(len(data.subject)))
     releases, epochs = list(posterior.released(places, "glove", {})), range(len(places))
     assert max(posterior.greatest(releases, [epoch]) for epoch in epochs) <= (posterior.HALF, 0)
     if places == (2, 2):

@@ -40,7 +40,7 @@ def test_matches_are_those_of_all_in_order_that_move_least():
     for _ in range(300):
         long = sorted(rng.sample(range(20), rng.randint(1, 7)))
         short = sorted(rng.sample(range(20), rng.randint(1, len(long))))
-        chosen = w4m._aligned(np.array(short), np.array(long)).tolist()
+        chosen = w4m._align(np.array(short), np.array(long)).tolist()
         assert chosen == sorted(set(chosen))
         assert moved(short, [long[i] for i in chosen]) == min(moved(short, c) for c in combinations(long, len(short)))
 
@@ -76,13 +76,13 @@ def test_the_distance_is_linear_between_samples_and_costs_the_pace_outside_them(
     tracks = w4m._Tracks.of(samples_of([a, b]))
     assert tracks.pace == pytest.approx(40 / 50)
     there, back = (3 + 3 + 3 + 3 + 10 * 0.8) / 4, 3
-    assert tracks.distances(0, np.array([1, 0])).tolist() == pytest.approx([(there + back) / 2, 0])
-    assert tracks.distances(1, np.array([0])).tolist() == pytest.approx([(there + back) / 2])
+    assert tracks.compute_distances(0, np.array([1, 0])).tolist() == pytest.approx([(there + back) / 2, 0])
+    assert tracks.compute_distances(1, np.array([0])).tolist() == pytest.approx([(there + back) / 2])
 
 
 def test_two_towns_are_two_clusters_and_a_far_subject_is_trash():
     tracks = [[(t, x + u, 0) for t in (0, 60)] for x in (0, 5000) for u in range(5)] + [[(0, 10**6, 0)]]
-    group, out = w4m.w4m(samples_of(tracks), 5, 1_000, np.arange(11), np.random.default_rng(SEED))
+    group, out = w4m.cluster_by_w4m(samples_of(tracks), 5, 1_000, np.arange(11), np.random.default_rng(SEED))
     assert group[10] == -1
     assert len(set(group[:5])) == len(set(group[5:10])) == 1
     assert set(group) == {-1, 0, 1}
@@ -91,7 +91,9 @@ def test_two_towns_are_two_clusters_and_a_far_subject_is_trash():
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_fewer_than_k_subjects_are_in_no_cluster(count):
-    group, out = w4m.w4m(samples_of([[(0, 0, 0)]] * count), 3, 100, np.arange(count), np.random.default_rng(SEED))
+    group, out = w4m.cluster_by_w4m(
+        samples_of([[(0, 0, 0)]] * count), 3, 100, np.arange(count), np.random.default_rng(SEED)
+    )
     assert group.tolist() == [-1] * count
     assert out.rows.offset.tolist() == [0] * (count + 1)
     assert out.counts == {"created": 0, "deleted": 0}
@@ -104,7 +106,7 @@ def test_clusters_have_k_share_their_slots_and_lie_in_their_discs(k):
         tracks = [walk(rng, 20) for _ in range(rng.randint(k, 30))]
         samples = samples_of(tracks)
         rank = np.array(rng.sample(range(len(tracks)), len(tracks)))
-        group, out = w4m.w4m(samples, k, 500, rank, np.random.default_rng(seed))
+        group, out = w4m.cluster_by_w4m(samples, k, 500, rank, np.random.default_rng(seed))
         assert (group < 0).sum() <= 0.1 * len(tracks)
         assert (np.bincount(group[group >= 0]) >= k).all()
         kept = np.zeros(len(tracks), int)
@@ -133,7 +135,7 @@ def test_w4m_is_the_same_for_one_seed_on_any_number_of_threads_and_for_other_cod
     rank = np.array(rng.sample(range(20), 20))
 
     def run(tracks, rank):
-        return w4m.w4m(samples_of(tracks), 3, 500, rank, np.random.default_rng(SEED))
+        return w4m.cluster_by_w4m(samples_of(tracks), 3, 500, rank, np.random.default_rng(SEED))
 
     first = run(tracks, rank)
     for threads in (1, 3):
@@ -149,6 +151,6 @@ def test_ties_go_by_rank():
     by_rank = set()
     for seed in range(20):
         rank = np.random.default_rng(seed).permutation(6)
-        group, _ = w4m.w4m(samples_of([[(0, 0, 0)]] * 6), 2, 100, rank, np.random.default_rng(SEED))
+        group, _ = w4m.cluster_by_w4m(samples_of([[(0, 0, 0)]] * 6), 2, 100, rank, np.random.default_rng(SEED))
         by_rank.add(tuple(group[np.argsort(rank)].tolist()))
     assert len(by_rank) == 1

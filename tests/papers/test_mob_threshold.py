@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from benchmarks.papers.mob import nearest_by_threshold
+from benchmarks.papers.mob import find_nearest_by_threshold
 from tests.papers import oracles_mob as oracle
 from tests.unit.oracles_mob_gen_ag import deviation, nearest_plain
 from tests.unit.test_mob_gen_ag import (  # noqa: F401 - the same tests, of the search by threshold
@@ -21,7 +21,7 @@ from tests.unit.test_mob_gen_ag import (  # noqa: F401 - the same tests, of the 
 
 @pytest.fixture
 def search():
-    return nearest_by_threshold
+    return find_nearest_by_threshold
 
 
 def test_the_threshold_as_printed_misses_somebody_nearer_and_the_right_one_nobody():

@@ -37,24 +37,25 @@ def release(regions, row_region, fix_row):
 def test_cells_that_no_region_tells_apart_are_a_class():
     """0 has homes alone, 1 the city's mix, and 2 and 3, which are in the same regions, nearly."""
     made = release([[0, 1], [1, 2, 3]], [0, 1], [0, 1])
-    assert _semantic.classes(made, PARAMS) == {"classes": 3, "classes_fail": 1}
-    assert _semantic.classes(made, Parameters(k=2, l=0, t=0.5)) == {"classes": 3, "classes_fail": 1}  # of ln 2
+    assert _semantic.count_classes(made, PARAMS) == {"classes": 3, "classes_fail": 1}
+    assert _semantic.count_classes(made, Parameters(k=2, l=0, t=0.5)) == {"classes": 3, "classes_fail": 1}  # of ln 2
     assert (
-        _semantic.classes(release([[0, 1], [2, 3]], [0, 1], [0, 1]), Parameters(k=2, l=2, t=0.7))["classes_fail"] == 0
+        _semantic.count_classes(release([[0, 1], [2, 3]], [0, 1], [0, 1]), Parameters(k=2, l=2, t=0.7))["classes_fail"]
+        == 0
     )
 
 
 def test_the_regions_of_a_place_to_which_somebody_returns_are_intersected():
     made = release([[0, 1], [0, 3]], [0, 1, 0, 1], [0, 1, 2, 3])
-    assert _semantic.returning(made, PARAMS) == {
+    assert _semantic.intersect_returns(made, PARAMS) == {
         "places": 1, "places_one_cell_percent": 100, "places_fail_percent": 100,
     }  # fmt: skip
-    assert _semantic.returning(release([[0, 1], [0, 3]], [0, 1, 0], [0, 1, 2, -1]), PARAMS) == {"places": 0}
+    assert _semantic.intersect_returns(release([[0, 1], [0, 3]], [0, 1, 0], [0, 1, 2, -1]), PARAMS) == {"places": 0}
 
 
 def test_a_fix_loses_what_its_row_has_more_than_its_stay():
     """4 of 8 hours and one of 25 km2 more, half of each."""
-    made = _semantic.losses(release([[0, 1]], [0], [0, -1]), PARAMS)
+    made = _semantic.measure_losses(release([[0, 1]], [0], [0, -1]), PARAMS)
     assert made["theta"] == pytest.approx(0.5 * 4 / 8 + 0.5 / 25)
     assert (made["rows"], made["suppressed_percent"], made["side_m_mean"]) == (2, 50, 2**0.5 * 1000)
 

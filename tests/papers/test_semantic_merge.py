@@ -13,12 +13,12 @@ from tests.unit.semantic_cases import cells_of, data_of, in_order
 
 def computed(case: PaperCase) -> list[tuple[list[int], list[plain.Point]]]:
     """What the kernels make of a case, in the terms of the plain algorithm."""
-    graph = _graph.graph(cells_of(case), Parameters(k=case.k, l=case.l, t=case.t))
+    graph = _graph.build_graph(cells_of(case), Parameters(k=case.k, l=case.l, t=case.t))
     rank = np.arange(max(case.subjects) + 1)
-    units = _points.units(data_of(case), np.concatenate(case.cells), rank, case.gap_slots, 1)
+    units = _points.build_units(data_of(case), np.concatenate(case.cells), rank, case.gap_slots, 1)
     scale = Scale(case.loss.weight_time, case.loss.span_slots, case.loss.area_mm2)
     made = []
-    for group in greedy.groups(units, graph, scale, case.k):
+    for group in greedy.merge_groups(units, graph, scale, case.k):
         track = group.track
         regions = [frozenset(own.tolist()) for own in np.split(track.cell, track.offset[1:-1])]
         rows = zip(track.start.tolist(), track.end.tolist(), regions, strict=True)
@@ -35,8 +35,8 @@ def test_groups_and_rows_are_those_of_the_plain_algorithm(low):
 
 
 def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped(monkeypatch):
-    monkeypatch.setattr(greedy, "ALL_PAIRS", 3)
-    monkeypatch.setattr(greedy, "CANDIDATES", 2)
+    monkeypatch.setattr(greedy, "MAX_ALL_PAIRS", 3)
+    monkeypatch.setattr(greedy, "CANDIDATES_PER_UNIT", 2)
     for seed in range(60):
         case = in_order(case_at_random(seed))
         found = computed(case)
@@ -45,7 +45,7 @@ def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped
 
 
 def test_pools_that_get_full_change_nothing(monkeypatch):
-    new, rooms = growth.pool, []
+    new, rooms = growth.make_pool, []
     cases = [in_order(case_at_random(seed)) for seed in range(40)]
     due = [computed(case) for case in cases]
 
@@ -54,7 +54,7 @@ def test_pools_that_get_full_change_nothing(monkeypatch):
         made = new(graph, room)
         return made._replace(area=made.area[: len(graph.area) + room])
 
-    monkeypatch.setattr(merger, "REGIONS", 4)
-    monkeypatch.setattr(growth, "pool", small)
+    monkeypatch.setattr(merger, "POOL_REGIONS", 4)
+    monkeypatch.setattr(growth, "make_pool", small)
     assert [computed(case) for case in cases] == due
     assert max(rooms) > 4

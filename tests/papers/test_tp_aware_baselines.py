@@ -70,8 +70,8 @@ def test_bulk_dp_costs_at_the_first_instant_what_traj_anon_costs_for_it_alone():
         trajectories, k = instance(rng, instants=3)
         x, y = cells([t[:1] for t in trajectories])
         _, node = _binary_us_tree.build(x, y, HEIGHT, k)
-        area = _binary_us_tree.areas(node[:, 2], 1, HEIGHT)
-        best = _binary_us_tree.best_configuration(node, area, k)[2]
+        area = _binary_us_tree.compute_areas(node[:, 2], 1, HEIGHT)
+        best = _binary_us_tree.find_best_configuration(node, area, k)[2]
         found = [plain.smallest_quadrant([trajectories[m][0] for m in g]) for g in groups("bulk-dp", trajectories, k)]
         sizes = [len(group) for group in groups("bulk-dp", trajectories, k)]
         cost = sum((x1 - x0) * (y1 - y0) * n for (x0, y0, x1, y1), n in zip(found, sizes, strict=True))
@@ -101,7 +101,7 @@ def test_a_number_of_a_product_orders_products_and_is_the_same_for_equal_ones():
     x = np.array([[0, 0], [5, 0], [1, 2], [2, 1], [3, 0], [0, 6]], np.int32)
     y = np.zeros_like(x)
     products = [6, 6, 6, 4, 7]  # of the areas with the first: (6, 1), (2, 3), (3, 2), (4, 1), (1, 7)
-    found = [condensation._distance(x, y, i, 0) for i in range(1, 6)]
+    found = [condensation._compute_distance(x, y, i, 0) for i in range(1, 6)]
     assert np.argsort(found, kind="stable").tolist() == np.argsort(products, kind="stable").tolist()
     assert len(set(found[:3])) == 1
 
@@ -109,7 +109,7 @@ def test_a_number_of_a_product_orders_products_and_is_the_same_for_equal_ones():
 def test_neighbours_found_part_by_part_make_the_same_groups(monkeypatch):
     trajectories, k = instance(random.Random(SEED + 3), most=200, instants=3)
     whole = groups("hilbert", trajectories, k)
-    monkeypatch.setattr(hilbert, "_HELD", 7)
+    monkeypatch.setattr(hilbert, "_MAX_NEIGHBOURS_HELD", 7)
     assert groups("hilbert", trajectories, k) == whole
 
 
@@ -119,7 +119,7 @@ def test_the_smallest_quadrants_are_those_of_plain_search():
         some = [(rng.randint(0, 15), rng.randint(0, 15)) for _ in range(rng.randint(1, 3))]
         (xs, ys) = zip(*some, strict=True)
         tight = np.array([[min(xs), min(ys), max(xs) + 1, max(ys) + 1]], np.int32)
-        assert tuple(tp_aware.smallest_quadrants(tight)[0].tolist()) == plain.smallest_quadrant(some)
+        assert tuple(tp_aware.find_smallest_quadrants(tight)[0].tolist()) == plain.smallest_quadrant(some)
 
 
 # ---- what is published

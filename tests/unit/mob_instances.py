@@ -7,7 +7,7 @@ own instants; its place in the run's order.
 import numpy as np
 
 from dbanon.methods.kernels import align
-from dbanon.methods.mob._positions import Positions, places
+from dbanon.methods.mob._positions import Positions, number_places
 
 
 def positions_of(where, own, rank, instants):
@@ -62,5 +62,5 @@ def random_world(rng, n, instants, *, side, absent=0.0, blank=0.2, most=3, jump=
 
 def along_curve(positions):
     """The places of a world, as a list of dicts too."""
-    place = places(positions)
+    place = number_places(positions)
     return place, [dict(enumerate(row)) for row in place.tolist()]

@@ -46,8 +46,8 @@ def test_positions_and_their_suppliers_are_those_of_the_plain_rules(align, grid_
         instants = kernel.Instants(start=5, step_s=5, count=4, mode=kernel.MODES[align], max_gap_s=gap)
         line = kernel.merge(data)
         everyone = np.arange(len(line.subject), dtype=np.int32)
-        x, y = kernel.positions(line, instants, everyone)
-        rows, which = kernel.suppliers(line, instants, everyone) if not line.single else (None, None)
+        x, y = kernel.compute_positions(line, instants, everyone)
+        rows, which = kernel.list_suppliers(line, instants, everyone) if not line.single else (None, None)
         found, present, extent = kernel.survey(line, instants, 1.0)
         cells = []
         for row, subject in enumerate(line.subject.tolist()):
@@ -75,7 +75,7 @@ def test_cells_are_floors_relative_to_the_root():
     data = one_subject(t=[0.0, 60.0], x=[-0.5, 25.0], y=[9.99, 10.0])
     instants = kernel.Instants(start=0, step_s=60, count=2, mode=kernel.LAST, max_gap_s=0)
     line = kernel.merge(data)
-    x, y = kernel.cells(line, instants, np.array([0], np.int32), 10.0, (-1.0, 0.0))
+    x, y = kernel.compute_cells(line, instants, np.array([0], np.int32), 10.0, (-1.0, 0.0))
     assert (x.tolist(), y.tolist()) == ([[0, 3]], [[0, 1]])
 
 
@@ -90,7 +90,7 @@ def test_of_fixes_in_one_slot_the_latest_gives_the_position():
     data = one_subject(t=[0.1, 0.9], x=[1.0, 2.0], y=[1.0, 2.0])
     instants = kernel.Instants(start=0, step_s=60, count=1, mode=kernel.EXACT, max_gap_s=0)
     line = kernel.merge(data)
-    x, _ = kernel.positions(line, instants, np.array([0], np.int32))
+    x, _ = kernel.compute_positions(line, instants, np.array([0], np.int32))
     assert x.tolist() == [[2.0]]
 
 
@@ -104,7 +104,7 @@ def test_the_gap_is_measured_from_the_slot_and_includes_its_limit():
 def test_only_windows_that_a_fix_reaches_are_looked_at():
     data = one_subject(t=[0.0, 1000.0], x=[1.0, 1.0], y=[1.0, 1.0])
     windows = [kernel.Instants(start=100 * w, step_s=10, count=10, mode=kernel.LAST, max_gap_s=150) for w in range(11)]
-    assert np.flatnonzero(kernel.reached(kernel.merge(data), windows)).tolist() == [0, 1, 10]
+    assert np.flatnonzero(kernel.find_reached_windows(kernel.merge(data), windows)).tolist() == [0, 1, 10]
 
 
 def test_no_trajectories_make_an_empty_timeline():

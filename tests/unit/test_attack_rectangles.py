@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.attacks import shared
-from dbanon.attacks.sensitive_sites import _served
-from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
+from dbanon.attacks.sensitive_sites import _count_served
+from dbanon.attacks.shared.rectangles import count_meeting, find_cells, find_holding, find_region_cells, hold
 
 
 @st.composite
@@ -18,7 +18,7 @@ def rectangles(draw, most: int = 40) -> np.ndarray:
 @settings(max_examples=80)
 @given(rectangles(), rectangles())
 def test_meeting_counts_what_shares_a_cell(those, others):
-    found = meeting(those, others)
+    found = count_meeting(those, others)
     plain = [
         sum(a[0] <= b[2] and b[0] <= a[2] and a[1] <= b[3] and b[1] <= a[3] for b in others.tolist())
         for a in those.tolist()
@@ -30,8 +30,8 @@ def test_meeting_counts_what_shares_a_cell(those, others):
 @given(rectangles(), rectangles(), st.sampled_from([1, 5, 1 << 20]))
 def test_holding_finds_every_pair_whatever_is_looked_at_together(outer, inner, pairs):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared.rectangles, "_PAIRS", pairs)
-        a, b = holding(outer, inner)
+        patch.setattr(shared.rectangles, "_PAIRS_PER_PART", pairs)
+        a, b = find_holding(outer, inner)
     plain = [
         (i, j)
         for i, o in enumerate(outer.tolist())
@@ -43,7 +43,7 @@ def test_holding_finds_every_pair_whatever_is_looked_at_together(outer, inner, p
 
 
 def test_cells_of_bounds_are_those_of_both_corners():
-    assert of_bounds(np.array([[-0.1, 0.0, 7.5, 7.4]]), 7.5).tolist() == [[-1, 0, 1, 0]]
+    assert find_cells(np.array([[-0.1, 0.0, 7.5, 7.4]]), 7.5).tolist() == [[-1, 0, 1, 0]]
 
 
 def test_regions_that_are_none_are_nowhere_and_meet_nothing():
@@ -51,9 +51,9 @@ def test_regions_that_are_none_are_nowhere_and_meet_nothing():
         [0.0, 0, 2, 4], [np.nan, 0, 2, 4], [0, 0, np.inf, 4], [2, 0, 0, 4], [0, 0, 0, 4], [1e300, 0, 2e300, 4],
         [0.001, 0, 2, 4], [1e-9, 0, 2, 4],
     ])  # fmt: skip
-    cells, sound = of_regions(bounds, 2.0)
+    cells, sound = find_region_cells(bounds, 2.0)
     assert sound.tolist() == [True, *[False] * 7]  # to the last bit
-    assert meeting(cells, np.array([[-100, -100, 100, 100]])).tolist() == [1, 0, 0, 0, 0, 0, 1, 1]
+    assert count_meeting(cells, np.array([[-100, -100, 100, 100]])).tolist() == [1, 0, 0, 0, 0, 0, 1, 1]
     assert bounds[2, 2] == np.inf
 
 
@@ -80,4 +80,4 @@ def test_as_many_sites_are_served_as_can_be(seed):
     number, room = rng.integers(1, 4, places), rng.integers(0, 4, regions)
     at = np.repeat(np.arange(places), number).tolist()
     serves = {site: region[place == at[site]].tolist() for site in range(len(at))}
-    assert _served(region, place, room, number) == plainly_served(serves, room.tolist())
+    assert _count_served(region, place, room, number) == plainly_served(serves, room.tolist())

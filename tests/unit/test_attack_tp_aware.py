@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.attacks import Evidence, shared
-from dbanon.attacks.shared.replay import Timetable, replay, within
+from dbanon.attacks.shared.replay import Timetable, replay, select_slots
 from dbanon.attacks.tp_aware import _contents, _requests, attack
 from dbanon.base import cores
 from dbanon.base.errors import DataError
@@ -350,7 +350,7 @@ def test_subjects_common_to_all_windows_of_a_content_are_those_of_plain_sets(see
         rng.permutation(sum(map(len, groups)))
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_contents, "_ELEMENTS", elements)
+        patch.setattr(_contents, "_MEMBERS_PER_PART", elements)
         content, record = np.array(sorted(shown)).T
         assert _contents.count_common_senders(content, record, window, *members.T).tolist() == left
 
@@ -648,9 +648,9 @@ def test_a_replay_agrees_with_the_plain_one_whatever_the_batches(drawn, elements
     step, length = world.params["step_s"] // 5, min(world.params["instants"], len(world.instants))
     timetable = Timetable(grid_s=5, first=world.start // 5, step=step, count=len(world.instants), length=length)
     until, found = world.params["until"], {}
-    data = within(world.data, None, None if until is None else until // 5)
+    data = select_slots(world.data, None, None if until is None else until // 5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared.replay, "ELEMENTS", elements)
+        patch.setattr(shared.replay, "FIXES_PER_BATCH", elements)
         for sighting in replay(data, timetable, world.params["align"], world.params["max_gap_s"]):
             for pair, column in zip(*np.nonzero(sighting.there), strict=True):
                 key = (int(sighting.subject[pair]), int(sighting.window[pair] * length + column))
@@ -665,8 +665,8 @@ def test_a_replay_agrees_with_the_plain_one_whatever_the_batches(drawn, elements
 @pytest.mark.parametrize("elements", [1, 7, 1 << 17])
 def test_one_thread_and_three_find_the_same(elements, monkeypatch):
     found = []
-    monkeypatch.setattr(shared.replay, "ELEMENTS", elements)
-    monkeypatch.setattr(_requests, "_PART", min(elements, 3))
+    monkeypatch.setattr(shared.replay, "FIXES_PER_BATCH", elements)
+    monkeypatch.setattr(_requests, "_REQUESTS_PER_PART", min(elements, 3))
     for threads in (1, 3):
         monkeypatch.setattr(cores, "count_threads", lambda threads=threads: threads)
         honest_ones = [honest(align) for align in ("last", "exact", "linear")]
@@ -682,5 +682,5 @@ def test_numbers_too_large_to_be_one_key_are_compared_all_the_same():
     shown = tuple(np.array(column) for column in ([0, 1, 1], [2, 1, 1], [5, 5, 6]))
     huge = (shown[0], shown[1] + np.array([0, 0, 1 << 61]), shown[2])
     for table, same in ((shown, [(1, 0), (2, 2)]), (huge, [(1, 0)]), ((shown[0], shown[1] - 9, shown[2]), [])):
-        first, second = _requests._keys(sent, table)
+        first, second = _requests._number_keys(sent, table)
         assert list(zip(*np.nonzero(first[:, None] == second), strict=True)) == same

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dbanon.base.background import run_in_background
-from dbanon.synth import _ahead as make_ahead
+from dbanon.synth import _compute_ahead as make_ahead
 
 
 @pytest.fixture

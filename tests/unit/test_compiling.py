@@ -11,10 +11,10 @@ from types import ModuleType, TracebackType
 import pytest
 
 from dbanon import worker
-from dbanon.attacks import attacker
+from dbanon.attacks import import_attacker
 from dbanon.base import kernels
 from dbanon.cli import db
-from dbanon.methods import METHODS, method
+from dbanon.methods import METHODS, find_method
 from dbanon.runs import compiling
 
 Part = tuple[str, bool]
@@ -130,4 +130,4 @@ def test_other_sources_have_another_stamp(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tp-aware", "kte", "mob", "semantic"])
 def test_what_an_attack_compiles_beforehand_is_compiled_without_data(name: str) -> None:
-    attacker(method(name).attack).prepare()  # type: ignore[attr-defined]
+    import_attacker(find_method(name).attack).prepare()  # type: ignore[attr-defined]

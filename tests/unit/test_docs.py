@@ -45,7 +45,7 @@ def test_the_example_of_a_method_page_runs(page: Path) -> None:
 def test_a_method_page_names_every_parameter_with_its_default(family: str) -> None:
     page = (METHOD_PAGES / f"{family}.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", page, re.MULTILINE))
-    described = methods.describe(methods.method(family))
+    described = methods.describe(methods.find_method(family))
     assert list(rows) == [p["name"] for p in described]
     for parameter in described:
         if parameter["default"] is not None:

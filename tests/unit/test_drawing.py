@@ -59,14 +59,16 @@ def test_texts_and_marks_stand_out_from_paper_and_classes_from_one_another(schem
 
 def drawn(text: str = "x") -> list[Markup]:
     window = maps.Window(x0=0, y0=0, x1=3600, y1=3600)
-    axis = charts.axis(100, unit=" %", name=text)
+    axis = charts.make_axis(100, unit=" %", name=text)
     return [
-        charts.bars("a", text, text, [charts.Bar(label=text, value=3, text=text)]),
-        charts.histogram("b", text, text, [(100, 200, 0.3), (200, 400, 0.7)], mark=(150, text)),
-        charts.ranges("c", text, text, [charts.Range(label=text, low=1, high=9, dot=4, true=5, text=text)], axis),
-        charts.lines("d", text, text, [charts.Line(name=text, points=[(1, 20, 10, 30)])], x=axis, y=axis),
-        maps.panel("e", text, text, window, maps.dots([(5, 5)], marked=True), maps.regions([text]), private=True),
-        maps.panel("f", text, text, window, maps.cells({0: text}), maps.backdrop(text, text)),
+        charts.draw_bars("a", text, text, [charts.Bar(label=text, value=3, text=text)]),
+        charts.draw_histogram("b", text, text, [(100, 200, 0.3), (200, 400, 0.7)], mark=(150, text)),
+        charts.draw_ranges("c", text, text, [charts.Range(label=text, low=1, high=9, dot=4, true=5, text=text)], axis),
+        charts.draw_lines("d", text, text, [charts.Line(name=text, points=[(1, 20, 10, 30)])], x=axis, y=axis),
+        maps.draw_map(
+            "e", text, text, window, maps.draw_dots([(5, 5)], marked=True), maps.draw_regions([text]), private=True
+        ),
+        maps.draw_map("f", text, text, window, maps.draw_cells({0: text}), maps.draw_backdrop(text, text)),
     ]
 
 
@@ -82,15 +84,15 @@ def test_whatever_text_comes_is_text_in_a_figure(text: str) -> None:
 
 
 def test_charts_of_the_truth_are_marked_and_drawn_in_its_colour() -> None:
-    axis = charts.axis(100, name="x")
+    axis = charts.make_axis(100, name="x")
     line = charts.Line(name="x", points=[(1, 20, 10, 30)], kind="private")
     for chart in (
-        charts.ranges("c", "x", "x", [charts.Range(label="x", low=1, high=9, true=5)], axis, private=True),
-        charts.lines("d", "x", "x", [line], x=axis, y=axis, private=True),
+        charts.draw_ranges("c", "x", "x", [charts.Range(label="x", low=1, high=9, true=5)], axis, private=True),
+        charts.draw_lines("d", "x", "x", [line], x=axis, y=axis, private=True),
     ):
         assert ">PRIVATE</text>" in chart
     assert 'class="line-private"' in chart
-    assert "PRIVATE" not in charts.lines("d", "x", "x", [line], x=axis, y=axis)
+    assert "PRIVATE" not in charts.draw_lines("d", "x", "x", [line], x=axis, y=axis)
 
 
 class _Seen(HTMLParser):
@@ -109,12 +111,16 @@ class _Seen(HTMLParser):
 def test_a_hostile_name_is_text_everywhere_on_a_page() -> None:
     around = frame.Frame(title=HOSTILE, band=HOSTILE, head=HOSTILE, foot=HOSTILE, private=True)
     blocks = [
-        frame.section(HOSTILE, frame.table([HOSTILE, "b"], [[HOSTILE, HOSTILE]], caption=HOSTILE), note=HOSTILE),
-        frame.columns(frame.card(HOSTILE, HOSTILE), frame.block(HOSTILE, frame.code(HOSTILE))),
-        frame.facts([(HOSTILE, HOSTILE, True)]),
-        *(frame.picture(figure, HOSTILE) for figure in drawn(HOSTILE)),
+        frame.make_section(
+            HOSTILE, frame.make_table([HOSTILE, "b"], [[HOSTILE, HOSTILE]], caption=HOSTILE), note=HOSTILE
+        ),
+        frame.make_columns(
+            frame.make_card(HOSTILE, HOSTILE), frame.make_block(HOSTILE, frame.make_code_block(HOSTILE))
+        ),
+        frame.make_fact_list([(HOSTILE, HOSTILE, True)]),
+        *(frame.make_picture(figure, HOSTILE) for figure in drawn(HOSTILE)),
     ]
-    html = frame.document(around, frame.header(HOSTILE, HOSTILE, HOSTILE), *blocks)
+    html = frame.make_document(around, frame.make_header(HOSTILE, HOSTILE, HOSTILE), *blocks)
     seen = _Seen()
     seen.feed(html)
     assert "script" not in seen.tags
@@ -131,7 +137,7 @@ def styled(css: str) -> str:
 @pytest.mark.parametrize("title", ["été (2) / a & b", 'a" b', "(a) b1", "x\\ c", "published.x: what"])
 def test_the_margin_of_a_printed_page_says_the_title_as_it_is(title: str) -> None:
     around = frame.Frame(title=title, band="b", head=title, foot="f")
-    html = frame.document(around, frame.header("x", "y", "z"))
+    html = frame.make_document(around, frame.make_header("x", "y", "z"))
     margins = re.findall(r'content:"([^"]*)"', html)
     assert [styled(css) for css in margins[:2]] == [title, title]
 
@@ -140,7 +146,9 @@ def test_direction_marks_of_a_name_turn_nothing_around_it() -> None:
     marks = "\u202e\u2066\u2069\u200f"
     name = f"a{marks}b"
     around = frame.Frame(title=name, band=frame.isolate(name), head=name, foot=name)
-    html = frame.document(around, frame.header(name, frame.isolate(name), frame.mono(name)), frame.code(name))
+    html = frame.make_document(
+        around, frame.make_header(name, frame.isolate(name), frame.make_code_name(name)), frame.make_code_block(name)
+    )
     assert not set(marks) & set(html)
     assert "a\\u202e\\u2066\\u2069\\u200fb" in html
     assert frame.isolate("שלום 5") == "<bdi>שלום 5</bdi>"
@@ -149,7 +157,7 @@ def test_direction_marks_of_a_name_turn_nothing_around_it() -> None:
 def test_a_page_forbids_what_it_does_not_need_and_says_when_it_is_private() -> None:
     for private in (False, True):
         around = frame.Frame(title="x", band="For operators.", head="of cabs", foot="made by dbanon", private=private)
-        html = frame.document(around, frame.header("x", "y", "z"))
+        html = frame.make_document(around, frame.make_header("x", "y", "z"))
         assert f'http-equiv="Content-Security-Policy" content="{frame.POLICY}"' in html.replace("&#39;", "'")
         assert ("<title>[PRIVATE] x</title>" in html) == private
         assert ("PRIVATE" in html) == private
@@ -159,22 +167,22 @@ def test_a_page_forbids_what_it_does_not_need_and_says_when_it_is_private() -> N
 
 def test_a_single_person_far_off_does_not_stretch_a_map() -> None:
     town = [(x * 500.0, y * 500.0, 10.0) for x in range(10) for y in range(8)]
-    window = maps.least_window([*town, (90_000.0, 2_000.0, 1.0)], 500)
+    window = maps.find_least_window([*town, (90_000.0, 2_000.0, 1.0)], 500)
     assert window == maps.Window(x0=0, y0=0, x1=5000, y1=4000)
-    assert maps.least_window([], 500) is None
-    assert maps.least_window([(0.0, 0.0, 0.0)], 500) is None
-    alone = maps.least_window([(0.0, 0.0, 3.0)], 500)
+    assert maps.find_least_window([], 500) is None
+    assert maps.find_least_window([(0.0, 0.0, 0.0)], 500) is None
+    alone = maps.find_least_window([(0.0, 0.0, 3.0)], 500)
     assert alone is not None
     assert alone.x1 - alone.x0 == 500
 
 
 def test_axes_end_at_round_numbers_and_hold_all_values() -> None:
-    assert [said for _, said in charts.axis(97, unit=" %").ticks] == ["0", "25 %", "50 %", "75 %", "100 %"]
-    assert charts.axis(0).high > 0
+    assert [said for _, said in charts.make_axis(97, unit=" %").ticks] == ["0", "25 %", "50 %", "75 %", "100 %"]
+    assert charts.make_axis(0).high > 0
     for high in (0.3, 7, 99, 1234, 5e6):
-        assert charts.axis(high).high >= high
-    log = charts.lengths(200, 20_000)
+        assert charts.make_axis(high).high >= high
+    log = charts.make_length_axis(200, 20_000)
     assert log.share(200) == 0
     assert log.share(2000) == pytest.approx(0.5)
     assert log.share(1e9) == 1
-    assert [charts.metres(m) for m in (250, 1800, 12_000)] == ["250 m", "1.8 km", "12 km"]
+    assert [charts.format_metres(m) for m in (250, 1800, 12_000)] == ["250 m", "1.8 km", "12 km"]

@@ -23,7 +23,7 @@ def symmetries(order):
 
 def those_alike(cells, order):
     """The symmetries under which the library numbers all cells as we do."""
-    places = hilbert.index(*np.array(cells, np.int64).T, order).tolist()
+    places = hilbert.number_cells(*np.array(cells, np.int64).T, order).tolist()
     curve = HilbertCurve(order, 2)
     return [
         number
@@ -50,5 +50,5 @@ def test_cells_of_large_curves_have_the_places_that_an_independent_library_gives
 @pytest.mark.parametrize("order", range(1, 9))
 def test_cells_that_follow_one_another_share_a_side(order):
     x, y = (axis.ravel() for axis in np.indices((2**order, 2**order)))
-    along = np.argsort(hilbert.index(x, y, order))
+    along = np.argsort(hilbert.number_cells(x, y, order))
     assert (np.abs(np.diff(x[along])) + np.abs(np.diff(y[along])) == 1).all()

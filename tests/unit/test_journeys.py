@@ -14,17 +14,17 @@ MINUTES = Timetable(start_s=1_767_600_000, instants=30, step_s=60)
 def network_of(x, y, edges, kmh, length=None) -> _network.Network:
     a, b = np.array(edges, dtype=np.int32).T
     x, y = np.array(x, dtype=float), np.array(y, dtype=float)
-    return _network._network("test", x, y, a, b, limit_mps=np.array(kmh) / 3.6, srid=32632, length_m=length)
+    return _network._make_network("test", x, y, a, b, limit_mps=np.array(kmh) / 3.6, srid=32632, length_m=length)
 
 
 def routes_of(network: _network.Network, destinations: int = 1000, seed: int = 1) -> Routes:
     n = len(network.x)
-    return _journeys.routes(network, np.full(n, 1 / n), destinations, np.random.default_rng(seed))
+    return _journeys.find_routes(network, np.full(n, 1 / n), destinations, np.random.default_rng(seed))
 
 
 @pytest.fixture(scope="module")
 def network() -> _network.Network:
-    return _network.city(np.random.default_rng(7))
+    return _network.make_city(np.random.default_rng(7))
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def legs(fixes: Fixes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("kind", range(len(OBJECT_CLASSES)))
 def test_the_quickest_ways_equal_those_of_floyd_and_warshall(kind: int) -> None:
-    network = _network.city(np.random.default_rng(5), blocks=4)
+    network = _network.make_city(np.random.default_rng(5), blocks=4)
     ways = routes_of(network)
     table = floyd_warshall(network, OBJECT_CLASSES[kind].top_mps)
     found = [[follow(ways, kind, d, v)[1] for v in range(len(ways.x))] for d in range(len(ways.destination))]
@@ -115,14 +115,14 @@ def test_classes_with_the_same_ways_share_their_trees(ways: Routes) -> None:
 
 
 def test_destinations_follow_attraction_and_fit_the_memory_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = _network.city(np.random.default_rng(5), blocks=9)
+    network = _network.make_city(np.random.default_rng(5), blocks=9)
     draws = np.where(np.arange(100) < 50, 0.019, 0.001)
-    ways = _journeys.routes(network, draws, 1000, np.random.default_rng(1))
+    ways = _journeys.find_routes(network, draws, 1000, np.random.default_rng(1))
     chance = np.diff(ways.reach, prepend=0)
     assert chance[ways.destination < 50].sum() == pytest.approx(0.95, abs=0.03)
     assert ways.reach[-1] == pytest.approx(1)
     monkeypatch.setattr(_journeys, "HOPS_BYTES", 1)
-    assert len(_journeys.routes(network, draws, 1000, np.random.default_rng(1)).destination) <= 16
+    assert len(_journeys.find_routes(network, draws, 1000, np.random.default_rng(1)).destination) <= 16
 
 
 # ---- random streams
@@ -130,11 +130,11 @@ def test_destinations_follow_attraction_and_fit_the_memory_given(monkeypatch: py
 
 def test_hashed_numbers_are_uniform_and_differ_in_every_part() -> None:
     number = np.arange(100_000)
-    one, other = _journeys.hashed(1, number, number * 0), _journeys.hashed(1, number, number * 0 + 1)
+    one, other = _journeys.hash_uniform(1, number, number * 0), _journeys.hash_uniform(1, number, number * 0 + 1)
     assert 0 <= one.min() < one.max() < 1
     np.testing.assert_allclose(np.histogram(one, 20, (0, 1))[0], 5000, rtol=0.08)
     assert abs(np.corrcoef(one, other)[0, 1]) < 0.02
-    assert abs(np.corrcoef(one, _journeys.hashed(2, number, number * 0))[0, 1]) < 0.02
+    assert abs(np.corrcoef(one, _journeys.hash_uniform(2, number, number * 0))[0, 1]) < 0.02
     assert len(np.unique(np.concatenate([one, other]))) == 200_000
 
 

@@ -29,7 +29,7 @@ def grouped(subjects, k, rank=None, improve=True, seed=SEED):
 
 def cost(samples, members):
     begin, end = samples.offset[:-1][members], samples.offset[1:][members]
-    return int(_k_merge.costs(samples, np.array([0, len(members)]), begin, end)[0])
+    return int(_k_merge.compute_costs(samples, np.array([0, len(members)]), begin, end)[0])
 
 
 @pytest.fixture(params=["all pairs", "candidates", "blocks"])
@@ -40,7 +40,7 @@ def tabulated(request, monkeypatch):
     if request.param == "candidates":
         monkeypatch.setattr(_pairs, "MAX_TABULATED_SUBJECTS", 0)
         monkeypatch.setattr(_groups, "_MAX_EXHAUSTIVE_SUBJECTS", 4)
-        monkeypatch.setattr(_groups, "_NEAR", 4)
+        monkeypatch.setattr(_groups, "_CANDIDATES_BEYOND_K", 4)
     return request.param
 
 
@@ -147,7 +147,7 @@ def test_candidates_hold_the_cheapest_partners():
     subjects = neighbours(random.Random(SEED), 300, 30)
     samples = samples_of(subjects)
     samples = _groups._select_samples(samples, np.arange(300))
-    near = _near.nearest(_near.signatures(samples), 8)
+    near = _near.find_nearest(_near.compute_signatures(samples), 8)
     assert near.shape == (300, 8)
     pairs = _pairs.build_pairs(samples, _pairs.MAX_TABULATED_SUBJECTS)
     costs = np.where(np.eye(300, dtype=bool), np.inf, pairs.all)
@@ -156,7 +156,7 @@ def test_candidates_hold_the_cheapest_partners():
 
 
 def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
-    monkeypatch.setattr(_pairs, "_SLOTS", 4)  # a table in which not all find room
+    monkeypatch.setattr(_pairs, "_SLOTS_PER_SUBJECT", 4)  # a table in which not all find room
     subjects = neighbours(random.Random(SEED), 30, 5)
     samples = _groups._select_samples(samples_of(subjects), np.arange(30)[::-1])
     every, some = (_pairs.build_pairs(samples, most) for most in (_pairs.MAX_TABULATED_SUBJECTS, 0))
@@ -165,7 +165,7 @@ def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
     a, b = np.nonzero(~np.eye(30, dtype=bool))
     for _ in range(2):
         assert (_pairs.look_up(samples, some, a, b) == every.all[a, b]).all()
-        assert all(_pairs.cost(some, i, j) == every.all[i, j] for i, j in zip(a[:200], b[:200], strict=True))
+        assert all(_pairs.compute_cost(some, i, j) == every.all[i, j] for i, j in zip(a[:200], b[:200], strict=True))
 
 
 def test_everybody_at_one_place_and_time_is_grouped(tabulated):
@@ -177,12 +177,12 @@ def test_everybody_at_one_place_and_time_is_grouped(tabulated):
 @pytest.mark.parametrize("k", [2, 3])
 def test_blocks_and_merges_done_elsewhere_give_the_same(monkeypatch, k):
     monkeypatch.setattr(_blocks, "MAX_BLOCK_SUBJECTS", 12)
-    monkeypatch.setattr(_k_merge, "_SAMPLES_ELSEWHERE", 300)
+    monkeypatch.setattr(_k_merge, "_SAMPLE_INPUTS_PER_TASK", 300)
     samples, rank = samples_of(neighbours(random.Random(SEED), 61, 8)), np.arange(61)[::-1]
     elsewhere, found = Elsewhere(), []
     for way in ({}, {"tasks": elsewhere}):
         group = _groups.group(samples, k, rank, np.random.default_rng(SEED), **way)
-        found.append((group, _groups.merged(samples, group, **way)))
+        found.append((group, _groups.merge_groups(samples, group, **way)))
     (here, rows), (there, others) = found
     assert here.tolist() == there.tolist()
     for column in ("offset", "first", "last", "box"):
@@ -195,7 +195,7 @@ def test_a_second_cut_takes_back_what_borders_cost(monkeypatch):
     whole = grouped(subjects, 2)[1]
     monkeypatch.setattr(_blocks, "MAX_BLOCK_SUBJECTS", 100)
     blocks = grouped(subjects, 2)[1]
-    monkeypatch.setattr(_groups, "_rejoined", lambda samples, k, group, home: group)
+    monkeypatch.setattr(_groups, "_exchange_block", lambda samples, k, group, home: group)
     assert whole < blocks < grouped(subjects, 2)[1]
 
 

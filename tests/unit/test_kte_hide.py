@@ -41,12 +41,12 @@ def instance(rng, people=(6, 14), epochs=(4, 8)):
     return samples_of(rows)
 
 
-def run(samples, k, leaks=1, reuse="never", improve=False, people=_clusters.PEOPLE):
+def run(samples, k, leaks=1, reuse="never", improve=False, people=_clusters.MEAN_CLUSTER_PEOPLE):
     """Hide them, with clusters of so many people."""
     leak = GRID_S * PER
     params = SimpleNamespace(k=k, tau_s=leaks * leak, leak_s=leak, reuse=reuse, improve=improve)
     rank = np.random.default_rng(3).permutation(int(samples.subject.max(initial=-1)) + 1)
-    with patch.object(_clusters, "PEOPLE", people):
+    with patch.object(_clusters, "MEAN_CLUSTER_PEOPLE", people):
         return hide(samples, params, rank, np.random.default_rng(4))
 
 
@@ -262,7 +262,7 @@ def test_covers_are_found_if_and_only_if_there_are_any(d):
         ways = product(*(list(combinations(np.flatnonzero(row).tolist(), d)) for row in allowed))
         exists = any(sorted(sum(way, ())) == sorted(list(range(n)) * d) for way in ways)
         weights = rng.random((n, n)).astype(np.float32)
-        chosen, blocked = _cycles.covers(weights, allowed, allowed, d + 1)
+        chosen, blocked = _cycles.find_covers(weights, allowed, allowed, d + 1)
         assert (chosen is not None) == exists == (not blocked.any())
         if chosen is not None:
             assert all(sorted(chosen[:, c]) == list(range(n)) for c in range(d))

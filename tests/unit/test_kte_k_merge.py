@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dbanon.base import cores
 from dbanon.methods.kte import _k_merge
-from dbanon.methods.kte._samples import FURTHEST, LATEST
+from dbanon.methods.kte._samples import MAX_CELL, MAX_SLOT
 from tests.unit import oracles_kte as oracle
 from tests.unit.kte_instances import inputs_at_random, inputs_in_runs, samples_of
 
@@ -23,7 +23,7 @@ def merge_one(inputs):
     merged = _k_merge.merge(samples, np.array([0, len(inputs)]), samples.offset[:-1], samples.offset[1:])
     assert merged.offset.tolist() == [0, len(merged.first)]
     rows = np.column_stack([merged.first, merged.last, merged.box]).tolist()
-    cost = _k_merge.costs(samples, np.array([0, len(inputs)]), samples.offset[:-1], samples.offset[1:])
+    cost = _k_merge.compute_costs(samples, np.array([0, len(inputs)]), samples.offset[:-1], samples.offset[1:])
     assert cost.tolist() == [cost_of(rows)]
     return [tuple(row) for row in rows]
 
@@ -85,7 +85,7 @@ def test_the_cost_is_the_least_over_long_runs_of_one_input(k, moving):
     """Longer than a block of starts, of those who rest, those who move, and both."""
     rng = random.Random(SEED + k)
     for _ in range(4):
-        inputs = inputs_in_runs(rng, k, 500, 5 * _k_merge._BLOCK, moving)
+        inputs = inputs_in_runs(rng, k, 500, 5 * _k_merge._STARTS_PER_BLOCK, moving)
         assert cost_of(merge_one(inputs)) == oracle.least_cost_of_many(inputs), inputs
 
 
@@ -134,7 +134,7 @@ def test_many_tasks_of_any_number_of_inputs_are_merged_each_by_itself(monkeypatc
     who = np.concatenate(tasks)
     offset = np.cumsum([0, *map(len, tasks)])
     begin, end = samples.offset[who], samples.offset[who + 1]
-    merged, costs = _k_merge.merge(samples, offset, begin, end), _k_merge.costs(samples, offset, begin, end)
+    merged, costs = _k_merge.merge(samples, offset, begin, end), _k_merge.compute_costs(samples, offset, begin, end)
     for number, task in enumerate(tasks):
         part = slice(merged.offset[number], merged.offset[number + 1])
         rows = np.column_stack([merged.first[part], merged.last[part], merged.box[part]])
@@ -150,7 +150,7 @@ def test_pair_costs_are_those_of_merges(monkeypatch, threads):
     subjects = inputs_at_random(rng, 10, 20, 12, 20)
     samples = samples_of(subjects)
     a, b = np.nonzero(~np.eye(10, dtype=bool))
-    costs = _k_merge.pair_costs(
+    costs = _k_merge.compute_pair_costs(
         samples, samples.offset[a], samples.offset[a + 1], samples.offset[b], samples.offset[b + 1]
     )
     assert costs.tolist() == [oracle.least_cost_of_many([subjects[i], subjects[j]]) for i, j in zip(a, b, strict=True)]
@@ -160,7 +160,7 @@ def test_parts_of_a_subject_are_merged_as_subjects_are():
     """Ranges of samples need not be whole subjects: epochs are merged by themselves."""
     samples = samples_of([[(0, 0, 0), (1, 1, 0), (5, 9, 9)], [(1, 0, 0), (4, 9, 9), (5, 9, 9)]])
     ends = [np.array([value]) for value in (0, 2, 3, 4)]
-    assert _k_merge.pair_costs(samples, *ends).tolist() == [2 * (2 + 1)]
+    assert _k_merge.compute_pair_costs(samples, *ends).tolist() == [2 * (2 + 1)]
 
 
 def test_nothing_to_merge_gives_nothing():
@@ -168,8 +168,8 @@ def test_nothing_to_merge_gives_nothing():
     merged = _k_merge.merge(samples, np.array([0]), none, none)
     assert merged.offset.tolist() == [0]
     assert merged.box.shape == (0, 4)
-    assert _k_merge.pair_costs(samples, none, none, none, none).tolist() == []
-    assert _k_merge.costs(samples, np.array([0]), none, none).tolist() == []
+    assert _k_merge.compute_pair_costs(samples, none, none, none, none).tolist() == []
+    assert _k_merge.compute_costs(samples, np.array([0]), none, none).tolist() == []
 
 
 def test_costs_beyond_what_a_float_counts_are_exact():
@@ -180,7 +180,7 @@ def test_costs_beyond_what_a_float_counts_are_exact():
 
 def test_costs_at_the_furthest_slots_and_cells_are_exact():
     """From one end of all slots and cells to the other, in long runs too: nothing overflows."""
-    t, c = LATEST - 1, FURTHEST - 1
+    t, c = MAX_SLOT - 1, MAX_CELL - 1
     ends = [(-t, -c, -c), (t, c, c)]
     for own in ([], [(i, c, -c) for i in range(200)]):
         assert merge_one([[ends[0], *own], [ends[1]]]) == [(-t, t, -c, -c, c, c)]

@@ -27,7 +27,7 @@ WAYS = {"kte-hide": ("kte-hide", {}), "k-merge": ("k-merge", {}), "k-merge witho
 @pytest.fixture(autouse=True)
 def by_id(monkeypatch):
     """The order of the run is that of ids."""
-    monkeypatch.setattr(_rows, "run_order", lambda data, _: np.arange(len(data.subject)))
+    monkeypatch.setattr(_rows, "rank_subjects", lambda data, _: np.arange(len(data.subject)))
 
 
 def released(places, algorithm, options, people=4):

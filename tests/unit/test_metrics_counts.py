@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dbanon.base.figures import Answers, Figure, Movements, Questions
 from dbanon.metrics import METRICS
-from dbanon.metrics.counts import count_figures, exact_interval, usable_resolution
-from dbanon.metrics.questions import compared_side, draw_questions, sides_note, true_counts
+from dbanon.metrics.counts import compute_exact_interval, find_usable_resolution, measure_counts
+from dbanon.metrics.questions import choose_compared_side, count_true_answers, draw_questions, note_sides
 
 
 def movements(rows: list[tuple[int, int, float, float, float]]) -> Movements:
@@ -61,7 +61,7 @@ def test_true_counts_are_those_of_plain_python(
 ) -> None:
     moved = movements(rows)
     put = questions([(side, x, y, since, since + long) for side, x, y, since, long in asked])
-    assert true_counts(moved, put).tolist() == plain_counts(moved, put)
+    assert count_true_answers(moved, put).tolist() == plain_counts(moved, put)
 
 
 def test_many_people_in_any_order_are_counted_as_in_plain_python() -> None:
@@ -82,7 +82,7 @@ def test_many_people_in_any_order_are_counted_as_in_plain_python() -> None:
         rng, window=(0, 0, 8, 8), moments=600.0 * np.arange(20), spans=np.array([[300.0, 900.0], [0.0, 12000.0]]),
         sides_m=(1, 4), queries=30, about_moments=True,
     )  # fmt: skip
-    assert true_counts(moved, put).tolist() == plain_counts(moved, put)
+    assert count_true_answers(moved, put).tolist() == plain_counts(moved, put)
 
 
 def test_people_whose_positions_are_in_several_parts_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +91,9 @@ def test_people_whose_positions_are_in_several_parts_are_counted_once(monkeypatc
     mixed = movements([(i % 4, i // 10, t, *rng.integers(0, 4, 2)) for i in range(40) for t in range(5)])
     put = questions([(side, 0, 0, since, 9) for side in (1, 2, 3) for since in (0, 4, 8)])
     for size in (1, 3, 7, 10, 11, 25):
-        monkeypatch.setattr("dbanon.metrics.questions._PART", size)
+        monkeypatch.setattr("dbanon.metrics.questions._POSITIONS_PER_PART", size)
         for data in (moved, mixed):
-            assert true_counts(data, put).tolist() == plain_counts(data, put)
+            assert count_true_answers(data, put).tolist() == plain_counts(data, put)
 
 
 def test_many_positions_and_questions_take_memory_for_one_of_them_at_a_time() -> None:
@@ -106,10 +106,10 @@ def test_many_positions_and_questions_take_memory_for_one_of_them_at_a_time() ->
         rng, window=(0, 0, 9000, 9000), moments=np.arange(10.0), spans=np.array([[0.0, 3.0], [4.0, 9.0]]), queries=200,
         about_moments=True,
     )  # fmt: skip
-    true_counts(movements([(0, 0, 0, 0, 0)]), put)  # what is compiled is not counted
+    count_true_answers(movements([(0, 0, 0, 0, 0)]), put)  # what is compiled is not counted
     tracemalloc.start()
     try:
-        true_counts(data, put)
+        count_true_answers(data, put)
         assert tracemalloc.get_traced_memory()[1] < 60e6
     finally:
         tracemalloc.stop()
@@ -117,14 +117,14 @@ def test_many_positions_and_questions_take_memory_for_one_of_them_at_a_time() ->
 
 def test_nothing_moves_and_nothing_is_asked() -> None:
     put = questions([(1, 0, 0, 5, 5)])
-    assert true_counts(NOTHING, put).tolist() == [0]
-    assert true_counts(movements([(0, 0, 5, 0, 0)]), questions([])).tolist() == []
+    assert count_true_answers(NOTHING, put).tolist() == [0]
+    assert count_true_answers(movements([(0, 0, 5, 0, 0)]), questions([])).tolist() == []
 
 
 def test_an_edge_and_the_start_of_a_span_count_and_its_end_does_not() -> None:
     moved = movements([(0, 0, 10, 2, 1)])
     put = questions([(1, 1, 0, 10, 20), (1, 1, 0, 0, 10), (1, 1, 0, 10, 10), (1, 2, 1, 10, 10), (1, 2.1, 1, 10, 10)])
-    assert true_counts(moved, put).tolist() == [1, 0, 1, 1, 0]
+    assert count_true_answers(moved, put).tolist() == [1, 0, 1, 1, 0]
 
 
 def test_questions_are_drawn_as_many_of_each_side_and_kind() -> None:
@@ -166,8 +166,8 @@ def test_squares_are_at_most_half_as_wide_as_the_city_and_settings_are_compared_
     for window in ((5, 5, 5 + width, 50_000), (5, 5, 50_000, 5 + width)):
         put = draw_questions(rng, window=window, moments=np.empty(0), spans=spans, queries=1, about_moments=False)
         assert np.unique(put.side_m).tolist() == asked
-        assert compared_side(put) == compared
-        [*note] = sides_note(put)
+        assert choose_compared_side(put) == compared
+        [*note] = note_sides(put)
         assert bool(note) == (width < 16000)
         assert all(f"{side:g}" in said for side in asked for said in note)
 
@@ -191,7 +191,7 @@ def figures(
 ) -> dict[str, Figure]:
     put = questions([(500, 0, 0, 0, 0)] * len(true))
     answers = Answers(at_least=np.array(low), expected=np.array(expected), at_most=np.array(high))
-    found = count_figures(put, np.array(true, float), answers, people=people, rng=np.random.default_rng(1))
+    found = measure_counts(put, np.array(true, float), answers, people=people, rng=np.random.default_rng(1))
     return {figure.name: figure for figure in found}
 
 
@@ -241,7 +241,7 @@ def test_the_query_error_looks_best_where_counts_are_worst() -> None:
 
 
 def resolution(errors: dict[float, float]) -> Figure:
-    return usable_resolution({side: (error, np.full(9, error)) for side, error in errors.items()}, "moment")
+    return find_usable_resolution({side: (error, np.full(9, error)) for side, error in errors.items()}, "moment")
 
 
 def test_the_usable_resolution_lies_between_sides_by_their_logarithm() -> None:
@@ -260,7 +260,7 @@ def test_the_usable_resolution_is_that_from_which_on_all_are_good() -> None:
 
 def test_the_interval_of_a_resolution_may_be_open_above() -> None:
     half = np.array([0.1, 0.5] * 50)
-    one = usable_resolution({500: (0.5, np.full(100, 0.5)), 1000: (0.19, half)}, "span")
+    one = find_usable_resolution({500: (0.5, np.full(100, 0.5)), 1000: (0.19, half)}, "span")
     assert one.low < 1000
     assert one.high == math.inf
     assert one.value < 1000
@@ -284,7 +284,7 @@ def evaluations(queries: int, repeats: int) -> Iterator[dict[str, Figure]]:
         drawn = rng.integers(0, 20_000, queries)
         put = questions([(500, 0, 0, 0, 0)] * queries)
         told = Answers(at_least=true[drawn], expected=expected[drawn], at_most=true[drawn])
-        found = count_figures(put, true[drawn], told, people=5000, rng=rng)
+        found = measure_counts(put, true[drawn], told, people=5000, rng=rng)
         yield {figure.name: figure for figure in found}
 
 
@@ -303,9 +303,9 @@ def test_80_questions_leave_much_more_open_than_400() -> None:
 
 
 def test_an_exact_interval_of_a_share_knows_doubt_at_both_ends() -> None:
-    assert exact_interval(0, 100) == (0, pytest.approx(1 - 0.05 ** (1 / 100)))
-    assert exact_interval(100, 100) == (pytest.approx(0.05 ** (1 / 100)), 1)
-    low, high = exact_interval(5, 10)
+    assert compute_exact_interval(0, 100) == (0, pytest.approx(1 - 0.05 ** (1 / 100)))
+    assert compute_exact_interval(100, 100) == (pytest.approx(0.05 ** (1 / 100)), 1)
+    low, high = compute_exact_interval(5, 10)
     assert (low, high) == (pytest.approx(0.2224, abs=1e-3), pytest.approx(0.7776, abs=1e-3))
 
 
@@ -318,7 +318,7 @@ def test_noise_is_taken_off_errors_in_squares() -> None:
     def measured(error: Any, noise: Any = None) -> dict[str, Figure]:
         told = true + error
         answers = Answers(at_least=told, expected=told, at_most=told)
-        found = count_figures(asked, true, answers, people=5000, rng=np.random.default_rng(1), noise=noise)
+        found = measure_counts(asked, true, answers, people=5000, rng=np.random.default_rng(1), noise=noise)
         return {one.name: one for one in found}
 
     without, noisy, taken_off = measured(off), measured(off + noise), measured(off + noise, noise[::-1])

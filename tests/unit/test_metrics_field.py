@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dbanon.base.figures import Movements
 from dbanon.metrics import distributions, sequences
-from dbanon.metrics.distributions import Tally, divergence, weighted_quantiles
+from dbanon.metrics.distributions import Tally, find_weighted_quantiles, measure_divergence
 from tests.unit.test_metrics_counts import NOTHING, movements
 
 Counts = dict[tuple[int, int], int]
@@ -48,53 +48,54 @@ counts = st.dictionaries(keys, st.integers(1, 5), min_size=1, max_size=10)
 @given(counts, counts)
 def test_figures_of_tallies_are_those_of_plain_python(a: Counts, e: Counts) -> None:
     true, told = tally(a), tally(e)
-    assert distributions.trip_jsd(true, told) == pytest.approx(plain_jsd(a, e), abs=1e-12)
+    assert distributions.measure_trip_jsd(true, told) == pytest.approx(plain_jsd(a, e), abs=1e-12)
     off = sum(abs(a.get(key, 0) - e.get(key, 0)) for key in {*a, *e})
-    assert distributions.tally_error(true, told) == pytest.approx(off / sum(a.values()))
+    assert distributions.measure_tally_error(true, told) == pytest.approx(off / sum(a.values()))
     by_hour = []
     for hour in {key[0] for key in a}:
         own = [{key: value for key, value in of.items() if key[0] == hour} for of in (a, e)]
         by_hour.append(plain_jsd(*own) if own[1] else 1)
-    assert distributions.density_jsd(true, told) == pytest.approx(np.mean(by_hour))
+    assert distributions.measure_density_jsd(true, told) == pytest.approx(np.mean(by_hour))
     both = sorted({*a, *e})
     values = [[own.get(key, 0) for key in both] for own in (a, e)]
     if all(len(set(own)) > 1 for own in values):
-        assert distributions.location_tau_b(true, told) == pytest.approx(plain_tau_b(*values))
+        assert distributions.measure_location_tau_b(true, told) == pytest.approx(plain_tau_b(*values))
     else:
-        assert distributions.location_tau_b(true, told) is None
+        assert distributions.measure_location_tau_b(true, told) is None
 
 
 def test_the_divergence_is_not_its_root_and_at_most_one_bit() -> None:
     """A half in common: shares 1, 0 and 1/2, 1/2."""
     by_hand = (math.log2(4 / 3) + math.log2(2 / 3) / 2 + 1 / 2) / 2
-    assert divergence(np.array([7.0, 0.0]), np.array([3.0, 3.0])) == pytest.approx(by_hand)
-    assert divergence(np.array([1.0, 0.0]), np.array([0.0, 9.0])) == 1
-    assert divergence(np.array([2.0, 4.0]), np.array([1.0, 2.0])) == pytest.approx(0)
-    assert divergence(np.zeros(2), np.ones(2)) == 1
+    assert measure_divergence(np.array([7.0, 0.0]), np.array([3.0, 3.0])) == pytest.approx(by_hand)
+    assert measure_divergence(np.array([1.0, 0.0]), np.array([0.0, 9.0])) == 1
+    assert measure_divergence(np.array([2.0, 4.0]), np.array([1.0, 2.0])) == pytest.approx(0)
+    assert measure_divergence(np.zeros(2), np.ones(2)) == 1
 
 
 def test_keys_may_be_texts_and_stand_twice() -> None:
     true = Tally(keys=np.array([["a", "b"], ["a", "b"], ["b", "a"]]), values=np.array([1.0, 2.0, 1.0]))
     told = Tally(keys=np.array([["b", "b"], ["a", "b"]]), values=np.array([1.0, 3.0]))
-    assert distributions.tally_error(true, told) == pytest.approx((0 + 1 + 1) / 4)
+    assert distributions.measure_tally_error(true, told) == pytest.approx((0 + 1 + 1) / 4)
 
 
 def test_tallies_of_nothing_cannot_be_compared() -> None:
     none, some = tally({}), tally({(0, 0): 3})
     for of in (
-        distributions.density_jsd, distributions.trip_jsd, distributions.tally_error, distributions.location_tau_b,
+        distributions.measure_density_jsd, distributions.measure_trip_jsd, distributions.measure_tally_error,
+        distributions.measure_location_tau_b,
     ):  # fmt: skip
         assert of(none, some) is None
         assert of(none, none) is None
-    assert distributions.trip_jsd(some, none) == distributions.density_jsd(some, none) == 1
-    assert distributions.location_tau_b(some, some) is None  # one cell has no order
+    assert distributions.measure_trip_jsd(some, none) == distributions.measure_density_jsd(some, none) == 1
+    assert distributions.measure_location_tau_b(some, some) is None  # one cell has no order
 
 
 def test_an_order_with_ties_is_the_same_as_itself() -> None:
     """The field's programs give 0.659-like values here: they keep ties in the denominator, and order cells anyhow."""
     values = [9, 4, 4, 4, 2, 2, 1, 1, 1, 1]
     same = tally({(0, cell): value for cell, value in enumerate(values)})
-    assert distributions.location_tau_b(same, same) == pytest.approx(1)
+    assert distributions.measure_location_tau_b(same, same) == pytest.approx(1)
     assert field_tau(values, values) == pytest.approx(0.78, abs=0.01)
 
 
@@ -115,12 +116,12 @@ def test_weighted_quantiles_are_those_of_values_written_out(rows: list[tuple[int
     written = sorted(value for value, weight in rows for _ in range(weight))
     by_hand = [written[max(0, math.ceil(len(written) * share / 10) - 1)] for share in (1, 5, 9)]
     values, weights = np.array(rows, float).T
-    assert weighted_quantiles(values, weights) == by_hand
+    assert find_weighted_quantiles(values, weights) == by_hand
 
 
 def test_quantiles_of_nothing_cannot_be_said() -> None:
-    assert weighted_quantiles(np.empty(0), np.empty(0)) == [None] * 3
-    assert weighted_quantiles(np.ones(2), np.zeros(2)) == [None] * 3
+    assert find_weighted_quantiles(np.empty(0), np.empty(0)) == [None] * 3
+    assert find_weighted_quantiles(np.ones(2), np.zeros(2)) == [None] * 3
 
 
 # ---- tracks ----------------------------------------------------------------------------------------------------------
@@ -153,13 +154,13 @@ def plain_buckets(sizes: list[float], like: list[float]) -> Counter[int]:
 def test_lengths_and_diameters_are_those_of_plain_python(a: Rows, e: Rows) -> None:
     lengths = [[sum(map(math.dist, own, own[1:])) for own in tracks(of)] for of in (a, e)]
     extents = [[max(math.dist(p, q) for p in own for q in own) for own in tracks(of)] for of in (a, e)]
-    assert sequences.diameters(moved(a)) == pytest.approx(extents[0])
+    assert sequences.measure_diameters(moved(a)) == pytest.approx(extents[0])
     if not any(near_edge(lengths)):
         expected = plain_jsd(*(plain_buckets(own, lengths[0]) for own in lengths))
-        assert sequences.length_jsd(moved(a), moved(e)) == pytest.approx(expected, abs=1e-9)
+        assert sequences.measure_length_jsd(moved(a), moved(e)) == pytest.approx(expected, abs=1e-9)
     if not any(near_edge(extents)):
         expected = plain_jsd(*(plain_buckets(own, extents[0]) for own in extents))
-        assert sequences.diameter_jsd(moved(a), moved(e)) == pytest.approx(expected, abs=1e-9)
+        assert sequences.measure_diameter_jsd(moved(a), moved(e)) == pytest.approx(expected, abs=1e-9)
 
 
 def near_edge(sizes: list[list[float]]) -> list[bool]:
@@ -172,15 +173,15 @@ def test_the_longest_tracks_are_in_a_bucket_too() -> None:
     """Twice the greatest true length is in the last bucket, with the greatest."""
     true = moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (1, 1, 1, 0)])
     told = moved([(0, 0, 0, 0), (0, 1, 20, 0), (1, 0, 0, 0), (1, 1, 0, 0)])
-    assert sequences.length_jsd(true, told) == 0
+    assert sequences.measure_length_jsd(true, told) == 0
 
 
 def test_a_track_counts_as_many_people_as_it_stands_for() -> None:
     true = moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0), (2, 0, 5, 5)])
     heavy = moved([(0, 0, 0, 0), (0, 1, 10, 0), (1, 0, 0, 0)])
     weighted = Movements(**(vars(heavy) | {"weight": np.array([1.0, 1.0, 2.0])}))
-    assert sequences.length_jsd(true, weighted) == pytest.approx(0)
-    assert sequences.length_jsd(true, heavy) > 0.01
+    assert sequences.measure_length_jsd(true, weighted) == pytest.approx(0)
+    assert sequences.measure_length_jsd(true, heavy) > 0.01
 
 
 def plain_patterns(of: list[list[tuple[int, int]]]) -> Counter[tuple[tuple[int, int], ...]]:
@@ -197,7 +198,7 @@ def plain_patterns(of: list[list[tuple[int, int]]]) -> Counter[tuple[tuple[int, 
 def test_patterns_are_those_of_plain_python(a: Rows, e: Rows) -> None:
     """With fewer than 100 patterns, none is cut off."""
     true, told = plain_patterns(tracks(a)), plain_patterns(tracks(e))
-    found = sequences.patterns(moved(a), moved(e), 2)
+    found = sequences.compare_patterns(moved(a), moved(e), 2)
     if not true:
         assert found.f1 is None
         assert found.support is None
@@ -212,27 +213,27 @@ def test_only_the_hundred_most_frequent_patterns_count() -> None:
     again = [(1000 + i, t, x, y) for i, t, x, y in often]
     once = [(2000 + i, t, 5000 + 10 * i + t, 0) for i in range(50) for t in (0, 1)]
     told = [*often[:100], *once]
-    found = sequences.patterns(moved([*often, *again, *once]), moved(told), 1)
+    found = sequences.compare_patterns(moved([*often, *again, *once]), moved(told), 1)
     assert found.f1 == pytest.approx(2 * 50 / 200)
     assert found.support == pytest.approx((50 * 0.5 + 50 * 1) / 100)
 
 
 def test_patterns_that_have_nothing_in_common_have_no_f1() -> None:
-    found = sequences.patterns(moved([(0, 0, 0, 0), (0, 1, 5, 0)]), moved([(0, 0, 0, 5), (0, 1, 5, 5)]), 1)
+    found = sequences.compare_patterns(moved([(0, 0, 0, 0), (0, 1, 5, 0)]), moved([(0, 0, 0, 5), (0, 1, 5, 5)]), 1)
     assert (found.f1, found.support) == (0, 1)
 
 
 def test_nothing_that_moves_has_no_figures() -> None:
     one = moved([(0, 0, 1, 1)])
-    assert sequences.length_jsd(NOTHING, one) is sequences.diameter_jsd(NOTHING, one) is None
-    assert sequences.length_jsd(one, NOTHING) == sequences.diameter_jsd(one, NOTHING) == 1
-    assert sequences.length_jsd(one, one) == sequences.diameter_jsd(one, one) == 0
-    assert sequences.patterns(NOTHING, NOTHING, 1) == sequences.patterns(one, one, 1)
+    assert sequences.measure_length_jsd(NOTHING, one) is sequences.measure_diameter_jsd(NOTHING, one) is None
+    assert sequences.measure_length_jsd(one, NOTHING) == sequences.measure_diameter_jsd(one, NOTHING) == 1
+    assert sequences.measure_length_jsd(one, one) == sequences.measure_diameter_jsd(one, one) == 0
+    assert sequences.compare_patterns(NOTHING, NOTHING, 1) == sequences.compare_patterns(one, one, 1)
 
 
 def test_the_same_data_have_the_best_figures() -> None:
     rng = np.random.default_rng(2)
     walk = moved([(i, t, *rng.integers(0, 9, 2)) for i in range(30) for t in range(40)])
-    found = sequences.patterns(walk, walk, 3)
+    found = sequences.compare_patterns(walk, walk, 3)
     assert (found.f1, found.support) == (1, 0)
-    assert sequences.length_jsd(walk, walk) == sequences.diameter_jsd(walk, walk) == 0
+    assert sequences.measure_length_jsd(walk, walk) == sequences.measure_diameter_jsd(walk, walk) == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dbanon.base.errors import ParameterError
 from dbanon.base.figures import Movements
 from dbanon.metrics import METRICS
-from dbanon.metrics.outside import link_nearest, unicity
+from dbanon.metrics.outside import link_nearest, measure_unicity
 from tests.unit.test_metrics_counts import NOTHING, movements
 
 small = st.integers(0, 3)
@@ -31,7 +31,7 @@ def test_all_points_of_a_person_single_out_those_whose_points_no_other_has(rows:
     for person, t, x, y in rows:
         points.setdefault(person, set()).add((t // 2, x // 2, y // 2))
     rng = np.random.default_rng(seed)
-    found = unicity(moved(rows), rng, points=range(1, 30), cell_m=2, slot_s=2)
+    found = measure_unicity(moved(rows), rng, points=range(1, 30), cell_m=2, slot_s=2)
     for p, figure in enumerate(found, 1):
         exactly = [person for person, own in points.items() if len(own) == p]
         more = [person for person, own in points.items() if len(own) > p]
@@ -47,7 +47,7 @@ def test_points_at_random_single_out_as_many_as_there_are_pairs_that_do() -> Non
     own = {0: {0, 1, 2}, 1: {0, 1, 3}, 2: {0, 4, 5}, 3: {6, 7, 2}}
     data = moved([(person, t, 0, 0) for person, times in own.items() for t in times])
     rng = np.random.default_rng(0)
-    draws = [unicity(data, rng, points=(1, 2, 3), cell_m=1, slot_s=1) for _ in range(800)]
+    draws = [measure_unicity(data, rng, points=(1, 2, 3), cell_m=1, slot_s=1) for _ in range(800)]
     for p in (1, 2, 3):
         alone = [
             sum(set(drawn) <= points for points in own.values()) == 1
@@ -62,7 +62,7 @@ def test_more_points_never_single_out_fewer() -> None:
     rng = np.random.default_rng(1)
     n = 4000
     data = moved(list(zip(*rng.integers(0, [[200], [50], [9], [9]], (4, n)).tolist(), strict=True)))
-    found = unicity(data, rng, cell_m=3, slot_s=10, people=100)
+    found = measure_unicity(data, rng, cell_m=3, slot_s=10, people=100)
     values = [figure.value for figure in found]
     assert values == sorted(values)
     assert values[0] < 0.2
@@ -73,16 +73,16 @@ def test_more_points_never_single_out_fewer() -> None:
 def test_those_who_all_do_the_same_are_never_alone_and_one_person_always_is() -> None:
     same = moved([(person, t, 5, 5) for person in range(6) for t in range(8)])
     rng = np.random.default_rng(1)
-    assert [figure.value for figure in unicity(same, rng, cell_m=1, slot_s=1)] == [0] * 6
+    assert [figure.value for figure in measure_unicity(same, rng, cell_m=1, slot_s=1)] == [0] * 6
     one = moved([(0, t, 5, 5) for t in range(3)])
-    assert [figure.value for figure in unicity(one, rng, cell_m=1, slot_s=1)] == [1, 1, 1, None, None, None]
-    assert [figure.value for figure in unicity(NOTHING, rng, cell_m=1, slot_s=1)] == [None] * 6
+    assert [figure.value for figure in measure_unicity(one, rng, cell_m=1, slot_s=1)] == [1, 1, 1, None, None, None]
+    assert [figure.value for figure in measure_unicity(NOTHING, rng, cell_m=1, slot_s=1)] == [None] * 6
 
 
 def test_cells_that_cannot_be_numbered_are_refused() -> None:
     far = movements([(0, 0, 0, 0, 0), (0, 0, 1e9, 1e9, 1e9)])
     with pytest.raises(ParameterError, match="Cells and slots"):
-        unicity(far, np.random.default_rng(0), cell_m=1e-3, slot_s=1)
+        measure_unicity(far, np.random.default_rng(0), cell_m=1e-3, slot_s=1)
 
 
 # ---- the nearest -----------------------------------------------------------------------------------------------------

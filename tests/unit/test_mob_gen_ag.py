@@ -15,7 +15,7 @@ SEED = 2009
 
 @pytest.fixture
 def search():
-    return _gen_ag.nearest
+    return _gen_ag.find_nearest
 
 
 def positions_of(place, own, rank):
@@ -26,7 +26,7 @@ def positions_of(place, own, rank):
     nowhere = np.zeros(there.shape, np.int32)
     return _positions.Positions(
         subject=np.arange(len(place)), rank=np.array(rank, np.int64), x=nowhere, y=nowhere,
-        there=_positions._words(there), own=_positions._words(known),
+        there=_positions._pack_words(there), own=_positions._pack_words(known),
         offset=np.searchsorted(owner, np.arange(len(place) + 1)), instant=instant.astype(np.int32),
         instants=align.Instants(start=0, step_s=60, count=there.shape[1], mode=align.LAST, max_gap_s=60), origin=(0, 0),
     )  # fmt: skip
@@ -85,7 +85,7 @@ def test_the_nearest_are_the_same_however_the_work_is_cut(monkeypatch, search, t
     """On any number of threads, in blocks of 64, the last of them not full."""
     monkeypatch.setattr(cores, "count_threads", lambda: threads)
     monkeypatch.setattr(_gen_ag, "MIN_ADDITIONS_PER_THREAD", 64)
-    monkeypatch.setattr(_gen_ag, "_BLOCK_VALUES", 1)
+    monkeypatch.setattr(_gen_ag, "_VALUES_PER_BLOCK", 1)
     rng = random.Random(SEED)
     for furthest, gaps in ((3, 0), (40, 0.02), (2**20, 0.02)):
         place = [[None if rng.random() < gaps else rng.randint(0, furthest) for _ in range(9)] for _ in range(333)]
@@ -105,7 +105,7 @@ def test_equal_sums_are_taken_in_the_order_of_the_run(search):
 
 def test_whose_places_all_round_away_from_the_subjects_is_found(search, monkeypatch):
     """The last candidate is the nearest: one cell from the subject, and when quantised one off at each instant."""
-    monkeypatch.setattr(_gen_ag, "_BLOCK_VALUES", 1)
+    monkeypatch.setattr(_gen_ag, "_VALUES_PER_BLOCK", 1)
     edge, instants = 2**29, 60
     place = [[edge + off] * instants for off in (-1, edge, *[-3] * 200, 0)]
     own = [set(range(instants))] + [set()] * (len(place) - 1)
@@ -133,7 +133,7 @@ def test_sums_of_many_instants_may_stop_at_the_most_that_is_counted(instants):
     place += [[rng.choice([0, high]) for _ in range(instants)] for _ in range(90)]
     own = [set(range(instants)), set(range(instants)), {1}, {2}, {3}, *[set()] * 90]
     case = (place, own, rng.sample(range(95), 95), range(5), 94, range(95))
-    assert found(_gen_ag.nearest, case) == expected(case)
+    assert found(_gen_ag.find_nearest, case) == expected(case)
 
 
 def test_presence_is_asked_of_both(search):

@@ -28,8 +28,8 @@ def drawn(world, k, instants):
     """The arrays of a world, Algorithm 3's sets and the improved ones."""
     positions = positions_of(*world, instants)
     place, _ = along_curve(positions)
-    before = _sets.symmetric(positions, place, k)
-    return positions, before, _improve.improved(positions, place, k, before)
+    before = _sets.draw_symmetric(positions, place, k)
+    return positions, before, _improve.improve_sets(positions, place, k, before)
 
 
 def demand_symmetric_sets(world, k, sets):
@@ -49,7 +49,7 @@ def demand_symmetric_sets(world, k, sets):
 
 
 def loss(positions, sets):
-    return _classes.information_loss(_classes.classes(positions, sets), positions.x.size)
+    return _classes.compute_information_loss(_classes.build_classes(positions, sets), positions.x.size)
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -85,7 +85,7 @@ def test_groups_are_disjoint_and_of_k_to_2k_minus_1_members_present_together():
     for k in (2, 3, 7):
         where, own, rank = random_world(rng, 80, 6, side=20, absent=0.1)
         positions = positions_of(where, own, rank, 6)
-        group = _improve.groups(positions, k, np.array([i % 9 > 0 for i in range(80)]))
+        group = _improve.form_groups(positions, k, np.array([i % 9 > 0 for i in range(80)]))
         for g in set(group.tolist()) - {-1}:
             members = np.flatnonzero(group == g).tolist()
             assert k <= len(members) < 2 * k
@@ -98,13 +98,13 @@ def test_groups_are_disjoint_and_of_k_to_2k_minus_1_members_present_together():
 def test_objects_with_the_same_own_instants_are_grouped():
     twins = [{i % 3, 3 + i % 3} for i in range(12)]
     where = [dict.fromkeys(range(6), (7 * i % 11, 5 * i % 13)) for i in range(12)]
-    group = _improve.groups(positions_of(where, twins, range(12), 6), 4, np.ones(12, bool))
+    group = _improve.form_groups(positions_of(where, twins, range(12), 6), 4, np.ones(12, bool))
     assert len(set(group.tolist())) == len({(g, i % 3) for i, g in enumerate(group.tolist())}) == 3
 
 
 def test_near_objects_are_grouped_where_own_instants_do_not_decide():
     where = [{0: (1000 * (i % 3) + i, i)} for i in range(12)]
-    group = _improve.groups(positions_of(where, [{0}] * 12, range(12), 1), 4, np.ones(12, bool))
+    group = _improve.form_groups(positions_of(where, [{0}] * 12, range(12), 1), 4, np.ones(12, bool))
     assert len(set(group.tolist())) == len({(g, i % 3) for i, g in enumerate(group.tolist())}) == 3
 
 
@@ -118,12 +118,14 @@ def test_groups_depend_neither_on_places_nor_on_presence_where_nobody_is_known()
             cells = [each.get(t) for each in where]
             for each, cell in zip(dealt, rng.sample(cells, len(cells)), strict=True):
                 each.update({} if cell is None else {t: cell})
-        group, other = (_improve.groups(positions_of(w, own, rank, 8), 3, np.ones(40, bool)) for w in (where, dealt))
+        group, other = (
+            _improve.form_groups(positions_of(w, own, rank, 8), 3, np.ones(40, bool)) for w in (where, dealt)
+        )
         assert group.tolist() == other.tolist()
 
 
 def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch):
-    monkeypatch.setattr(_improve, "_BLOCK", 40)
+    monkeypatch.setattr(_improve, "_OBJECTS_PER_BLOCK", 40)
     monkeypatch.setattr(_improve, "_MIN_COMPARISONS_PER_THREAD", 1)
     world = random_world(random.Random(SEED), 300, 70, side=50, absent=0.02, most=6)
     results = []
@@ -139,9 +141,9 @@ def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch)
 @pytest.mark.parametrize(("instants", "share"), [(60, 0.8), (400, 0.8), (400, 0.1)])
 def test_at_least_a_tenth_less_is_lost_on_generated_data(instants, share):
     positions = generated(objects=600, instants=instants, most=6, share=share)
-    place = _positions.places(positions)
-    before = _sets.symmetric(positions, place, 5)
-    after = _improve.improved(positions, place, 5, before)
+    place = _positions.number_places(positions)
+    before = _sets.draw_symmetric(positions, place, 5)
+    after = _improve.improve_sets(positions, place, 5, before)
     assert loss(positions, after) < 0.9 * loss(positions, before)
 
 

@@ -62,7 +62,7 @@ def box_of(found, i, t):
 
 def test_example_1_generalises_to_the_regions_of_figure_1():
     positions, _ = figure_1()
-    found = _classes.classes(positions, sets_of(positions, [[1], [2], [1]]))
+    found = _classes.build_classes(positions, sets_of(positions, [[1], [2], [1]]))
     assert members(found) == [{(0, 1)}, {(1, 2)}]
     assert box_of(found, 0, 0) == box_of(found, 1, 0) == [1, 2, 2, 3]
     assert box_of(found, 1, 1) == box_of(found, 2, 1) == [2, 6, 3, 7]
@@ -71,8 +71,8 @@ def test_example_1_generalises_to_the_regions_of_figure_1():
 def test_example_2_loses_three_of_six_pairs():
     positions, _ = figure_1()
     sets = sets_of(positions, [[1], [2], [1]])
-    found = _classes.classes(positions, sets)
-    assert _classes.information_loss(found, 6) == pytest.approx(3 / 6)
+    found = _classes.build_classes(positions, sets)
+    assert _classes.compute_information_loss(found, 6) == pytest.approx(3 / 6)
 
 
 def test_the_graph_of_figure_2a_gives_the_first_object_away():
@@ -89,8 +89,8 @@ def test_the_graph_of_figure_2b_gives_the_fifth_object_away():
 
 def test_symmetric_hides_all_three_of_the_running_example():
     positions, place = figure_1()
-    sets = _sets.symmetric(positions, place, 2)
-    found = _classes.classes(positions, sets)
+    sets = _sets.draw_symmetric(positions, place, 2)
+    found = _classes.build_classes(positions, sets)
     assert listed(sets) == [[1], [0, 2], [1]]
     assert members(found) == [{(0, 1)}, {(0, 1, 2)}]
     plain = oracle.classes(WHERE, {0: {1}, 1: {0, 2}, 2: {1}}, dict(enumerate(OWN)))
@@ -100,38 +100,38 @@ def test_symmetric_hides_all_three_of_the_running_example():
 
 def test_extreme_union_comes_to_the_same_in_the_running_example():
     positions, place = figure_1()
-    sets = _sets.extreme_union(positions, place, 2)
+    sets = _sets.draw_extreme_union(positions, place, 2)
     assert listed(sets) == [[1], [2], [1]]
     assert instants(sets.when) == [{0, 1}, {1}, {1}]
-    assert members(_classes.classes(positions, sets)) == [{(0, 1)}, {(0, 1, 2)}]
+    assert members(_classes.build_classes(positions, sets)) == [{(0, 1)}, {(0, 1, 2)}]
 
 
 def test_example_3_has_one_region_for_all_three_at_the_time_they_share():
     where = [{t: (10 * i, t) for t in range(3)} for i in range(3)]
     positions = positions_of(where, [{0, 1}, {1, 2}, {1, 2}], range(3), 3)
-    found = _classes.classes(positions, sets_of(positions, [[1], [2], [1]]))
+    found = _classes.build_classes(positions, sets_of(positions, [[1], [2], [1]]))
     assert members(found) == [{(0, 1)}, {(0, 1, 2)}, {(1, 2)}]
     assert box_of(found, 0, 1) == [0, 1, 20, 1]
 
 
 def test_example_4_draws_the_groups_of_figure_5a():
-    sets = _sets.extreme_union(*figure_5(), 2)
+    sets = _sets.draw_extreme_union(*figure_5(), 2)
     assert listed(sets) == [[1], [3], [3], [1], [0]]
     assert instants(sets.when) == UNION_5
 
 
 def test_example_4_draws_the_hiding_sets_of_figure_5b():
     positions, place = figure_5()
-    sets = _sets.symmetric(positions, place, 2)
+    sets = _sets.draw_symmetric(positions, place, 2)
     assert listed(sets) == [[1, 4], [0], [3], [2], [0]]
     assert instants(sets.when) == OWN_5
 
 
 def test_example_5_has_the_classes_of_figure_6a():
     positions, place = figure_5()
-    assert members(_classes.classes(positions, _sets.extreme_union(positions, place, 2))) == CLASSES_6A
+    assert members(_classes.build_classes(positions, _sets.draw_extreme_union(positions, place, 2))) == CLASSES_6A
 
 
 def test_example_5_has_the_classes_of_figure_6b():
     positions, place = figure_5()
-    assert members(_classes.classes(positions, _sets.symmetric(positions, place, 2))) == CLASSES_6B
+    assert members(_classes.build_classes(positions, _sets.draw_symmetric(positions, place, 2))) == CLASSES_6B

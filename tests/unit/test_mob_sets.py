@@ -18,8 +18,8 @@ from tests.unit.mob_instances import along_curve, packed, positions_of, random_w
 
 SEED = 2009
 ALGORITHMS = {
-    "symmetric": (_sets.symmetric, oracle.symmetric),
-    "extreme-union": (_sets.extreme_union, oracle.extreme_union),
+    "symmetric": (_sets.draw_symmetric, oracle.symmetric),
+    "extreme-union": (_sets.draw_extreme_union, oracle.extreme_union),
 }
 WORLDS = {  # keywords of random_world; many are at the same place in the first
     "ties": {"instants": 4, "side": 2},
@@ -76,13 +76,13 @@ def test_sets_classes_and_loss_equal_their_plain_statements(algorithm, kind, k, 
         world = random_world(rng, n, **WORLDS[kind])
         positions, sets, expected = solved(world, k, algorithm, WORLDS[kind]["instants"])
         assert plain(sets) == expected
-        found = _classes.classes(positions, sets)
+        found = _classes.build_classes(positions, sets)
         hiding, when, kept = expected
         classes = oracle.classes(world[0], hiding, when)
         assert by_box(found) == classes
         loss = oracle.information_loss(world[0], kept, classes)
-        rows = int(_positions.present(positions)[sets.kept].sum())
-        assert _classes.information_loss(found, rows) == pytest.approx(loss)
+        rows = int(_positions.unpack_presence(positions)[sets.kept].sum())
+        assert _classes.compute_information_loss(found, rows) == pytest.approx(loss)
 
 
 @pytest.mark.many
@@ -100,7 +100,7 @@ def test_every_published_object_may_be_any_of_k_people(algorithm, seed):
 
 def test_candidates_are_asked_for_until_enough_fit(monkeypatch):
     asked, fit_rest = [], _sets._fit_rest
-    monkeypatch.setattr(_sets, "_MORE", 2)
+    monkeypatch.setattr(_sets, "_CANDIDATES_PER_K", 2)
     monkeypatch.setattr(_sets, "_fit_rest", lambda *arrays: asked.append(len(arrays[5])) or fit_rest(*arrays))
     rng = random.Random(SEED)
     for _ in range(10):
@@ -124,7 +124,7 @@ def test_neither_threads_nor_the_numbers_of_objects_change_what_is_drawn(algorit
     rng = random.Random(SEED)
     where, own, rank = random_world(rng, 40, 70, side=4, absent=0.02, most=4)
     positions, sets, _ = solved((where, own, rank), 3, algorithm, 70)
-    found = _classes.classes(positions, sets)
+    found = _classes.build_classes(positions, sets)
     monkeypatch.setattr(cores, "count_threads", lambda: 3)
     monkeypatch.setattr(_classes, "_MIN_POSITIONS_PER_THREAD", 1)
     monkeypatch.setattr(_sets, "_MIN_DEVIATIONS_PER_THREAD", 1)
@@ -139,7 +139,7 @@ def test_neither_threads_nor_the_numbers_of_objects_change_what_is_drawn(algorit
         {new[i]: instants for i, instants in when.items()},
         {new[i] for i in kept},
     )
-    renumbered = _classes.classes(positions, again)
+    renumbered = _classes.build_classes(positions, again)
     assert (renumbered.of == found.of[old]).all()
     assert (renumbered.box == found.box).all()
 
@@ -189,7 +189,7 @@ def test_all_kernels_are_prepared(algorithm):
     positions = positions_of([*where, {0: (0, 0)}], [*own, set()], [*rank, -1], 6)
     place, _ = along_curve(positions)
     _sets.prepare(positions, place)
-    kernels = _sets._fit_rest, _sets._nearest_owner
+    kernels = _sets._fit_rest, _sets._find_nearest_owner
     compiled = [kernel.signatures[:] for kernel in kernels]
     algorithm[0](positions, place, 4)
     assert [kernel.signatures for kernel in kernels] == compiled
@@ -201,9 +201,9 @@ def test_fewer_than_k_objects_are_all_suppressed(algorithm, own, kept):
     assert (sets.kept == kept).all()
     assert not len(sets.other)
     assert not sets.when.any()
-    found = _classes.classes(positions, sets)
+    found = _classes.build_classes(positions, sets)
     assert (found.of == -1).all()
-    assert _classes.figures(found, 0, 4, 10.0) == {
+    assert _classes.measure_classes(found, 0, 4, 10.0) == {
         "information_loss": 0,
         "classes": 0,
         "median_class_size": 0,
@@ -216,14 +216,14 @@ def test_fewer_than_k_objects_are_all_suppressed(algorithm, own, kept):
 def test_nobody_is_generalised_where_nobody_has_own_instants(algorithm):
     positions, sets, _ = solved(([{0: (0, 0)}] * 4, [set()] * 4, range(4)), 4, algorithm, 1)
     assert sets.kept.all()
-    assert (_classes.classes(positions, sets).of == -1).all()
+    assert (_classes.build_classes(positions, sets).of == -1).all()
 
 
 def test_all_of_k_identical_objects_hide_one_another_in_their_cell(algorithm):
     positions, sets, _ = solved(([{0: (5, 5), 1: (5, 6)}] * 4, [{0, 1}] * 4, range(4)), 4, algorithm, 2)
-    found = _classes.classes(positions, sets)
+    found = _classes.build_classes(positions, sets)
     assert by_box(found) == {(t, (5, 5 + t, 5, 5 + t)): {0, 1, 2, 3} for t in (0, 1)}
-    assert _classes.information_loss(found, 8) == 0
+    assert _classes.compute_information_loss(found, 8) == 0
 
 
 def test_classes_with_the_same_rectangle_are_one():
@@ -235,7 +235,7 @@ def test_classes_with_the_same_rectangle_are_one():
         when=packed(np.ones((4, 1), bool)),
         kept=np.ones(4, bool),
     )
-    found = _classes.classes(positions, sets)
+    found = _classes.build_classes(positions, sets)
     assert by_box(found) == {(0, (0, 0, 3, 3)): {0, 1, 2, 3}}
 
 
@@ -250,7 +250,7 @@ def test_figures_are_of_published_pairs_and_metres():
         when=packed(np.array([[True, False]] * 5 + [[False, False]])),
         kept=np.arange(6) < 5,
     )
-    assert _classes.figures(_classes.classes(positions, sets), 10, 2, 10.0) == {
+    assert _classes.measure_classes(_classes.build_classes(positions, sets), 10, 2, 10.0) == {
         "information_loss": pytest.approx(5 * (1 - 1 / 16) / 10),
         "classes": 2,
         "median_class_size": 2.5,

@@ -41,13 +41,13 @@ def reachable(network: _network.Network) -> int:
 
 @pytest.mark.parametrize(("seed", "blocks"), [(0, 1), (1, 2), (2, 5), (3, 16), (4, 17)])
 def test_every_crossing_of_a_city_can_be_reached(seed: int, blocks: int) -> None:
-    network = _network.city(np.random.default_rng(seed), blocks=blocks)
+    network = _network.make_city(np.random.default_rng(seed), blocks=blocks)
     assert len(network.x) == (blocks + 1) ** 2
     assert reachable(network) == len(network.x)
 
 
 def test_a_city_has_missing_streets_diagonals_and_every_class_of_street() -> None:
-    network = _network.city(np.random.default_rng(7))
+    network = _network.make_city(np.random.default_rng(7))
     side = 17
     step = np.abs(network.edge_to - network.edge_from)
     assert (step == side + 1).sum() >= 5
@@ -56,8 +56,8 @@ def test_a_city_has_missing_streets_diagonals_and_every_class_of_street() -> Non
 
 
 def test_a_city_lies_around_the_place_given() -> None:
-    network = _network.city(np.random.default_rng(7), lon=-122.4, lat=-37.7)
-    lon, lat = _utm.degrees(network.x, network.y, network.srid)
+    network = _network.make_city(np.random.default_rng(7), lon=-122.4, lat=-37.7)
+    lon, lat = _utm.to_degrees(network.x, network.y, network.srid)
     assert network.srid == 32710
     assert (lon.min() + lon.max()) / 2 == pytest.approx(-122.4, abs=1e-3)
     assert (lat.min() + lat.max()) / 2 == pytest.approx(-37.7, abs=1e-3)
@@ -67,13 +67,13 @@ def test_a_city_lies_around_the_place_given() -> None:
 @pytest.mark.parametrize("options", [{"blocks": 0}, {"blocks": 1001}, {"block_m": 0.0}])
 def test_a_city_of_no_size_is_refused(options: dict) -> None:
     with refusal(ParameterError, "1 to 1000 blocks", "--blocks"):
-        _network.city(np.random.default_rng(0), **options)
+        _network.make_city(np.random.default_rng(0), **options)
 
 
 @pytest.mark.parametrize("place", [{"lon": 181.0}, {"lat": 85.0}, {"lat": float("nan")}])
 def test_a_place_off_the_earth_is_refused(place: dict) -> None:
     with refusal(ParameterError, "longitude within 180", "--lon", "--lat"):
-        _network.city(np.random.default_rng(0), **place)
+        _network.make_city(np.random.default_rng(0), **place)
 
 
 # ---- degrees and metres
@@ -89,15 +89,15 @@ def test_a_place_off_the_earth_is_refused(place: dict) -> None:
     ],
 )
 def test_places_have_their_utm_coordinates(lon: float, lat: float, srid: int, east: float, north: float) -> None:
-    x, y = _utm.metres(np.array([lon]), np.array([lat]), srid)
-    assert _utm.zone(lon, lat) == srid
+    x, y = _utm.to_metres(np.array([lon]), np.array([lat]), srid)
+    assert _utm.find_zone(lon, lat) == srid
     assert (x[0], y[0]) == pytest.approx((east, north), abs=0.001)
 
 
 def test_degrees_become_metres_and_degrees_again(rng: np.random.Generator) -> None:
     lon, lat = rng.uniform(-3, 3, 1000) + 15, rng.uniform(-80, 84, 1000)
     for srid in (32633, 32733):
-        back = _utm.degrees(*_utm.metres(lon, lat, srid), srid)
+        back = _utm.to_degrees(*_utm.to_metres(lon, lat, srid), srid)
         np.testing.assert_allclose(back, (lon, lat), atol=1e-9)
 
 
@@ -107,7 +107,7 @@ def test_degrees_become_metres_and_degrees_again(rng: np.random.Generator) -> No
 def test_a_network_is_read_projected_and_its_largest_part_kept(files: tuple[Path, Path]) -> None:
     network = _network.read(*files)
     assert (len(network.x), len(network.edge_from), network.left_out, network.srid) == (3, 2, 2, 32632)
-    lon, lat = _utm.degrees(network.x, network.y, network.srid)
+    lon, lat = _utm.to_degrees(network.x, network.y, network.srid)
     np.testing.assert_allclose(lon, [8.20, 8.21, 8.21], atol=1e-9)
     np.testing.assert_allclose(lat, [53.10, 53.10, 53.11], atol=1e-9)
     np.testing.assert_allclose(network.limit_mps * 3.6, [50, 110])
@@ -160,7 +160,7 @@ def test_files_without_header_are_read_with_lengths_or_where_starred_with_classe
     network = _network.read(tmp_path / "n", tmp_path / "e")
     np.testing.assert_allclose(network.length_m, length)
     np.testing.assert_allclose(network.limit_mps * 3.6, kmh)
-    middle = _utm.metres(np.array([_network.PLACE[0]]), np.array([_network.PLACE[1]]), 32632)
+    middle = _utm.to_metres(np.array([_network.PLACE_DEGREES[0]]), np.array([_network.PLACE_DEGREES[1]]), 32632)
     assert network.extent[:2] == pytest.approx((middle[0][0], middle[1][0]))
 
 
@@ -190,7 +190,7 @@ def test_the_classes_of_san_francisco_have_limits_of_their_own(files: tuple[Path
 
 def test_a_network_in_degrees_may_be_projected_to_a_neighbouring_zone(files: tuple[Path, Path]) -> None:
     network = _network.read(*files, srid=32631)
-    lon, _ = _utm.degrees(network.x, network.y, 32631)
+    lon, _ = _utm.to_degrees(network.x, network.y, 32631)
     np.testing.assert_allclose(lon, [8.20, 8.21, 8.21], atol=1e-7)
 
 

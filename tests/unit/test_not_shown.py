@@ -77,13 +77,13 @@ def picture(**more: Any) -> shown.Shown:
 
 
 def analysts(record: Described, drawn: shown.Shown) -> str:
-    return release.page(replace(record, run_id=None, dataset=None), drawn, "analysts", ZONE)
+    return release.make_page(replace(record, run_id=None, dataset=None), drawn, "analysts", ZONE)
 
 
 PAGES: dict[str, Callable[[Described, shown.Shown], str]] = {
-    "file": lambda record, drawn: release.page(record, drawn, "file", ZONE),
+    "file": lambda record, drawn: release.make_page(record, drawn, "file", ZONE),
     "analysts": analysts,
-    "compare": lambda record, drawn: compare.page(*2 * [compare.Side(record=record, shown=drawn)], ZONE),
+    "compare": lambda record, drawn: compare.make_page(*2 * [compare.Side(record=record, shown=drawn)], ZONE),
 }
 every_page = pytest.mark.parametrize("made", PAGES.values(), ids=PAGES)
 
@@ -133,7 +133,7 @@ def test_no_region_is_marked_as_that_of_a_group() -> None:
     for audience in ("file", "analysts"):
         with pytest.raises(ValueError, match="private"):
             PAGES[audience](Described.of_card(card()), picture(moment=moment))
-    assert "region marked" in release.page(Described.of_card(card()), picture(moment=moment), "operators", ZONE)
+    assert "region marked" in release.make_page(Described.of_card(card()), picture(moment=moment), "operators", ZONE)
     assert 'class="region marked"' not in PAGES["compare"](Described.of_card(card()), picture(moment=moment))
 
 
@@ -146,11 +146,11 @@ def test_where_rows_are_exact_no_map_has_a_tint_of_fewer_than_k(made: Callable[[
 
 @every_page
 def test_neither_the_least_nor_the_greatest_region_is_on_a_page(made: Callable[[Described, shown.Shown], str]) -> None:
-    usual = [shown.Bin(shown.STEP**n, shown.STEP ** (n + 1), 9, 9) for n in range(20, 30)]
+    usual = [shown.Bin(shown.BIN_FACTOR**n, shown.BIN_FACTOR ** (n + 1), 9, 9) for n in range(20, 30)]
     pages = set()
     for least, greatest in ((3.0, 70_000.0), (7.0, 90_000.0)):
         ends = [shown.Bin(least, least + 1, 0.01, 1), *usual, shown.Bin(greatest, greatest + 9, 0.01, 1)]
-        sizes = shown.bars(shown.joined(ends, K))
-        drawn = picture(sizes=sizes, sides=shown.quantiles(ends))
+        sizes = shown.make_bars(shown.join_bins(ends, K))
+        drawn = picture(sizes=sizes, sides=shown.compute_quantiles(ends))
         pages.add(made(Described.of_card(card()), drawn))
     assert len(pages) == 1

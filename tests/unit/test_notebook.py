@@ -54,7 +54,7 @@ VIEWS = {
     "refused": lambda: result(passed=False)._repr_html_(),
     "one size": lambda: result(side_m=np.array([5.0, 5.0]))._repr_html_(),
     "release": CARD._repr_html_,
-    "sweep": lambda: notebook.sweep(f"Sweep {NASTY}", [(NASTY, 0.7, "chosen"), ("k 9", None, "impossible")]),
+    "sweep": lambda: notebook.make_sweep_view(f"Sweep {NASTY}", [(NASTY, 0.7, "chosen"), ("k 9", None, "impossible")]),
 }
 every_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 
@@ -87,7 +87,7 @@ def test_two_views_share_no_id_and_style_nothing_around_them(view) -> None:
 
 
 def test_a_scoped_style_keeps_every_rule_and_its_media() -> None:
-    scoped = notebook.scoped(svg.STYLE, "own")
+    scoped = notebook.scope_style(svg.STYLE, "own")
     assert scoped.count("{") == svg.STYLE.count("{")
     assert "@media (prefers-color-scheme:dark){.own{--ink" in scoped
     assert ":root" not in scoped
@@ -112,7 +112,7 @@ def test_a_view_of_a_run_says_of_those_left_out_what_readers_are_told(n: int, sa
 
 
 def test_a_view_of_a_run_that_was_not_attacked_does_not_say_verified() -> None:
-    html = notebook.run("Run 7", 0, 0, {}, [], k=None)
+    html = notebook.make_run_view("Run 7", 0, 0, {}, [], k=None)
     assert "verified" not in html
     assert "✗ not attacked" in html
 
@@ -125,10 +125,10 @@ def test_a_view_of_a_release_has_its_promise_and_no_count_of_few() -> None:
 
 
 def test_sizes_are_by_equal_factors_between_the_least_and_the_greatest_tenth() -> None:
-    shares = notebook.sizes(summarise_sides(SIDES), 8)
+    shares = notebook.compute_sizes(summarise_sides(SIDES), 8)
     assert (shares[0][0], shares[-1][1]) == (pytest.approx(10 * 10**0.3), pytest.approx(10 * 10**2.7))
     assert [share for _, _, share in shares] == pytest.approx([0.1] * 8)
-    assert notebook.sizes({}, 8) == notebook.sizes(summarise_sides(np.array([4.0])), 8) == []
+    assert notebook.compute_sizes({}, 8) == notebook.compute_sizes(summarise_sides(np.array([4.0])), 8) == []
 
 
 def test_neither_the_least_nor_the_greatest_region_is_a_figure() -> None:
@@ -137,13 +137,13 @@ def test_neither_the_least_nor_the_greatest_region_is_a_figure() -> None:
 
 
 def test_a_terminal_shows_a_run_in_three_lines() -> None:
-    first, second, third = report.picture(result()).splitlines()
+    first, second, third = report.draw_run(result()).splitlines()
     assert re.fullmatch(r"regions +20 m █{32} 5\.01 km wide, half under 316 m", first)
     assert second == "left out     20 % of 300 subjects: absent_at_some_instant 60"
     assert third == "left out by hour  ▃█▅ 10 to 40 %"
-    assert report.spark([0, 0]) == "▁▁"
+    assert report.draw_sparkline([0, 0]) == "▁▁"
     assert (
-        report.picture(result(), [Figure(name="usable_resolution_m", value=1916.0, low=1810.0, high=2000.0)])
+        report.draw_run(result(), [Figure(name="usable_resolution_m", value=1916.0, low=1810.0, high=2000.0)])
         .splitlines()[3]
         .startswith("usable    1.92 km [1.81 km to 2 km]: in squares")
     )
@@ -170,4 +170,4 @@ def test_pictures_are_drawn_only_on_a_terminal_that_shows_them(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal(encoding, tty=tty))
     assert console.can_draw() == drawn
-    assert ("█" in report.run_text(result())) == drawn
+    assert ("█" in report.format_run(result())) == drawn

@@ -13,8 +13,8 @@ import typer
 from typer.testing import CliRunner
 
 from dbanon.base.errors import ParameterError
-from dbanon.cli._options import taking
-from dbanon.options import Option, fields, generating, keywords, loading, publishing
+from dbanon.cli._options import add_options
+from dbanon.options import Option, generating, list_fields, loading, publishing, take_keywords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +32,12 @@ class Going(Where):
 
 
 class Person:
-    @keywords(Going)
+    @take_keywords(Going)
     def go(self, how_often: "Times", going: Going) -> "Came":  # type: ignore[name-defined]  # noqa: F821
         """Go there."""
         return how_often, going
 
-    @keywords(Where)
+    @take_keywords(Where)
     def stay(self, where: Where) -> Where:
         """Stay there."""
         return where
@@ -108,7 +108,7 @@ RECORDS = [
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_words_are_true_where_python_takes_several_values_and_the_command_line_a_text(record: type) -> None:
-    for one in fields(record):
+    for one in list_fields(record):
         typed, option = one.option.typed, one.option
         assert not set(re.findall(r"[A-Z]+", option.metavar or "")) & set(re.findall(r"\w+", one.words))
         if option.parse or list[str] in (typed, *get_args(typed)):
@@ -116,14 +116,14 @@ def test_words_are_true_where_python_takes_several_values_and_the_command_line_a
 
 
 def test_the_fields_of_a_base_come_first() -> None:
-    assert [one.name for one in fields(Going)] == ["place", "speed", "by", "stops", "shoes", "mode"]
+    assert [one.name for one in list_fields(Going)] == ["place", "speed", "by", "stops", "shoes", "mode"]
 
 
 def run(arguments: list[str]) -> Any:
     app, got = typer.Typer(), []
 
     @app.command()
-    @taking(Going)
+    @add_options(Going)
     def go(how_often: int, **options: Any) -> None:
         got.append((how_often, Going(**options)))
 

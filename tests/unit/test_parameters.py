@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.base.errors import ParameterError
-from dbanon.methods import METHODS, method, requirement
+from dbanon.methods import METHODS, describe_requirement, find_method
 from tests.facts import names, refusal
 
 FIELDS = [
@@ -35,7 +35,7 @@ def refused(family, name, value):
 
 
 def facts(family, field):
-    return f"'{field.name}'", family.name, requirement(field.metadata)
+    return f"'{field.name}'", family.name, describe_requirement(field.metadata)
 
 
 @pytest.mark.parametrize("family", METHODS.values(), ids=lambda f: f.name)
@@ -110,7 +110,7 @@ def test_a_parameter_goes_with_its_algorithms_only_unless_it_is_the_default():
 def test_an_unknown_name_is_answered_with_those_there_are():
     names(refused(TP_AWARE, "instant", 3), "parameter of tp-aware", "'instant'", "'instants'", "'k'", "'step_s'")
     with refusal(ParameterError, "method", "'tp-awake'", "'sensitive-sites'", "'tp-aware'"):
-        method("tp-awake")
+        find_method("tp-awake")
     with refusal(ParameterError, "algorithm of tp-aware", "'magic'"):
         TP_AWARE.algorithm("magic")
 

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from dbanon.base import progress
-from dbanon.base.progress import Display, Progress, reports, silent
+from dbanon.base.progress import Display, Progress, finish_progress, report_nothing
 
 
 class Terminal(io.StringIO):
@@ -24,7 +24,7 @@ class Verbs:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
-    @reports
+    @finish_progress
     def work(self, stages: int, *, fail: bool = False) -> int:
         for done in range(stages):
             self.progress("working", done, stages)
@@ -103,7 +103,7 @@ def test_any_function_can_stand_for_it() -> None:
     told: list[tuple[str, int, int | None]] = []
     assert Verbs(lambda *stage: told.append(stage)).work(2) == 2
     assert told == [("working", 0, 2), ("working", 1, 2)]
-    assert Verbs(silent).work(2) == 2
+    assert Verbs(report_nothing).work(2) == 2
 
 
 def test_on_a_terminal_it_takes_no_file_name_for_markup() -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 
-from dbanon.methods.kernels.order import run_order
+from dbanon.methods.kernels.order import rank_subjects
 from tests.unit.sensitive_sites_runs import users
 
 NAMES = ["Ann", "Bob", "Cid", "Dot", "Eve", "", "Zoë", "the same, but longer than eight bytes", "10", "9"]
@@ -14,7 +14,7 @@ NAMES = ["Ann", "Bob", "Cid", "Dot", "Eve", "", "Zoë", "the same, but longer th
 def ordered(names, seed=3):
     """The names in the order of a run."""
     data = dataclasses.replace(users([(0, 0)] * len(names)), subject_names=pa.array(names, pa.string()))
-    rank = run_order(data, np.random.default_rng(seed))
+    rank = rank_subjects(data, np.random.default_rng(seed))
     assert sorted(rank.tolist()) == list(range(len(names)))
     return [names[code] for code in np.argsort(rank)]
 
@@ -38,9 +38,9 @@ def test_every_name_comes_first_about_as_often_as_any_other():
 
 def test_where_there_are_no_names_codes_are_names():
     data = users([(0, 0)] * 4, subject=[3, 0, 0, 1])
-    rank = run_order(data, np.random.default_rng(3))
+    rank = rank_subjects(data, np.random.default_rng(3))
     assert [str(code) for code in np.argsort(rank)] == ordered(["0", "1", "2", "3"])
 
 
 def test_an_empty_dataset_has_an_empty_order():
-    assert run_order(users([]), np.random.default_rng(3)).tolist() == []
+    assert rank_subjects(users([]), np.random.default_rng(3)).tolist() == []

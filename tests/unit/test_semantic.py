@@ -41,7 +41,7 @@ def scale_of(loss: Loss) -> Scale:
 
 def optimal(area, loss: Loss, members):
     fixes = [fix for own in members for fix in sorted(own, key=lambda fix: fix[0])]
-    return _optimum.rows(
+    return _optimum.cut_rows(
         np.array(area, np.int64),
         scale_of(loss),
         np.concatenate([[0], np.cumsum([len(own) for own in members])]),
@@ -85,11 +85,11 @@ def test_groups_are_those_of_the_plain_algorithm(cases):
     for seed in cases(300):
         case = in_order(case_at_random(seed))
         fixes = parts(random.Random(seed), case)
-        units = _points.units(
+        units = _points.build_units(
             data_of(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
         )
         scale = scale_of(case.loss)
-        found = _groups.groups(units, np.array(case.area, np.int64), scale, case.k)
+        found = _groups.form_groups(units, np.array(case.area, np.int64), scale, case.k)
         tracks = [plain.stays(*both, case.gap_slots) for both in zip(case.slots, case.cells, strict=True)]
 
         def merged(group, fixes=fixes, case=case):
@@ -103,14 +103,14 @@ def test_groups_are_those_of_the_plain_algorithm(cases):
 
 def test_of_many_units_pairs_are_looked_for_among_candidates_and_all_are_grouped(cases, monkeypatch):
     monkeypatch.setattr(_groups, "MAX_ALL_PAIRS_GROUPS", 3)
-    monkeypatch.setattr(_groups, "CANDIDATES", 2)
+    monkeypatch.setattr(_groups, "CANDIDATES_PER_UNIT", 2)
     for seed in cases(60):
         case = in_order(case_at_random(seed))
-        units = _points.units(
+        units = _points.build_units(
             data_of(case), np.concatenate(case.cells), np.arange(max(case.subjects) + 1), case.gap_slots, 1
         )
         scale = scale_of(case.loss)
-        found = _groups.groups(units, np.array(case.area, np.int64), scale, case.k)
+        found = _groups.form_groups(units, np.array(case.area, np.int64), scale, case.k)
         assert sorted(unit for one in found for unit in one.units) == list(range(len(case.subjects)))
         assert all(len({case.subjects[unit] for unit in one.units}) >= case.k for one in found)
 
@@ -175,12 +175,12 @@ def test_atoms_of_less_are_grown_to_what_is_asked_by_what_was_visited_alone(case
         for region in np.split(cloaks.regions.cell, cloaks.regions.cell_offset[1:-1]):
             count = cells.pois[np.isin(cells.cell_id, region)].sum(axis=0)
             assert (count > 0).sum() >= case.l
-            assert _atoms.divergences(count[None], total)[0] <= case.t + 1e-9
-        city = _atoms.city(cells, _graph.graph(cells, Parameters(l=0, t=inf)), new=False)
+            assert _atoms.compute_divergences(count[None], total)[0] <= case.t + 1e-9
+        city = _atoms.build_city(cells, _graph.build_graph(cells, Parameters(l=0, t=inf)), new=False)
         assert len(city) == len(cells.cell_id)
         for one in range(len(city)):
             own = np.array([one])
-            grew += len(_atoms.grown(city, own, params_of(case))) > 1
+            grew += len(_atoms.grow_region(city, own, params_of(case))) > 1
     assert grew > len(cases(200)) // 3
 
 

@@ -36,7 +36,7 @@ def city(rng, count, categories=3, most=4):
 
 
 def graph(cells, l, t):  # noqa: E741 - the paper's name
-    return _graph.graph(cells, Parameters(l=l, t=t))
+    return _graph.build_graph(cells, Parameters(l=l, t=t))
 
 
 def holds(cells, members, l, t):  # noqa: E741
@@ -113,7 +113,7 @@ def test_tiny_cities_are_cut_nearly_as_well_as_can_be():
             for parts in partitions(list(range(len(cells.cell_id))))
             if all(holds(cells, part, l, t) and connected(cells, part) for part in parts)
         )
-        assert price(cells, atoms_of(atom)) == pytest.approx(_partition.cost(graph(cells, l, t), atom))
+        assert price(cells, atoms_of(atom)) == pytest.approx(_partition.compute_cost(graph(cells, l, t), atom))
         assert cheapest <= price(cells, atoms_of(atom)) * (1 + 1e-9)
         found, best = found + price(cells, atoms_of(atom)), best + cheapest
     assert found <= 1.02 * best
@@ -146,7 +146,7 @@ def test_stored_atoms_are_merged_until_all_hold_and_never_cut(seed):
     changed[0] += 1
     later = cells_of(*parted(cells), changed)
     l, t = rng.choice([(2, 0.3), (3, 0.1), (4, 0.02)])  # noqa: E741
-    atom = _partition.joined(graph(later, l, t), stored * 7 + 5)
+    atom = _partition.merge_failing(graph(later, l, t), stored * 7 + 5)
     check(later, atom, l, t)
     assert all(len(set(atom[sorted(members)].tolist())) == 1 for members in atoms_of(stored))
     for members in atoms_of(stored):  # those that hold are merged only with one that fails
@@ -168,7 +168,7 @@ def test_new_cells_are_cut_by_themselves_and_the_rest_of_them_join_what_is_store
     cells = city(rng, 24)
     known = graph(cells, 2, 0.3)
     stored = np.where(np.arange(len(cells.cell_id)) < (6, 23)[seed % 2], _partition.cut(known), -1)
-    atom = _partition.joined(known, stored)
+    atom = _partition.merge_failing(known, stored)
     check_held(cells, atom, 2, 0.3)
     for members in atoms_of(stored):
         assert len(set(atom[sorted(members)].tolist())) == 1
@@ -179,14 +179,14 @@ def test_new_cells_are_cut_by_themselves_and_the_rest_of_them_join_what_is_store
 def test_stored_atoms_may_be_in_pieces():
     # Of a stored atom of three cells in a row the middle one is there no more.
     cells = cells_of({0: [1], 1: [0, 2], 2: [1, 3], 3: [2]}, [1] * 4, [[1, 0], [1, 1], [1, 1], [0, 1]])
-    assert _partition.joined(graph(cells, 2, 0.2), np.array([0, 1, 2, 0])).tolist() == [0, 1, 2, 0]
-    assert _partition.joined(graph(cells, 2, 0.001), np.array([0, 1, 2, 1])).tolist() == [0, 0, 1, 0]
+    assert _partition.merge_failing(graph(cells, 2, 0.2), np.array([0, 1, 2, 0])).tolist() == [0, 1, 2, 0]
+    assert _partition.merge_failing(graph(cells, 2, 0.001), np.array([0, 1, 2, 1])).tolist() == [0, 0, 1, 0]
 
 
 def test_atoms_that_hold_stay_as_they_are():
     cells = city(random.Random(5), 40)
     atom = _partition.cut(graph(cells, 3, 0.2))
-    assert (_partition.joined(graph(cells, 3, 0.2), atom) == atom).all()
+    assert (_partition.merge_failing(graph(cells, 3, 0.2), atom) == atom).all()
 
 
 def test_atoms_are_the_same_again_whatever_the_number_of_threads():
@@ -206,7 +206,7 @@ def test_without_l_and_t_every_cell_is_an_atom():
     cells = city(random.Random(1), 30)
     known = graph(cells, 0, math.inf)
     assert (_partition.cut(known) == np.arange(30)).all()
-    assert _partition.allowed(known) == math.inf
+    assert _partition.estimate_atom_count(known) == math.inf
     empty = cells_of(*grid(4, 4), np.zeros((16, 0)))
     assert (_partition.cut(graph(empty, 0, math.inf)) == np.arange(16)).all()
 
@@ -234,18 +234,18 @@ def test_parts_that_do_not_touch_are_cut_by_themselves():
     cells = two_parts([[1, 0], [0, 1], [2, 2], [1, 1]])
     atom = _partition.cut(graph(cells, 2, 0.1))
     assert atom.tolist() == [0, 0, 1, 2]
-    assert _partition.joined(graph(cells, 2, 0.1), np.array([4, 9, 2, 2])).tolist() == [0, 0, 1, 1]
+    assert _partition.merge_failing(graph(cells, 2, 0.1), np.array([4, 9, 2, 2])).tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(("l", "t"), [(2, math.inf), (1, 0.2)])
 def test_a_part_that_fails_as_a_whole_is_named(l, t):  # noqa: E741
     cells = two_parts([[1, 0], [0, 0], [20, 15], [1, 1]])
-    for call in (_partition.cut, lambda known: _partition.joined(known, np.arange(4))):
+    for call in (_partition.cut, lambda known: _partition.merge_failing(known, np.arange(4))):
         with pytest.raises(InfeasibleError, match=r"2 separate parts.*1 fails.*cells: 2\)"):
             call(graph(cells, l, t))
 
 
 def test_as_many_atoms_are_allowed_as_chance_gives():
     cells = cells_of(*grid(4, 1), [[10, 10, 10, 10, 10, 10]] * 4)
-    assert _partition.allowed(graph(cells, 0, 0.1)) == pytest.approx(2 * 0.1 * 240 / 5)
-    assert _partition.allowed(graph(cells, 0, 0.0)) == 1
+    assert _partition.estimate_atom_count(graph(cells, 0, 0.1)) == pytest.approx(2 * 0.1 * 240 / 5)
+    assert _partition.estimate_atom_count(graph(cells, 0, 0.0)) == 1

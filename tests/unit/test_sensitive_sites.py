@@ -88,7 +88,7 @@ def test_a_far_site_costs_area_and_harms_nobody_else():
 
 def claims(users, sites, rank, site, *, reach, inside):
     """Say who must be added to which site, plainly: the nearest of those that claim, then the lowest by rank."""
-    box = _guards.rectangles(users, sites, site)
+    box = _guards.bound_sites(users, sites, site)
     found = {}
     for u in np.flatnonzero(site < 0).tolist():
         a = [int(c[u]) for c in users.columns]
@@ -184,7 +184,7 @@ def test_improving_keeps_k_users_for_each_site_and_makes_no_rectangle_longer_thi
     for _ in range(300):
         k, m = rng.randint(1, 5), rng.randint(1, 8)
         some, places = crowd_of(rng, k * m + rng.choice([0, 3, 60]), m, side=rng.choice([15, 60]), shaped=shaped)
-        members = _bichromatic.best_starts(some, places, k)[:, None] + np.arange(k)
+        members = _bichromatic.find_best_starts(some, places, k)[:, None] + np.arange(k)
         found = _improve.improve(some, places, members)
         assert found.shape == members.shape
         assert len(np.unique(found)) == found.size
@@ -192,7 +192,7 @@ def test_improving_keeps_k_users_for_each_site_and_makes_no_rectangle_longer_thi
             (w0, h0), (w1, h1) = (rectangle(some, places, who[s], s) for who in (members, found))
             assert w1 * h1 <= w0 * h0 or len(places) > 1
             assert w1 + h1 <= w0 + h0
-            assert max(w1, h1) <= max(_improve.ASPECT, max(w0, h0) / min(w0, h0)) * min(w1, h1) * (1 + 1e-12)
+            assert max(w1, h1) <= max(_improve.MAX_ASPECT, max(w0, h0) / min(w0, h0)) * min(w1, h1) * (1 + 1e-12)
         before, after = (sum(np.prod(rectangle(some, places, who[s], s)) for s in range(m)) for who in (members, found))
         assert after <= before
         better += after < before
@@ -202,7 +202,7 @@ def test_improving_keeps_k_users_for_each_site_and_makes_no_rectangle_longer_thi
 def test_shapes_of_which_the_best_span_is_not_tried_make_nothing_larger():
     some = Boxes.of(np.array([(9, 7, 9, 7), (1, 7, 1, 7), (8, 6, 13, 6), (8, 4, 12, 9)]))
     places = Boxes.of(np.array([(6, 0, 8, 2)]))
-    members = _bichromatic.best_starts(some, places, 2)[:, None] + np.arange(2)
+    members = _bichromatic.find_best_starts(some, places, 2)[:, None] + np.arange(2)
     found = _improve.improve(some, places, members)
     assert np.prod(rectangle(some, places, found[0], 0)) <= np.prod(rectangle(some, places, members[0], 0))
 
@@ -212,9 +212,9 @@ def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_users():
     rng, wrong = random.Random(7), 0
     for _ in range(100):
         some, places = crowd_of(rng, 14, 1, side=25)
-        members = _bichromatic.best_starts(some, places, 4)[:, None] + np.arange(4)
+        members = _bichromatic.find_best_starts(some, places, 4)[:, None] + np.arange(4)
         w0, h0 = rectangle(some, places, members[0], 0)
-        aspect = max(_improve.ASPECT, max(w0, h0) / min(w0, h0))
+        aspect = max(_improve.MAX_ASPECT, max(w0, h0) / min(w0, h0))
         found = np.prod(rectangle(some, places, _improve.improve(some, places, members)[0], 0))
         least = min(
             w * h
@@ -243,7 +243,7 @@ def test_there_are_passes_until_the_gain_is_small():
     assert improved([(6, 6), (15, 15), (24, 24)], [(17, 17), (10, 10)], [[2], [1]]) == [[1], [0]]
     rng = random.Random(4)
     some, places = crowd_of(rng, 400, 40, side=100)
-    once = _improve.improve(some, places, _bichromatic.best_starts(some, places, 5)[:, None] + np.arange(5))
+    once = _improve.improve(some, places, _bichromatic.find_best_starts(some, places, 5)[:, None] + np.arange(5))
     before, after = (total(some, places, who) for who in (once, _improve.improve(some, places, once)))
     assert before - after <= 2 * _improve.MIN_GAIN_SHARE * before
 
@@ -261,7 +261,7 @@ def test_of_many_users_near_a_site_those_are_looked_at_that_take_the_least_area(
     """Each of 1,400 would do alone, on a hyperbola; no two of them would, nor one with those whom the site has."""
     half = [(1 - wide, 1 - 300 * 3334 // wide) for wide in range(300, 1000)]
     far = half + [(y, x) for x, y in half]
-    assert len(far) > _improve.CANDIDATES
+    assert len(far) > _improve.CANDIDATES_PER_SITE
     some = [(side * x, side * y) for x, y in [(299, 3333), (299, 3333), *far, (2, 1), (1, 2)]]
     assert improved(some[:-2], [(0, 0)], [[0, 1]]) == [[0, 1]]
     assert improved(some, [(0, 0)], [[0, 1]]) == [[len(some) - 2, len(some) - 1]]
@@ -272,7 +272,7 @@ def test_sides_far_out_are_tried_and_then_the_best_between_those_that_were(side)
     # Whoever is nearer in x is too far in y; each of the 60 is a side that may be tried, and the best one is not. By
     # the rectangle of the second site the gain is small: there is one pass.
     some = [(90, 90), (90, 90), *((x, 150) for x in range(1, 41)), *((46 + x, 30) for x in range(20))]
-    assert len(some) - 2 > 2 * _improve.CUTS
+    assert len(some) - 2 > 2 * _improve.MAX_TRIED_SIDES
     mirrored = [(side * x, y) for x, y in [*some, (9000, 5000), (9000, 5000)]]
     assert improved(mirrored, [(0, 0), (side * 4000, 0)], [[0, 1], [62, 63]]) == [[42, 43], [62, 63]]
 
@@ -292,7 +292,7 @@ def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
         )  # fmt: skip
         found = _rows.ALGORITHMS["bk"](scene, FAMILY.parse({"k": k}), np.random.default_rng(0))
         areas = found.metrics["gc_mean_m2"] * len(places)
-        bk, mk = _bichromatic.best_starts(some, places, k), _monochromatic.windows(some, places, k)
+        bk, mk = _bichromatic.find_best_starts(some, places, k), _monochromatic.choose_windows(some, places, k)
         costs = [total(some, places, start[:, None] + np.arange(k)) for start in (bk, mk) if start is not None]
         assert areas <= min(costs)
         smaller += costs[-1] < costs[0]

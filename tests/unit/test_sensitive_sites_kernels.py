@@ -16,7 +16,7 @@ SEED = 20080611
 
 
 def starts(users, sites, k):
-    found = _bichromatic.best_starts(Boxes.of(users), Boxes.of(sites), k)
+    found = _bichromatic.find_best_starts(Boxes.of(users), Boxes.of(sites), k)
     assert found.dtype == np.int64
     return found.tolist()
 
@@ -53,8 +53,8 @@ def test_bk_with_one_site_takes_the_first_of_the_best_groups():
 def test_bk_is_the_same_however_its_columns_are_cut(monkeypatch, threads, decision_bytes):
     """On any number of threads, in many blocks, and with decisions forgotten and tabulated again."""
     monkeypatch.setattr(cores, "count_threads", lambda: threads)
-    monkeypatch.setattr(_bichromatic, "_BLOCK", 8)
-    monkeypatch.setattr(_bichromatic, "DECISION_BYTES", decision_bytes)
+    monkeypatch.setattr(_bichromatic, "_STARTS_PER_BLOCK", 8)
+    monkeypatch.setattr(_bichromatic, "MAX_DECISION_BYTES", decision_bytes)
     rng = random.Random(SEED)
     for _ in range(12):
         users, sites, k = instance(rng, users=(20, 80), sites=(3, 9), shapes=True)
@@ -62,7 +62,7 @@ def test_bk_is_the_same_however_its_columns_are_cut(monkeypatch, threads, decisi
 
 
 def test_bk_over_several_blocks_finds_the_same_starts_as_the_matrices(monkeypatch):
-    monkeypatch.setattr(_bichromatic, "_BLOCK", 256)
+    monkeypatch.setattr(_bichromatic, "_STARTS_PER_BLOCK", 256)
     users, sites, k = instance(random.Random(SEED), users=(900, 900), sites=(12, 12), k=7)
     assert starts(users, sites, k) == oracle.bk_plain(users, sites, k)[0]
 
@@ -70,7 +70,7 @@ def test_bk_over_several_blocks_finds_the_same_starts_as_the_matrices(monkeypatc
 def test_bk_over_blocks_as_they_are_finds_the_same_starts_as_whole_columns():
     """Equation (6) in NumPy, each column at once; the best groups are in the second block and the third."""
     n, m, k, rng = 20_000, 3, 2, np.random.default_rng(SEED)
-    assert _bichromatic._BLOCK % 8 == 0  # or blocks would share a byte
+    assert _bichromatic._STARTS_PER_BLOCK % 8 == 0  # or blocks would share a byte
     x, y = np.arange(n), rng.integers(0, 50, n)
     users = Boxes.of(np.column_stack([x, y, x, y]))
     sites = Boxes.of([(9_000, 20, 9_000, 20), (16_500, 20, 16_500, 20), (19_000, 9, 19_000, 9)])
@@ -84,8 +84,8 @@ def test_bk_over_blocks_as_they_are_finds_the_same_starts_as_whole_columns():
     for j in range(m - 1, -1, -1):
         at = int(best[j][: at + 1].argmin())  # the lowest of the best
         expected.insert(0, at + j * k)
-    assert _bichromatic._BLOCK < expected[0] < 2 * _bichromatic._BLOCK < expected[1]
-    assert _bichromatic.best_starts(users, sites, k).tolist() == expected
+    assert _bichromatic._STARTS_PER_BLOCK < expected[0] < 2 * _bichromatic._STARTS_PER_BLOCK < expected[1]
+    assert _bichromatic.find_best_starts(users, sites, k).tolist() == expected
 
 
 def test_bk_adds_large_areas_exactly():
@@ -142,7 +142,7 @@ def test_windows_of_mk_are_the_least_each_of_a_group_of_its_own():
     rng, none, all_taken, moved = random.Random(SEED), 0, 0, 0
     for _ in range(200):
         users, sites, k = instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4))
-        found = _monochromatic.windows(Boxes.of(users), Boxes.of(sites), k)
+        found = _monochromatic.choose_windows(Boxes.of(users), Boxes.of(sites), k)
         offset, _ = oracle.one_d_anon_plain(users, k)
         if len(offset) - 1 < len(sites):
             assert found is None
@@ -159,15 +159,15 @@ def test_windows_of_mk_are_the_least_each_of_a_group_of_its_own():
 
 def test_windows_of_mk_are_none_where_one_group_is_missing():
     five, corners = [(x, 0, x, 0) for x in range(5)], [(0, 0, 0, 0), (9, 0, 9, 0), (9, 9, 9, 9)]
-    assert _monochromatic.windows(Boxes.of(five), Boxes.of(corners[:2]), 2).tolist() == [0, 3]
-    assert _monochromatic.windows(Boxes.of(five), Boxes.of(corners), 2) is None
+    assert _monochromatic.choose_windows(Boxes.of(five), Boxes.of(corners[:2]), 2).tolist() == [0, 3]
+    assert _monochromatic.choose_windows(Boxes.of(five), Boxes.of(corners), 2) is None
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_every_cell_has_the_place_on_the_curve_that_the_recursion_gives_it(order):
     x, y = (axis.ravel() for axis in np.indices((2**order, 2**order)))
     expected = [oracle.hilbert_plain(*cell, order) for cell in zip(x.tolist(), y.tolist(), strict=True)]
-    assert hilbert.index(x, y, order).tolist() == expected
+    assert hilbert.number_cells(x, y, order).tolist() == expected
 
 
 @pytest.mark.parametrize("order", [13, 16, 24, 31])
@@ -183,5 +183,8 @@ def test_cells_of_large_curves_have_the_place_that_the_recursion_gives_them(orde
     ]
     x, y = np.array(cells, np.int64).T
     x.setflags(write=False)
-    assert hilbert.index(x, y, order).tolist() == [oracle.hilbert_plain(*cell, order) for cell in cells]
-    assert hilbert.index(x.astype(np.int32), y.astype(np.int32), order).tolist() == hilbert.index(x, y, order).tolist()
+    assert hilbert.number_cells(x, y, order).tolist() == [oracle.hilbert_plain(*cell, order) for cell in cells]
+    assert (
+        hilbert.number_cells(x.astype(np.int32), y.astype(np.int32), order).tolist()
+        == hilbert.number_cells(x, y, order).tolist()
+    )

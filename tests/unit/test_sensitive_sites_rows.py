@@ -23,7 +23,7 @@ def listed(cloaks):
 
 def arranged(data: Trajectories, places, rank=None):
     rank = np.arange(len(data.subject)) if rank is None else np.array(rank)
-    return _snapshot.arrange(data, places, _snapshot.look(data, places, None, 0), rank)
+    return _snapshot.arrange(data, places, _snapshot.find_users(data, places, None, 0), rank)
 
 
 def test_users_come_along_the_curve_and_those_on_one_cell_by_rank():

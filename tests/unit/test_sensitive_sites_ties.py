@@ -45,7 +45,7 @@ def posteriors(outputs, orders):
 @pytest.fixture
 def by_id(monkeypatch):
     """The order of the run is that of ids."""
-    monkeypatch.setattr(_rows, "run_order", lambda data, _: np.arange(len(data.subject)))
+    monkeypatch.setattr(_rows, "rank_subjects", lambda data, _: np.arange(len(data.subject)))
 
 
 @pytest.fixture(params=ALGORITHMS)

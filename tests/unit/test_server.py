@@ -12,7 +12,15 @@ from sqlalchemy.engine import make_url
 from dbanon import testing
 from dbanon.base.errors import ParameterError, StoreError
 from dbanon.postgres import programs, server
-from dbanon.postgres.server import SOCKET_PATH_LIMIT, EmbeddedServer, default_home, external, parse, resolve, uri
+from dbanon.postgres.server import (
+    MAX_SOCKET_PATH_BYTES,
+    EmbeddedServer,
+    find_default_home,
+    format_uri,
+    make_target,
+    parse,
+    resolve,
+)
 from tests.facts import refusal
 
 VARIABLES = ("DBANON_DSN", "DBANON_HOME", *server.SERVER_VARIABLES, "PGUSER", "PGPASSWORD")
@@ -53,8 +61,8 @@ def test_every_accepted_form_names_the_same_server(dsn: str) -> None:
     ],
 )
 def test_a_label_never_holds_a_password(dsn: str) -> None:
-    assert "hunter2" not in external(dsn).label
-    assert "hunter2" in external(dsn).url
+    assert "hunter2" not in make_target(dsn).label
+    assert "hunter2" in make_target(dsn).url
 
 
 @pytest.mark.parametrize(
@@ -62,7 +70,7 @@ def test_a_label_never_holds_a_password(dsn: str) -> None:
 )
 def test_a_string_that_is_no_database_is_refused_without_being_repeated(dsn: str) -> None:
     with refusal(ParameterError, "URI", "service=NAME") as caught:
-        external(dsn)
+        make_target(dsn)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -85,8 +93,8 @@ def test_any_variable_that_names_a_server_keeps_the_embedded_one_down(
 
 
 def test_a_service_stays_a_service() -> None:
-    assert conninfo_to_dict(external("service=cabs").url) == {"service": "cabs"}
-    assert "service cabs" in external("service=cabs").label
+    assert conninfo_to_dict(make_target("service=cabs").url) == {"service": "cabs"}
+    assert "service cabs" in make_target("service=cabs").label
 
 
 def test_several_hosts_of_a_sqlalchemy_url_become_those_of_libpq() -> None:
@@ -95,14 +103,14 @@ def test_several_hosts_of_a_sqlalchemy_url_become_those_of_libpq() -> None:
 
 
 def test_an_ipv6_host_survives() -> None:
-    assert conninfo_to_dict(external("postgresql://u@[::1]:55/d").url)["host"] == "::1"
+    assert conninfo_to_dict(make_target("postgresql://u@[::1]:55/d").url)["host"] == "::1"
 
 
 @pytest.mark.parametrize(
     "words", [{"password": "a b/?&%+'"}, {"user": "o'b @:", "password": "%"}, {"dbname": "a/b?c=d e"}]
 )
 def test_special_characters_survive_libpq_and_sqlalchemy(words: dict[str, str]) -> None:
-    text = uri({"host": "db", **words})
+    text = format_uri({"host": "db", **words})
     assert conninfo_to_dict(text) == {"host": "db", **words}
     parsed = make_url(text)
     assert (parsed.username or "") == words.get("user", "")
@@ -113,24 +121,24 @@ def test_special_characters_survive_libpq_and_sqlalchemy(words: dict[str, str]) 
 def test_the_home_is_the_variable_else_the_users_data_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_DATA_HOME", "/data/of/user")
-    assert default_home() == Path("/data/of/user/dbanon")
+    assert find_default_home() == Path("/data/of/user/dbanon")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert default_home() == Path("/var/lib/dbanon")
+    assert find_default_home() == Path("/var/lib/dbanon")
     monkeypatch.setenv("DBANON_HOME", "/else/where")
-    assert default_home() == Path("/else/where")
+    assert find_default_home() == Path("/else/where")
 
 
 @pytest.mark.parametrize("home", ["/srv/" + "x" * 90, "/srv/" + "é" * 45, "/srv/a b", "/srv/a,b"])
 def test_a_path_that_no_socket_can_have_is_replaced_by_a_short_one(home: str) -> None:
     embedded = EmbeddedServer(Path(home))
     assert embedded._socket_directory.parent == Path("/tmp")
-    assert len(os.fsencode(embedded._socket)) <= SOCKET_PATH_LIMIT
+    assert len(os.fsencode(embedded._socket)) <= MAX_SOCKET_PATH_BYTES
     assert embedded._socket_directory != EmbeddedServer(Path(home + "2"))._socket_directory
 
 
 def test_the_longest_path_that_fits_is_kept() -> None:
     rest = len("/socket/.s.PGSQL.5432")
-    fits = Path("/" + "x" * (SOCKET_PATH_LIMIT - rest - 1))
+    fits = Path("/" + "x" * (MAX_SOCKET_PATH_BYTES - rest - 1))
     assert EmbeddedServer(fits)._socket_directory == fits / "socket"
     assert EmbeddedServer(Path(f"{fits}x"))._socket_directory != Path(f"{fits}x/socket")
 

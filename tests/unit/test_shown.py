@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.attacks import attacker
+from dbanon.attacks import import_attacker
 from dbanon.base.described import ClauseFound, Described, LeftOut, Part
 from dbanon.base.errors import format_count
 from dbanon.base.figures import Figure
@@ -24,13 +24,13 @@ K = 5
 
 def bins(people: list[int]) -> list[shown.Bin]:
     """Bins of factors of `shown.STEP`, a unit of weight for each person."""
-    edges = [shown.STEP**n for n in range(len(people) + 1)]
+    edges = [shown.BIN_FACTOR**n for n in range(len(people) + 1)]
     return [shown.Bin(edges[n], edges[n + 1], float(p), float(p)) for n, p in enumerate(people)]
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=40), st.integers(2, 20))
 def test_no_bin_is_of_fewer_than_k_people_and_the_last_is_open(people: list[int], k: int) -> None:
-    made = shown.joined(bins(people), k)
+    made = shown.join_bins(bins(people), k)
     if sum(people) < k:
         assert made == []
         return
@@ -42,23 +42,23 @@ def test_no_bin_is_of_fewer_than_k_people_and_the_last_is_open(people: list[int]
 
 def test_the_region_of_one_group_far_off_is_in_a_last_bin_that_begins_where_the_others_end() -> None:
     usual = bins([100] * 10)
-    far = shown.Bin(shown.STEP**60, shown.STEP**61, 5, 5)
-    made = shown.joined([*usual, far], K)
+    far = shown.Bin(shown.BIN_FACTOR**60, shown.BIN_FACTOR**61, 5, 5)
+    made = shown.join_bins([*usual, far], K)
     assert made[-1].since == usual[-1].until
     assert far.since not in [one.since for one in made]
 
 
 def test_the_least_region_is_not_where_the_bars_begin() -> None:
-    small = shown.Bin(1.0, shown.STEP, 5, 5)
+    small = shown.Bin(1.0, shown.BIN_FACTOR, 5, 5)
     usual = [one._replace(since=one.since * 100, until=one.until * 100) for one in bins([100] * 10)]
-    made = shown.joined([small, *usual], K)
+    made = shown.join_bins([small, *usual], K)
     assert made[0].since == usual[0].since
 
 
 @given(st.dictionaries(st.integers(K, 500), st.integers(1, 300), min_size=1, max_size=40))
 def test_the_fullest_group_is_in_an_open_bar(rows: dict[int, int]) -> None:
     crowds = [(crowd, float(n), float(n * crowd)) for crowd, n in sorted(rows.items())]
-    bars = shown.crowd_bars(crowds, K)
+    bars = shown.make_crowd_bars(crowds, K)
     assert sum(share for _, share in bars) == pytest.approx(1)
     assert bars[-1][0].endswith(" or more")
     fewer = {n for crowd in rows if crowd < max(rows) for n in (crowd, crowd + 1, 2 * crowd, 2 * crowd + 1)}
@@ -66,45 +66,48 @@ def test_the_fullest_group_is_in_an_open_bar(rows: dict[int, int]) -> None:
 
 
 def test_the_last_bar_of_crowds_begins_where_the_others_end() -> None:
-    assert [word for word, _ in shown.crowd_bars([(5, 98, 500), (6, 1, 60), (9, 1, 9)], K)] == ["5 people", "6 or more"]
-    assert [word for word, _ in shown.crowd_bars([(5, 98, 500), (400, 2, 400)], K)] == ["5 to 9", "10 or more"]
-    assert shown.crowd_bars([(5, 1, 4)], K) == []
+    assert [word for word, _ in shown.make_crowd_bars([(5, 98, 500), (6, 1, 60), (9, 1, 9)], K)] == [
+        "5 people",
+        "6 or more",
+    ]
+    assert [word for word, _ in shown.make_crowd_bars([(5, 98, 500), (400, 2, 400)], K)] == ["5 to 9", "10 or more"]
+    assert shown.make_crowd_bars([(5, 1, 4)], K) == []
 
 
 def test_cells_of_fewer_than_k_have_one_tint_or_none() -> None:
     window = Window(x0=0, y0=0, x1=3600, y1=3600)
     cells = [(0.0, 0.0, 0.1), (600.0, 0.0, 4.9), (1200.0, 0.0, 5.0), (1800.0, 0.0, 79.0), (9000.0, 0.0, 50.0)]
-    drawn = shown.squares(cells, 600, window, K, few=True)
+    drawn = shown.draw_squares(cells, 600, window, K, few=True)
     assert {level: path.count("M") for level, path in drawn.items()} == {0: 2, 1: 1, 4: 1}
-    assert 0 not in shown.squares(cells, 600, window, K, few=False)
-    assert shown.levels(K) == ["fewer than 5", "5 to 10", "10 to 20", "20 to 40", "40 and more"]
-    assert [shown.level(people, K) for people in (0, 4.99, 5, 9.99, 10, 40, 1e6)] == [0, 0, 1, 1, 2, 4, 4]
+    assert 0 not in shown.draw_squares(cells, 600, window, K, few=False)
+    assert shown.name_levels(K) == ["fewer than 5", "5 to 10", "10 to 20", "20 to 40", "40 and more"]
+    assert [shown.find_level(people, K) for people in (0, 4.99, 5, 9.99, 10, 40, 1e6)] == [0, 0, 1, 1, 2, 4, 4]
 
 
 def test_no_question_is_shown_to_which_the_rows_tell_fewer_than_k_people() -> None:
     told = [shown.Question("a", 0, 4.9, 90), shown.Question("b", 2, 5, 9), shown.Question("c", 9, 20, 30)]
-    assert [one.label for one in shown.answered(told, K)] == ["c", "b"]
+    assert [one.label for one in shown.select_questions(told, K)] == ["c", "b"]
 
 
 def test_quantiles_are_read_off_bins() -> None:
-    low, half, high = shown.quantiles(bins([10] * 20))
+    low, half, high = shown.compute_quantiles(bins([10] * 20))
     assert low < half < high
-    assert half == pytest.approx(shown.STEP**10)
+    assert half == pytest.approx(shown.BIN_FACTOR**10)
 
 
 def test_figures_are_said_as_people_read_them() -> None:
     promise = "An adversary finds at least k subjects, or k - 1 others; asking 'k' ."
-    assert words.with_k(promise, 5).startswith("An adversary finds at least five subjects, or four others")
-    assert words.with_k(promise, None) == promise
-    assert [words.percent(share) for share in (0, 0.001, 0.5, 0.999, 1)] == [
+    assert words.insert_k(promise, 5).startswith("An adversary finds at least five subjects, or four others")
+    assert words.insert_k(promise, None) == promise
+    assert [words.format_percent(share) for share in (0, 0.001, 0.5, 0.999, 1)] == [
         "0 %",
         "under 1 %",
         "50 %",
         "over 99 %",
         "100 %",
     ]
-    assert [words.length(m) for m in (0.9, 183, 1_834, 74_000)] == ["1 m", "180 m", "1.8 km", "74 km"]
-    assert [words.duration(s) for s in (5, 600, 7_200, 172_800)] == ["5 s", "10 min", "2 h", "2 d"]
+    assert [words.format_length(m) for m in (0.9, 183, 1_834, 74_000)] == ["1 m", "180 m", "1.8 km", "74 km"]
+    assert [words.format_duration(s) for s in (5, 600, 7_200, 172_800)] == ["5 s", "10 min", "2 h", "2 d"]
 
 
 @pytest.mark.parametrize("family", METHODS.values(), ids=list(METHODS))
@@ -121,22 +124,22 @@ def test_every_family_has_a_page_for_each_audience_that_asks_only_what_its_rows_
         moment=shown.Moment(at=since, regions=["M0 0h9v9h-9z"], rows=9),
     )
     zone = ZoneInfo("UTC")
-    assert release.page(record, drawn, "file", zone).endswith("</html>\n")
-    analysts = unescape(release.page(record, drawn, "analysts", zone))
+    assert release.make_page(record, drawn, "file", zone).endswith("</html>\n")
+    analysts = unescape(release.make_page(record, drawn, "analysts", zone))
     assert ("at => '" in analysts) == ("at a moment" in analysts) == (family.holds == "instant")
     for align, said in (("last", "last known"), ("linear", "between the fix"), ("exact", "a fix at that time")):
         truth = shown.Truth(places=[(1, 1)], people=1, align=align)
-        private = release.page(record, drawn, "operators", zone, truth=truth, parts=["One of two."])
+        private = release.make_page(record, drawn, "operators", zone, truth=truth, parts=["One of two."])
         assert said in private
         assert "One of two." in private
     with pytest.raises(ValueError, match="private"):
-        release.page(record, drawn, "file", zone, parts=["One of two."])
+        release.make_page(record, drawn, "file", zone, parts=["One of two."])
     figures = [Figure(name="usable_resolution_m", value=900.0)]
     part = Part(since=since, until=since, k=5, rows=9, percent_left_out=None, figures=figures)
     with pytest.raises(ValueError, match="private"):
-        release.page(replace(record, parts=[part]), drawn, "file", zone)
+        release.make_page(replace(record, parts=[part]), drawn, "file", zone)
     side = compare.Side(record=record, shown=drawn)
-    assert "Both keep the same promise" in compare.page(side, side, zone)
+    assert "Both keep the same promise" in compare.make_page(side, side, zone)
 
 
 def described(**changed: Any) -> Described:
@@ -162,7 +165,7 @@ def found(name: str, violations: int = 0, by: str = "") -> ClauseFound:
 
 
 def filed(record: Described, **drawn: Any) -> str:
-    return unescape(release.page(record, shown.Shown(k=K, **drawn), "file", ZoneInfo("UTC")))
+    return unescape(release.make_page(record, shown.Shown(k=K, **drawn), "file", ZoneInfo("UTC")))
 
 
 def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_hides_k_people() -> None:
@@ -174,7 +177,7 @@ def test_where_rows_are_exact_or_a_clause_is_broken_no_page_says_that_every_row_
     broken = described(clauses=(found("size", 9), found("covers")))
     assert "people hidden by a row" not in filed(broken)
     side = compare.Side(record=described(), shown=shown.Shown(k=K, exact=0.4))
-    assert "5 or more, but for exact rows" in compare.page(side, side, ZoneInfo("UTC"))
+    assert "5 or more, but for exact rows" in compare.make_page(side, side, ZoneInfo("UTC"))
 
 
 def test_a_run_that_was_not_attacked_is_not_said_to_have_been() -> None:
@@ -196,14 +199,17 @@ def test_a_clause_broken_by_fewer_than_k_does_not_say_by_how_many() -> None:
 
 def test_the_last_bar_is_as_wide_wherever_the_greatest_group_is_and_no_other_bar_is_cut() -> None:
     usual = bins([100] * 10)
-    far = [shown.Bin(shown.STEP**n, shown.STEP ** (n + 1), 5, 5) for n in (11, 60)]
-    assert len({tuple(end for _, end, _ in shown.bars(shown.joined([*usual, one], K))) for one in far}) == 1
-    wide = [shown.Bin(1, shown.STEP**5, 10, 10), shown.Bin(shown.STEP**5, math.inf, 10, 10)]
-    assert [bar[:2] for bar in shown.bars(wide)] == [(1, shown.STEP**5), (shown.STEP**5, shown.STEP**7)]
+    far = [shown.Bin(shown.BIN_FACTOR**n, shown.BIN_FACTOR ** (n + 1), 5, 5) for n in (11, 60)]
+    assert len({tuple(end for _, end, _ in shown.make_bars(shown.join_bins([*usual, one], K))) for one in far}) == 1
+    wide = [shown.Bin(1, shown.BIN_FACTOR**5, 10, 10), shown.Bin(shown.BIN_FACTOR**5, math.inf, 10, 10)]
+    assert [bar[:2] for bar in shown.make_bars(wide)] == [
+        (1, shown.BIN_FACTOR**5),
+        (shown.BIN_FACTOR**5, shown.BIN_FACTOR**7),
+    ]
 
 
 def test_the_page_for_analysts_counts_only_clauses_asked_of_every_algorithm() -> None:
-    family = attacker(METHODS["kte"].attack).attack
+    family = import_attacker(METHODS["kte"].attack).attack
     assert len(family.of_all) < len(family.clauses)
     assert not any(clause.algorithms for clause in family.of_all)
     assert {"decidable", "members", "crowd"} <= {clause.name for clause in family.of_all}

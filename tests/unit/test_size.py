@@ -44,11 +44,11 @@ def test_a_function_within_another_is_no_function_of_its_own(kernel: _size.Modul
 
 
 def test_the_instance_is_no_parameter(kernel: _size.Module) -> None:
-    assert [_size._parameters(f) for f, _ in kernel.functions() if f.name in ("public", "verb")] == [3, 1]
+    assert [_size._count_parameters(f) for f, _ in kernel.functions() if f.name in ("public", "verb")] == [3, 1]
 
 
 def test_figures_are_of_this_repository() -> None:
-    found = _size.measured(_size.ROOT)
+    found = _size.measure_tree(_size.ROOT)
     lines = sum(len(file.read_text().splitlines()) for file in (_size.ROOT / "dbanon").rglob("*.py"))
     assert found["dbanon/: lines"] == f"{lines:,}"
     by_package = [int(number.replace(",", "")) for name, number in found.items() if name.startswith("lines of ")]

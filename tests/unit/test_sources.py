@@ -95,15 +95,15 @@ def test_a_stream_is_read_batch_by_batch_and_cut_into_bounded_slices() -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         for _ in range(4):
             made[0] += 1
-            yield pa.record_batch([np.zeros(_arrow.ROWS + 1)], schema=schema)
+            yield pa.record_batch([np.zeros(_arrow.ROWS_PER_SLICE + 1)], schema=schema)
 
     source = _sources.open_table(pa.RecordBatchReader.from_batches(schema, batches()))
     seen = []
     for batch in source.batches(["x"], _sources.Wanted("--x")):
         seen.append((len(batch), made[0]))
         assert batch.line[0].as_py() == 1 + sum(rows for rows, _ in seen[:-1])
-    assert sum(rows for rows, _ in seen) == 4 * (_arrow.ROWS + 1)
-    assert max(rows for rows, _ in seen) <= _arrow.ROWS + 1
+    assert sum(rows for rows, _ in seen) == 4 * (_arrow.ROWS_PER_SLICE + 1)
+    assert max(rows for rows, _ in seen) <= _arrow.ROWS_PER_SLICE + 1
     assert seen[0][1] < 4
 
 
@@ -125,7 +125,7 @@ def _failing() -> pa.RecordBatchReader:
     schema = pa.schema([("x", pa.float64())])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([np.zeros(_arrow.ROWS)], schema=schema)
+        yield pa.record_batch([np.zeros(_arrow.ROWS_PER_SLICE)], schema=schema)
         raise ValueError("ysolde was here")
 
     return pa.RecordBatchReader.from_batches(schema, batches())

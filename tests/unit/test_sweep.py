@@ -16,7 +16,7 @@ from dbanon.base.figures import Answers, Evaluation, Figure, Questions
 from dbanon.base.sweep import Family, Minute, Setting, Want
 from dbanon.metrics import settings as judging
 from dbanon.options.sweeping import Sweeping, parse_wants
-from dbanon.pages.sweep import page
+from dbanon.pages.sweep import make_page
 from tests.sweeps import GRID, IMPOSSIBLE, replicates, setting, swept
 
 
@@ -64,7 +64,7 @@ def test_a_stronger_promise_of_the_same_k_is_chosen_although_it_errs_more(
 
     def promising(made: Setting, values: dict[str, Any]) -> Setting:
         promise = {**usual, **values}
-        return replace(made, promise=promise, strength=judging.strength(promise, described))
+        return replace(made, promise=promise, strength=judging.compute_strength(promise, described))
 
     found = swept(promising(setting(2, 10, 0.9, 0.1), weaker), promising(setting(2, 30, 0.8, 0.3), stronger))
     assert found.chosen is not None
@@ -77,7 +77,7 @@ def test_what_earlier_releases_forbid_is_never_chosen() -> None:
     found = swept(setting(5, 10, 0.88, 0.18, overlap=taken), setting(2, 10, 0.88, 0.12))
     assert found.chosen is found.settings[1]
     assert [one.publishable for one in found.settings] == [False, True]
-    assert "cabs_k5" in page(found)
+    assert "cabs_k5" in make_page(found)
 
 
 def test_sentences_say_what_each_parameter_buys_and_whether_it_is_so_everywhere() -> None:
@@ -106,10 +106,10 @@ def test_a_difference_within_what_questions_leave_open_is_none() -> None:
 
 def test_differences_are_of_the_same_questions() -> None:
     one, other = setting(2, 10, 0.9, 0.20), setting(5, 10, 0.9, 0.22)
-    low, high = judging.difference(one, other) or (0, 0)
+    low, high = judging.measure_difference(one, other) or (0, 0)
     assert 0 < low < 0.02 < high
     apart = replace(other, run={**other.run, "replicates": replicates(0.22, questions="others")})
-    wide = judging.difference(one, apart) or (0, 0)
+    wide = judging.measure_difference(one, apart) or (0, 0)
     assert wide[0] < 0 < wide[1]
 
 
@@ -125,11 +125,11 @@ def test_replicates_are_the_error_drawn_again_and_keep_no_truth() -> None:
         run_id=1, source="", dataset="", against="published", queries=n, seed=5, figures=(), questions=asked, true=true,
         answers=told,
     )  # fmt: skip
-    drawn = judging.replicates(found)
+    drawn = judging.draw_replicates(found)
     assert drawn["side_m"] == 2000.0
     assert np.allclose(drawn["values"], 0.25)
     assert set(drawn) == {"side_m", "questions", "values"}
-    assert judging.replicates(replace(found, answers=None)) == {}
+    assert judging.draw_replicates(replace(found, answers=None)) == {}
 
 
 @pytest.mark.parametrize("name", methods.METHODS)
@@ -162,7 +162,7 @@ def test_the_command_of_a_setting_is_quoted_for_a_shell() -> None:
 
 def test_a_page_is_private_has_all_settings_and_takes_names_for_texts() -> None:
     found = swept(*GRID, dataset="<script>alert(1)</script>", notes=("a & b",))
-    text = page(found)
+    text = make_page(found)
     assert "<title>[PRIVATE]" in text
     assert "<script" not in text
     assert "a &amp; b" in text
@@ -175,7 +175,7 @@ def test_a_page_is_private_has_all_settings_and_takes_names_for_texts() -> None:
 
 @pytest.mark.parametrize("found", [[IMPOSSIBLE], [GRID[0]], [GRID[0], GRID[2]], GRID * 12])
 def test_a_page_is_made_of_whatever_was_found(found: list[Setting]) -> None:
-    assert page(swept(*found)).endswith("</html>\n")
+    assert make_page(swept(*found)).endswith("</html>\n")
 
 
 def test_values_are_listed_by_commas_or_as_lists() -> None:
@@ -197,16 +197,16 @@ def test_what_is_wanted_is_a_figure_a_sign_and_a_number(text: str) -> None:
 
 def test_a_figure_that_is_not_known_meets_nothing() -> None:
     want = Want(name="x", at_least=False, value=1)
-    assert (want.met(None), want.met(math.nan), want.met(1.0)) == (False, False, True)
+    assert (want.is_met(None), want.is_met(math.nan), want.is_met(1.0)) == (False, False, True)
 
 
 def test_the_same_minute_is_drawn_at_settings_that_differ_in_their_promise() -> None:
     minute = Minute(at=1_212_566_400.0, window=(0, 0, 9000, 6000), rows=7, paths=("M0 0L9 0 9 9Z",))
-    text = page(swept(*[replace(one, minute=minute if one is not IMPOSSIBLE else None) for one in GRID]))
+    text = make_page(swept(*[replace(one, minute=minute if one is not IMPOSSIBLE else None) for one in GRID]))
     assert text.count("One minute at") == 2
     assert "7 rows (drawn: 1)" in text
     assert "2008-06-04 08:00 UTC" in text
-    assert "No maps of one minute" in page(swept(*GRID))
+    assert "No maps of one minute" in make_page(swept(*GRID))
 
 
 def test_other_families_stand_under_their_own_promise() -> None:
@@ -214,8 +214,8 @@ def test_other_families_stand_under_their_own_promise() -> None:
     family = Family(
         method="kte", algorithm="k-merge", hides="Finds k records.", settings=(("k 2", (error,)), ("x", ()))
     )
-    text = page(swept(*GRID, families=(family,)))
+    text = make_page(swept(*GRID, families=(family,)))
     assert "kte (k-merge)" in text
     assert "Finds k records." in text
     assert "33 % [30–36]" in text
-    assert "Other families" not in page(swept(*GRID))
+    assert "Other families" not in make_page(swept(*GRID))

@@ -14,7 +14,7 @@ from scipy.spatial import Voronoi, cKDTree
 
 from dbanon import synth
 from dbanon.base.errors import DataError, ParameterError
-from dbanon.options.generating import Plan, _limits_kmh
+from dbanon.options.generating import Plan, _parse_limits_kmh
 from dbanon.synth import Made, Scenario, _journeys, _network, _places, _requests, _utm
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 from dbanon.synth._source import describe_source, read_network
@@ -48,7 +48,7 @@ def made(scenario: Scenario) -> Made:
 
 def _plan(start: str = "2026-01-05T08:00:00Z", limits: str | None = None, **fields: object) -> Plan:
     """Make a plan as the command line does."""
-    return Plan(start=start, limits_kmh=None if limits is None else _limits_kmh(limits), **fields)
+    return Plan(start=start, limits_kmh=None if limits is None else _parse_limits_kmh(limits), **fields)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_requests_do_not_depend_on_which_objects_are_made_together(
 
 @pytest.mark.parametrize("mean", [0.3, 2.0, 50.0, 1000.0])
 def test_the_number_of_requests_is_poisson(mean: float) -> None:
-    count = _requests.poisson(_journeys.hashed(1, np.arange(50_000)), mean)
+    count = _requests.draw_poisson(_journeys.hash_uniform(1, np.arange(50_000)), mean)
     assert count.mean() == pytest.approx(mean, rel=0.03)
     assert count.var() == pytest.approx(mean, rel=0.05)
 
@@ -152,16 +152,16 @@ def test_no_requests_are_none_at_all() -> None:
 
 
 def test_districts_ask_for_different_things() -> None:
-    uniform = _journeys.hashed(1, np.arange(20_000))
+    uniform = _journeys.hash_uniform(1, np.arange(20_000))
     for name, share in DISTRICTS.items():
-        drawn = _requests.drawn(np.tile(np.array(share, float), (20_000, 1)), uniform)
+        drawn = _requests.choose_by_share(np.tile(np.array(share, float), (20_000, 1)), uniform)
         asked = np.bincount(drawn, minlength=len(share)) / 20_000
         np.testing.assert_allclose(asked, np.array(share) / sum(share), atol=0.02, err_msg=name)
 
 
 def test_every_district_gives_one_share_to_each_category() -> None:
     assert all(len(share) == len(POI_CATEGORIES) for share in DISTRICTS.values())
-    assert len(DISTRICTS) == len(_requests._PLACES) + 1 == len(_requests._RADII) + 1
+    assert len(DISTRICTS) == len(_requests._DISTRICT_MIDDLES) + 1 == len(_requests._DISTRICT_RADII) + 1
 
 
 def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_there(scenario: Scenario) -> None:
@@ -170,7 +170,7 @@ def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_ther
     assert set(district.tolist()) == set(range(len(DISTRICTS)))
     middle = np.array(network.extent[:2])
     assert scenario.districts.at(*(middle[:, None])).tolist() == [0]
-    draw = scenario.districts.attraction(network.x, network.y)
+    draw = scenario.districts.compute_attraction(network.x, network.y)
     assert draw.sum() == pytest.approx(1)
     assert draw[district == 0].mean() > 2 * draw[district == len(DISTRICTS) - 1].mean()
 
@@ -259,7 +259,7 @@ def test_places_depend_on_the_network_and_the_seed_and_neither_on_objects_nor_on
 def test_a_single_street_has_as_many_places_as_there_is_room_for(ends: tuple[list[float], list[float]]) -> None:
     x, y = map(np.array, ends)
     one = np.array([0], np.int32), np.array([1], np.int32)
-    street = _network._network("street", x, y, *one, limit_mps=np.array([10.0]), srid=32632)
+    street = _network._make_network("street", x, y, *one, limit_mps=np.array([10.0]), srid=32632)
     made = places(street, pois=500, stations=50)
     room = np.hypot(*(x[1], y[1])) > 1
     assert (len(made.pois), len(made.stations)) == ((500, 50) if room else (1, 1))
@@ -277,7 +277,7 @@ def test_files_hold_one_row_a_fix_in_the_city(tmp_path: Path) -> None:
     assert len({row["subject"] for row in fixes}) == report.trajectories == 50
     assert fixes[0]["subject"] == "s0000001"
     lon, lat = np.array([[float(row["lon"]), float(row["lat"])] for row in fixes]).T
-    x, y = _utm.metres(lon, lat, report.srid)
+    x, y = _utm.to_metres(lon, lat, report.srid)
     plan = Plan(objects=50, seed=2)
     true = Scenario.of(plan, read_network(plan)).made(np.arange(50))[0].xym
     np.testing.assert_allclose(np.column_stack([x, y]), true[:, :2], atol=0.01)
@@ -316,7 +316,7 @@ def test_places_are_written_once_in_the_columns_that_loads_read(
     made = Scenario.of(plan, read_network(plan)).places
     assert [row["category"] for row in pois] == [_places.CATEGORIES[c] for c in made.category]
     degrees = (np.array([float(row[axis]) for row in stations]) for axis in "xy")
-    np.testing.assert_allclose(np.column_stack(_utm.metres(*degrees, report.srid)), made.stations, atol=0.02)
+    np.testing.assert_allclose(np.column_stack(_utm.to_metres(*degrees, report.srid)), made.stations, atol=0.02)
 
 
 @pytest.mark.stress
@@ -376,14 +376,14 @@ def test_the_demo_is_half_an_hour_of_300_subjects(tmp_path: Path) -> None:
 
 def test_memory_is_bounded_by_batches_not_by_objects() -> None:
     plan = Plan(objects=10**6, instants=1000)
-    sizes = [len(numbers) for _, numbers in zip(range(5), synth._numbers(plan, 0), strict=False)]
+    sizes = [len(numbers) for _, numbers in zip(range(5), synth._yield_numbers(plan, 0), strict=False)]
     assert sizes == [synth.BATCH_FIXES // 1000] * 5
-    assert len(next(synth._numbers(Plan(instants=10**6), 0))) == 1
+    assert len(next(synth._yield_numbers(Plan(instants=10**6), 0))) == 1
 
 
 def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
     x, y = np.array([0.0, 900.0]), np.zeros(2)
-    street = _network._network(
+    street = _network._make_network(
         "street", x, y, np.array([0], np.int32), np.array([1], np.int32), limit_mps=np.array([10.0]), srid=32632
     )
     scenario = Scenario.of(Plan(objects=20), street)

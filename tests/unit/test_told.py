@@ -26,7 +26,7 @@ def described(**more: object) -> Described:
 
 
 def filed(**more: object) -> str:
-    return unescape(release.page(described(**more), shown.Shown(k=K), "file", ZoneInfo("UTC")))
+    return unescape(release.make_page(described(**more), shown.Shown(k=K), "file", ZoneInfo("UTC")))
 
 
 @pytest.mark.parametrize("other", [{"k": K + 1}, {"method": "kte"}, {"promise": {"instants": 9}}])
@@ -37,7 +37,7 @@ def test_two_that_do_not_promise_the_same_are_not_said_to(other: dict[str, objec
         compare.Side(record=described(), shown=shown.Shown(k=K), promise={"instants": 5}),
         compare.Side(record=described(**about), shown=shown.Shown(k=K), promise=promise),  # type: ignore[arg-type]
     ]
-    html = compare.page(sides[0], sides[1], ZoneInfo("UTC"))
+    html = compare.make_page(sides[0], sides[1], ZoneInfo("UTC"))
     assert "Both keep the same promise" not in html
     assert "neither is better" in html
 
@@ -95,23 +95,23 @@ def test_names_and_texts_of_users_turn_no_text_around_them(given: dict[str, obje
     """In a paragraph a name that is read from right to left would take the numbers and signs beside it with it."""
     record = described(**given)
     for audience in ("file", "operators", "analysts"):
-        html = release.page(record, shown.Shown(k=K), audience, ZoneInfo("UTC"))  # type: ignore[arg-type]
+        html = release.make_page(record, shown.Shown(k=K), audience, ZoneInfo("UTC"))  # type: ignore[arg-type]
         body = re.sub(r"<pre>.*?</pre>", "", html.partition("<body>")[2], flags=re.DOTALL)
         assert body.count("מוניות") == len(re.findall(r"<bdi>(?:since )?מוניות</bdi>", body))
 
 
 def test_of_too_many_regions_small_and_large_ones_are_drawn() -> None:
     paths = [f"{place:04}" for place in range(1000)]
-    assert shown.sampled(paths, 400, 10_000)[:3] == ["0000", "0002", "0005"]
-    few = shown.sampled(paths, 400, 1000)
+    assert shown.sample_paths(paths, 400, 10_000)[:3] == ["0000", "0002", "0005"]
+    few = shown.sample_paths(paths, 400, 1000)
     assert (len(few), few[0], few[-1]) == (200, "0000", "0995")
-    assert shown.sampled(paths[:3], 400, 1000) == paths[:3]
-    assert shown.sampled(["x" * 2000], 400, 1000) == shown.sampled([], 400, 1000) == []
+    assert shown.sample_paths(paths[:3], 400, 1000) == paths[:3]
+    assert shown.sample_paths(["x" * 2000], 400, 1000) == shown.sample_paths([], 400, 1000) == []
     moment = shown.Moment(at=datetime(2026, 1, 5, tzinfo=UTC), regions=few, rows=1000, undrawn=800)
     assert moment.said == "200 of 1,000 regions"
 
 
 def test_a_demo_in_which_no_clause_broke_says_so() -> None:
-    said = demo._gate_text(demo.Gate(clauses=(), verify="v", publish="p"))
+    said = demo._format_gate(demo.Gate(clauses=(), verify="v", publish="p"))
     assert "no clause broke" in said
-    assert "the clause size broke" in demo._gate_text(demo.Gate(clauses=("size",), verify="v", publish="p"))
+    assert "the clause size broke" in demo._format_gate(demo.Gate(clauses=("size",), verify="v", publish="p"))

@@ -38,8 +38,8 @@ def grouped(trajectories, k, least):
     x, y = cells(trajectories)
     order, ends = _blocks.cut(x, y, least)
     members = np.empty_like(order)
-    cores.run_together(_improve.grouping(x, y, order, ends, k, members), 1, 1)
-    groups = [sorted(members[a:b].tolist()) for a, b in pairwise(_improve.begins(ends, k).tolist())]
+    cores.run_together(_improve.plan_grouping(x, y, order, ends, k, members), 1, 1)
+    groups = [sorted(members[a:b].tolist()) for a, b in pairwise(_improve.find_begins(ends, k).tolist())]
     return [order[a:b].tolist() for a, b in pairwise(ends.tolist())], groups
 
 
@@ -120,7 +120,7 @@ def test_the_cost_is_never_above_that_without_nor_below_the_bound(monkeypatch, l
     monkeypatch.setattr(_blocks, "compute_min_block", lambda k: least)
     rng, better = random.Random(SEED + 3), 0
     for _ in range(60):
-        trajectories, k = instance(rng, most=_bound.SAMPLE)
+        trajectories, k = instance(rng, most=_bound.SAMPLED_SUBJECTS)
         on, off = (run(trajectories, k, improve=improve) for improve in (True, False))
         assert on.crowd.min() >= k
         assert on.metrics["mbr_cost_m2"] == plain.cost(trajectories, bundles(on))
@@ -152,20 +152,20 @@ def test_the_least_areas_are_the_plain_ones_whatever_the_blocks():
         trajectories, k = instance(rng, instants=rng.choice([1, 4, 9]))
         who = np.array(sorted(rng.sample(range(len(trajectories)), min(5, len(trajectories)))))
         x, y = cells(trajectories)
-        found = _bound.least_areas(x, y, *_blocks.cut(x, y, rng.choice([k, 15, 100])), k, who)
+        found = _bound.find_least_areas(x, y, *_blocks.cut(x, y, rng.choice([k, 15, 100])), k, who)
         assert found.tolist() == [plain.least_area(trajectories, i, k) for i in who.tolist()]
 
 
 def test_a_sample_is_of_all_windows_and_its_error_that_of_a_mean():
-    drawn = _bound.sampled(np.array([1000, 5, 3000]))
-    assert sum(map(len, drawn)) == _bound.SAMPLE
+    drawn = _bound.draw_sample(np.array([1000, 5, 3000]))
+    assert sum(map(len, drawn)) == _bound.SAMPLED_SUBJECTS
     assert all(len(set(some.tolist())) == len(some) for some in drawn)
     assert all((some >= 0).all() and (some < n).all() for some, n in zip(drawn, (1000, 5, 3000), strict=True))
-    assert [some.tolist() for some in _bound.sampled(np.array([3, 2]))] == [[0, 1, 2], [0, 1]]
+    assert [some.tolist() for some in _bound.draw_sample(np.array([3, 2]))] == [[0, 1, 2], [0, 1]]
     rng, within = np.random.default_rng(SEED), 0
     for _ in range(200):
         everybody = rng.exponential(7.0, 5000)
-        bound, error = _bound.estimated(rng.choice(everybody, 200, replace=False), 5000)
+        bound, error = _bound.estimate_sum(rng.choice(everybody, 200, replace=False), 5000)
         within += abs(bound - everybody.sum()) < 2 * error
     assert within > 180
 

@@ -33,8 +33,8 @@ def cells(trajectories):
 def solve(trajectories, k, height):
     x, y = cells(trajectories)
     order, node = tree.build(x, y, height, k)
-    area = tree.areas(node[:, 2], x.shape[1], height)
-    passed, kept, cost = tree.best_configuration(node, area, k)
+    area = tree.compute_areas(node[:, 2], x.shape[1], height)
+    passed, kept, cost = tree.find_best_configuration(node, area, k)
     members, offset, depth = tree.assign(x, y, order, node, passed, kept)
     return {
         "x": x, "y": y, "order": order, "node": node, "area": area, "passed": passed, "kept": kept, "cost": cost,
@@ -140,12 +140,12 @@ def test_the_policy_costs_what_the_configuration_costs_and_each_bundle_lies_in_i
         size = np.diff(offset)
         assert sorted(members.tolist()) == list(range(len(trajectories)))
         assert (size >= k).all()
-        assert (size * tree.areas(found["depth"], instants, height)).sum() == found["cost"]
+        assert (size * tree.compute_areas(found["depth"], instants, height)).sum() == found["cost"]
         first = members[offset[:-1]]
-        box = tree.quadrants(found["x"][first], found["y"][first], found["depth"], height)
+        box = tree.compute_quadrants(found["x"][first], found["y"][first], found["depth"], height)
         area = ((box[..., 2] - box[..., 0]) * (box[..., 3] - box[..., 1])).sum(axis=1)
         assert (size * area).sum() == found["cost"]
-        mbr = tree.boxes(found["x"], found["y"], members, offset)
+        mbr = tree.bound_bundles(found["x"], found["y"], members, offset)
         assert (mbr[..., :2] >= box[..., :2]).all()
         assert (mbr[..., 2:] <= box[..., 2:]).all()
 

@@ -136,11 +136,11 @@ def test_a_heartbeat_that_cannot_be_written_is_refused(tmp_path: Path, place: st
 
 def test_a_line_of_json_quotes_only_sentences_that_hold_no_data(capsys: pytest.CaptureFixture[str]) -> None:
     log = Log("json")
-    log.event("done", "run 7 of ann", run_id=7, state="verified", seconds=1.5, tries=None)
+    log.write_event("done", "run 7 of ann", run_id=7, state="verified", seconds=1.5, tries=None)
     own = StoreError("What was published must be known.", "DA020")
-    log.failure("failed", "words", own, run_id=8)
-    log.failure("failed", "words", StoreError("The file /home/ann/clinic.csv is gone.", "58P01"))
-    log.failure("failed", "words", StoreError("There is no column 'ann'.", "DA012"))
+    log.write_failure("failed", "words", own, run_id=8)
+    log.write_failure("failed", "words", StoreError("The file /home/ann/clinic.csv is gone.", "58P01"))
+    log.write_failure("failed", "words", StoreError("There is no column 'ann'.", "DA012"))
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert all({"at", "level", "event", "worker"} <= line.keys() for line in lines)
     assert {name: lines[0][name] for name in ("event", "level", "run_id", "state", "seconds")} == {
@@ -156,5 +156,5 @@ def test_the_sqlstate_of_an_error_of_another_family_is_that_of_its_cause(capsys:
     cause = psycopg.errors.lookup("22012")()
     error = translate(cause)
     error.__cause__ = cause
-    Log("json").failure("failed", "", error)
+    Log("json").write_failure("failed", "", error)
     assert json.loads(capsys.readouterr().err)["sqlstate"] == "22012"

@@ -95,7 +95,7 @@ def create_and_install(url: str) -> None:
 
 WAYS: dict[str, Callable[[str], object]] = {
     "upgrade": lambda url: schema.upgrade(url, share_roles=True),
-    "script": lambda url: run_script(url, schema.script(share_roles=True)),
+    "script": lambda url: run_script(url, schema.write_script(share_roles=True)),
     "extension": create_and_install,
 }
 
@@ -258,7 +258,7 @@ def test_a_dump_is_whole_on_a_server_with_the_files_and_on_one_without(
             with psycopg.connect(copy, autocommit=True) as connection:
                 connection.execute("SELECT dbanon_setup.install(share_roles => true)")
         else:
-            run_script(copy, schema.script(share_roles=True))
+            run_script(copy, schema.write_script(share_roles=True))
         # A copy has an OID of its own; nothing else is new.
         assert {name for name, value in state(copy).items() if value != original[name]} == {"dbanon.installation"}
         judge(copy)

@@ -80,7 +80,7 @@ def test_a_script_leaves_what_an_upgrade_leaves(empty: Empty) -> None:
     scripted, upgraded = empty(), empty()
     said: list[str] = []
     schema.upgrade(upgraded, share_roles=True, restrict_public=True, say=said.append)
-    told = installed(scripted, schema.script(share_roles=True, restrict_public=True))
+    told = installed(scripted, schema.write_script(share_roles=True, restrict_public=True))
     assert dumped(scripted).splitlines() == dumped(upgraded).splitlines()
     assert state(scripted)[0] == state(upgraded)[0]
     assert data(scripted) == data(upgraded)
@@ -90,7 +90,7 @@ def test_a_script_leaves_what_an_upgrade_leaves(empty: Empty) -> None:
     # Each database draws keys of its own, and keeps them: the script again changes nothing.
     before = dumped(scripted), state(scripted), data(scripted), keys(scripted)
     assert before[3] != keys(upgraded)
-    installed(scripted, schema.script(since=schema.EXPECTED_REVISION))
+    installed(scripted, schema.write_script(since=schema.EXPECTED_REVISION))
     assert (dumped(scripted), state(scripted), data(scripted), keys(scripted)) == before
 
 
@@ -100,7 +100,7 @@ def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user
         connection.execute('CREATE SCHEMA "Geo data"; CREATE EXTENSION postgis SCHEMA "Geo data"')
         connection.execute(f'ALTER SCHEMA "Geo data" OWNER TO {user}')
     owner = database_url(url, user=user, password=user)
-    refused(owner, schema.script(role_prefix=prefix), '"Geo data"', "public", "--postgis-schema")
+    refused(owner, schema.write_script(role_prefix=prefix), '"Geo data"', "public", "--postgis-schema")
     told = installed(owner, call("", "db", "script", "--role-prefix", prefix, "--postgis-schema", "Geo data").stdout)
     names(told, "--restrict-public", "restrict_public => true")
     assert call(url, "db", "upgrade").code == 0  # which keeps the roles and the schema
@@ -115,14 +115,14 @@ def test_an_owner_who_is_no_superuser_runs_a_script_and_loads(empty: Empty, user
         )
         assert connection.execute("SELECT count(*) FROM dbanon.fix").fetchone() == (2,)
     # Made for other roles than the database has, it is refused; of another database the roles are.
-    refused(owner, schema.script(postgis_schema="Geo data"), f"{prefix}_*", f"--role-prefix {prefix}")
+    refused(owner, schema.write_script(postgis_schema="Geo data"), f"{prefix}_*", f"--role-prefix {prefix}")
     other = empty(owner=user)
     with psycopg.connect(other, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION postgis")
         database = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
     refused(
         database_url(other, user=user, password=user),
-        schema.script(role_prefix=prefix),
+        schema.write_script(role_prefix=prefix),
         f"Database {database}",
         "--share-roles",
     )
@@ -137,13 +137,13 @@ def test_an_owner_is_sent_to_roles_of_its_own_and_not_into_those_of_another(
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION postgis")
     owner, database = database_url(own, user=user, password=user), psycopg.conninfo.conninfo_to_dict(theirs)["dbname"]
-    refused(owner, schema.script(role_prefix=prefixes[0]), database, "--role-prefix NAME")
-    names(installed(owner, schema.script(role_prefix=prefixes[1])), "--restrict-public")
+    refused(owner, schema.write_script(role_prefix=prefixes[0]), database, "--role-prefix NAME")
+    names(installed(owner, schema.write_script(role_prefix=prefixes[1])), "--restrict-public")
 
 
 def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: str, prefixes: list[str]) -> None:
     url = empty(owner=user)
-    owner, text = database_url(url, user=user, password=user), schema.script(role_prefix=prefixes[0])
+    owner, text = database_url(url, user=user, password=user), schema.write_script(role_prefix=prefixes[0])
     refused(owner, text, "postgis", "`CREATE EXTENSION postgis`", "superuser")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE EXTENSION postgis; ALTER ROLE {user} NOCREATEROLE")
@@ -163,7 +163,7 @@ def test_a_login_that_may_not_do_it_is_told_what_it_lacks(empty: Empty, user: st
 
 def test_sessions_in_the_way_of_a_script_are_named(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_text, "LOCK_WAIT_S", 0.3)
-    url, text = empty(), schema.script(share_roles=True)
+    url, text = empty(), schema.write_script(share_roles=True)
     installed(url, text)
     for statement in (
         "LOCK TABLE dbanon.trajectory IN ROW EXCLUSIVE MODE",
@@ -195,14 +195,14 @@ def test_a_revision_that_the_script_does_not_begin_with_is_refused(
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE SCHEMA dbanon; CREATE TABLE dbanon.alembic_version (version_num varchar(32))")
             connection.execute("INSERT INTO dbanon.alembic_version VALUES (%s)", [revision])
-    refused(url, schema.script(share_roles=True, **options), *facts)
+    refused(url, schema.write_script(share_roles=True, **options), *facts)
 
 
 @pytest.mark.parametrize("way", [("-v", "ON_ERROR_STOP=0"), ("-v", "ON_ERROR_STOP=1")])
 def test_statements_that_are_no_transaction_change_nothing(empty: Empty, way: tuple[str, ...]) -> None:
     url = empty()
     before = state(url)
-    done = psql(url, schema.script(share_roles=True), *way)
+    done = psql(url, schema.write_script(share_roles=True), *way)
     names(
         done.stderr.partition("ERROR:")[2].partition("CONTEXT")[0], "one transaction", "psql -X -v ON_ERROR_STOP=1 -1"
     )
@@ -211,7 +211,7 @@ def test_statements_that_are_no_transaction_change_nothing(empty: Empty, way: tu
 
 def test_a_client_that_sends_the_text_as_one_piece_installs_it(empty: Empty) -> None:
     """As pgAdmin does; the server makes it one transaction."""
-    url, text = empty(), schema.script(share_roles=True)
+    url, text = empty(), schema.write_script(share_roles=True)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(text.encode())
         assert connection.execute("SHOW default_transaction_read_only").fetchone() == ("off",)
@@ -222,13 +222,13 @@ def test_a_login_whose_transactions_only_read_is_refused(empty: Empty) -> None:
     url = empty()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on")
-    refused(url, schema.script(share_roles=True), "may write", "default_transaction_read_only", "primary")
+    refused(url, schema.write_script(share_roles=True), "may write", "default_transaction_read_only", "primary")
 
 
 def test_an_error_in_a_transaction_that_goes_on_leaves_nothing(empty: Empty) -> None:
     url = empty()
     before = state(url)
-    done = psql(url, schema.script(since=schema.EXPECTED_REVISION, share_roles=True), "-1")
+    done = psql(url, schema.write_script(since=schema.EXPECTED_REVISION, share_roles=True), "-1")
     names(done.stderr.partition("CONTEXT")[0], schema.EXPECTED_REVISION, "--from")
     assert state(url) == before
 
@@ -249,7 +249,7 @@ def test_a_client_that_goes_on_after_errors_installs_nothing_and_runs_nothing_pl
     url = empty(owner=user)
     with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as planter:
         planter.execute(_PLANTED)
-    before, text = state(url), schema.script(share_roles=True)
+    before, text = state(url), schema.write_script(share_roles=True)
     on = "\\set ON_ERROR_ROLLBACK on\n"
     ways = (text,) if not begun else (f"{begun}{on}{text}\nCOMMIT;\n", f"{on}{begun}{text}\nCOMMIT;\n")
     for sent in ways:
@@ -273,7 +273,7 @@ def test_a_session_that_was_refused_writes_as_before(empty: Empty) -> None:
 
 
 def test_a_client_with_savepoints_is_told_how_to_run_it(empty: Empty) -> None:
-    done = psql(empty(), f"\\set ON_ERROR_ROLLBACK on\n{schema.script()}", "-v", "ON_ERROR_STOP=1", "-1")
+    done = psql(empty(), f"\\set ON_ERROR_ROLLBACK on\n{schema.write_script()}", "-v", "ON_ERROR_STOP=1", "-1")
     names(done.stderr.partition("CONTEXT")[0], "ON_ERROR_ROLLBACK", "psql -X")
 
 
@@ -285,11 +285,11 @@ def test_a_database_in_another_encoding_is_refused(empty: Empty) -> None:
             connection.execute(
                 f"CREATE DATABASE {name}_{encoding} TEMPLATE template0 ENCODING {encoding} LOCALE 'C'".encode()
             )
-            refused(database_url(url, dbname=f"{name}_{encoding}".lower()), schema.script(), encoding, "'UTF8'")
+            refused(database_url(url, dbname=f"{name}_{encoding}".lower()), schema.write_script(), encoding, "'UTF8'")
 
 
 def test_tables_without_a_revision_are_refused(empty: Empty, prefixes: list[str]) -> None:
-    url, text = empty(), schema.script(role_prefix=prefixes[0])
+    url, text = empty(), schema.write_script(role_prefix=prefixes[0])
     installed(url, text)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DELETE FROM dbanon.alembic_version")
@@ -303,7 +303,7 @@ def test_a_login_with_every_check_of_plpgsql_installs_it(empty: Empty) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         for check in ("extra_errors", "extra_warnings"):
             connection.execute(f"ALTER DATABASE {connection.info.dbname} SET plpgsql.{check} = 'all'".encode())
-    assert "shadows" not in installed(url, schema.script(share_roles=True))
+    assert "shadows" not in installed(url, schema.write_script(share_roles=True))
 
 
 _HALF_WAY = """SELECT FROM pg_stat_activity
@@ -334,7 +334,7 @@ def half_way(url: str, text: str) -> Iterator[subprocess.Popen[str]]:
 def test_a_script_whose_session_is_ended_half_way_leaves_nothing(empty: Empty, prefixes: list[str]) -> None:
     url = empty()
     before = state(url)
-    text = schema.script(role_prefix=prefixes[0])
+    text = schema.write_script(role_prefix=prefixes[0])
     with half_way(url, text) as process, psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_HALF_WAY.replace("SELECT FROM", "SELECT pg_terminate_backend(pid) FROM").encode())
         assert process.stderr is not None
@@ -345,17 +345,17 @@ def test_a_script_whose_session_is_ended_half_way_leaves_nothing(empty: Empty, p
 
 @pytest.mark.stress
 def test_a_script_whose_psql_or_server_is_killed_leaves_nothing() -> None:
-    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=testing._find_memory_directory()))
     directory.chmod(0o711)
     server = EmbeddedServer(directory / "home", settings={"jit": "off"})
     try:
-        url, text = server.start().url, schema.script()
+        url, text = server.start().url, schema.write_script()
         before = state(url)
         with half_way(url, text) as process:
             process.kill()
         assert state(url) == before
         with half_way(url, text):
-            server._demand(server._pg_ctl("stop", "-m", "immediate"), "pg_ctl stop")
+            server._demand(server._run_pg_ctl("stop", "-m", "immediate"), "pg_ctl stop")
         server.start()
         assert state(url) == before
         installed(url, text)
@@ -379,21 +379,21 @@ def test_the_script_of_a_later_revision_brings_only_what_is_new(
 ) -> None:
     shutil.copytree(_text.locate_folder("migrations"), tmp_path / "migrations")
     (tmp_path / "migrations" / "versions" / "9000_next.py").write_text(_NEXT)
-    find, earlier = _text.locate_folder, schema.script(share_roles=True)
+    find, earlier = _text.locate_folder, schema.write_script(share_roles=True)
     monkeypatch.setattr(_text, "locate_folder", lambda name: tmp_path / name if name == "migrations" else find(name))
     monkeypatch.setattr(_text, "EXPECTED_REVISION", "9000")
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 1, 1)")
     before = keys(database)
-    later = schema.script(share_roles=True, since="0004")
+    later = schema.write_script(share_roles=True, since="0004")
     assert "CREATE TABLE dbanon.trajectory" not in later
     for _ in range(2):
         installed(database, later)
         assert connection.execute("SELECT name, colour FROM dbanon.dataset").fetchall() == [("d", "it's green")]
         assert connection.execute("SELECT version_num FROM dbanon.alembic_version").fetchall() == [("9000",)]
-    installed(database, schema.script(share_roles=True))  # the whole one finds by itself what is missing
+    installed(database, schema.write_script(share_roles=True))  # the whole one finds by itself what is missing
     assert keys(database) == before
     refused(database, earlier, "9000", "newer dbanon")
-    whole = schema.script()
+    whole = schema.write_script()
     assert whole.index("CREATE TABLE dbanon.trajectory") < whole.index("ADD COLUMN colour")
 
 
@@ -414,14 +414,14 @@ def test_what_cannot_be_asked_is_refused_without_a_server(options: tuple[str, ..
 
 
 def test_a_script_from_a_revision_has_no_tables_of_it() -> None:
-    whole, later = schema.script(), schema.script(since=schema.EXPECTED_REVISION)
+    whole, later = schema.write_script(), schema.write_script(since=schema.EXPECTED_REVISION)
     assert "CREATE TABLE dbanon.trajectory" in whole
     assert "CREATE TABLE dbanon.trajectory" not in later
     assert later.splitlines()[-100:] == whole.splitlines()[-100:]
 
 
 def test_every_mark_is_filled_in_and_every_section_has_a_heading() -> None:
-    text = schema.script()
+    text = schema.write_script()
     assert re.findall(r"@\w+@", text) == []
     files = sorted((Path(schema.__file__).parents[2] / "sql").rglob("*.sql"))
     assert len(re.findall(r"(?m)^-- ---- sql/", text)) == len(files)
@@ -430,6 +430,6 @@ def test_every_mark_is_filled_in_and_every_section_has_a_heading() -> None:
 
 
 def test_scripts_alike_are_the_same_to_the_letter() -> None:
-    assert schema.script() == schema.script()
+    assert schema.write_script() == schema.write_script()
     with pytest.raises(ParameterError):
-        schema.script(role_prefix="pg_x")
+        schema.write_script(role_prefix="pg_x")

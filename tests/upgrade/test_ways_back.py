@@ -33,7 +33,7 @@ def test_the_way_back_is_the_dump_from_before_the_upgrade(dbanon_template: str, 
     before = dump(geo)
     with psycopg.connect(geo, autocommit=True) as connection:
         kept = connection.execute(_RELEASES).fetchall()
-    run_script(geo, schema.script(share_roles=True))
+    run_script(geo, schema.write_script(share_roles=True))
     verify(geo)
     with psycopg.connect(geo, autocommit=True) as connection:
         connection.execute(CONFIRM)
@@ -75,7 +75,7 @@ def test_a_dump_restored_on_a_server_without_the_roles_is_whole_after_the_script
 ) -> None:
     url = empty()
     restore(url)
-    run_script(url, schema.script(share_roles=True))
+    run_script(url, schema.write_script(share_roles=True))
     verify(url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(CONFIRM)
@@ -88,7 +88,7 @@ def test_a_dump_restored_on_a_server_without_the_roles_is_whole_after_the_script
         copy = database_url(other.url, dbname="geo")
         said = restored(dumped, copy)
         assert 'role "dbanon_admin" does not exist' in said
-        run_script(copy, schema.script())
+        run_script(copy, schema.write_script())
         found = state(copy)
         assert {name for name in original if found[name] != original[name]} == {"dbanon.installation"}
         judge(copy)

@@ -5,21 +5,21 @@ import numpy as np
 from benchmarks.papers.kte import glove, static, w4m
 from dbanon.base.trajectory import Int
 from dbanon.methods.kte import Parameters, _rows
-from dbanon.methods.kte._rows import Published, of_groups, people_at_once, select_records
+from dbanon.methods.kte._rows import Published, count_people_once, describe_groups, select_records
 from dbanon.methods.kte._samples import Samples
 
 
-def _glove_groups(known: Samples, params: Parameters, rank: Int, _rng: np.random.Generator) -> Published:
-    return of_groups(known, *glove.glove(known, params.k, rank))
+def _group_by_glove(known: Samples, params: Parameters, rank: Int, _rng: np.random.Generator) -> Published:
+    return describe_groups(known, *glove.group_by_glove(known, params.k, rank))
 
 
-def _static_groups(known: Samples, params: Parameters, _rank: Int, _rng: np.random.Generator) -> Published:
-    group, merged, _ = static.static(known, params.k, *static.LEVELS["2h-4km"])
-    return of_groups(known, group, merged)
+def _group_statically(known: Samples, params: Parameters, _rank: Int, _rng: np.random.Generator) -> Published:
+    group, merged, _ = static.group_statically(known, params.k, *static.LEVELS["2h-4km"])
+    return describe_groups(known, group, merged)
 
 
-def _w4m_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> Published:
-    group, edited = w4m.w4m(known, params.k, w4m.DELTA_M, rank, rng)
+def _cluster_by_w4m(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> Published:
+    group, edited = w4m.cluster_by_w4m(known, params.k, w4m.DELTA_M, rank, rng)
     published = np.flatnonzero(np.diff(edited.rows.offset) > 0)
     published = published[np.argsort(rank[known.subject[published]])]
     record = np.full(len(group), -1, np.int64)
@@ -32,7 +32,7 @@ def _w4m_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Ge
             "deleted": int(edited.deleted[record >= 0].sum()),
         },
         "subjects": {"few_alike": out},
-        "by_hour": people_at_once(known, out),
+        "by_hour": count_people_once(known, out),
     }
     return Published(
         group=record,
@@ -43,4 +43,4 @@ def _w4m_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Ge
     )
 
 
-_rows.ALGORITHMS.update({"glove": _glove_groups, "static": _static_groups, "w4m": _w4m_people})
+_rows.ALGORITHMS.update({"glove": _group_by_glove, "static": _group_statically, "w4m": _cluster_by_w4m})

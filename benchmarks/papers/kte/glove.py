@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte._samples import Merged, Samples
 
-FURTHEST_M = 20_000.0  # phi max in space: a stretch counts as 1 from here
-LONGEST_S = 28_800.0  # phi max in time
-REMEMBERED = 32  # cheapest partners of a group; the row is computed again when they are all gone
-BLOCK = 1 << 23  # costs of pairs in memory at a time
-RUN = 8  # samples, one after the other, whose common hull is looked at before they are
+MAX_STRETCH_M = 20_000.0  # phi max in space: a stretch counts as 1 from here
+MAX_STRETCH_S = 28_800.0  # phi max in time
+PARTNERS_KEPT = 32  # cheapest partners of a group; the row is computed again when they are all gone
+PAIRS_PER_BLOCK = 1 << 23  # costs of pairs in memory at a time
+SAMPLES_PER_HULL = 8  # samples, one after the other, whose common hull is looked at before they are
 
 
-def glove(samples: Samples, k: int, rank: Int) -> tuple[Int, Merged]:
+def group_by_glove(samples: Samples, k: int, rank: Int) -> tuple[Int, Merged]:
     """Group subjects by the stretch it takes to merge them, the cheapest pair first.
 
     Parameters
@@ -46,7 +46,7 @@ def glove(samples: Samples, k: int, rank: Int) -> tuple[Int, Merged]:
     -----
     Exact: at each step the pair merged is the cheapest of all pairs of groups below k. Takes O(s^2) stretches, each of
     a few comparisons a sample, for samples far apart in time cannot be cheap; no cost of a pair is kept but the
-    `REMEMBERED` least of a group, so memory is O(s).
+    `PARTNERS_KEPT` least of a group, so memory is O(s).
 
     Departures: samples of a subject in one slot are one from the start; of two groups with as many samples, the one
     with the lesser rank counts as the longer; and a reshaped piece that holds no fix of a member is merged with the
@@ -60,11 +60,11 @@ def glove(samples: Samples, k: int, rank: Int) -> tuple[Int, Merged]:
     groups = _Groups.of(samples, order)
     groups.merge_until(k)
     groups.join_leftover(k)
-    final = groups.final()
+    final = groups.list_final()
     group = np.full(len(order), -1, np.int64)
     for number, one in enumerate(final):
         group[groups.members[one]] = number
-    ranges = [groups.pieces(one) for one in final]
+    ranges = [groups.list_pieces(one) for one in final]
     pieces = np.concatenate(ranges, axis=1)
     offset = np.cumsum([0, *(part.shape[1] for part in ranges)])
     return group, Merged(offset=offset, first=pieces[0], last=pieces[1], box=pieces[2:].T.copy())
@@ -96,10 +96,10 @@ class _Groups:
         # all that it was made of have fewer, beyond those of its subjects, than these: 2 m columns are enough.
         pool = np.empty((6, 2 * len(samples.slot)), np.int64)
         begin, end, size, key = (np.zeros(2 * s, np.int64) for _ in range(4))
-        _by_slot(samples.offset, samples.slot, samples.x, samples.y, order, pool, begin, end)
+        _sort_by_slot(samples.offset, samples.slot, samples.x, samples.y, order, pool, begin, end)
         size[:s], key[:s] = 1, np.arange(s)
-        cost = np.full((2 * s, REMEMBERED), np.inf)
-        other = np.full((2 * s, REMEMBERED), -1, np.int64)
+        cost = np.full((2 * s, PARTNERS_KEPT), np.inf)
+        other = np.full((2 * s, PARTNERS_KEPT), -1, np.int64)
         members = [order[i : i + 1] for i in range(s)]
         return cls(
             samples=samples, pool=pool, begin=begin, end=end, size=size, key=key, members=members, cost=cost,
@@ -111,39 +111,39 @@ class _Groups:
         """What a slot and a cell of stretch cost."""
         return _scale(self.samples)
 
-    def pieces(self, one: int) -> Int:
+    def list_pieces(self, one: int) -> Int:
         """First, last, x0, y0, x1, y1 of a group's generalised samples: int64[6, c]."""
         return np.asarray(self.pool[:, self.begin[one] : self.end[one]])
 
-    def final(self) -> list[int]:
+    def list_final(self) -> list[int]:
         """Groups that are there, by the least rank of their members."""
         there = np.flatnonzero(self.size)
         return [int(one) for one in there[np.argsort(self.key[there])]]
 
     def merge_until(self, k: int) -> None:
         """Merge the cheapest pair of groups below k until there is at most one such group."""
-        self._all_pairs()
+        self._compute_all_pairs()
         # Kept true: of any pair of groups below k, the later one remembers the other, or a cheaper one that is
         # below k; else its row is computed again. So the cheapest pair remembered is the cheapest of all.
         while len(below := np.flatnonzero((self.size > 0) & (self.size < k))) > 1:
             while (stale := _choose(below, self.size, k, self.key, self.cost, self.other))[0] < 0:
-                self._renew(stale[1], below)
+                self._recompute_row(stale[1], below)
             new = self._merge(*stale)
             if self.size[new] < k:
-                self._renew(new, np.flatnonzero((self.size > 0) & (self.size < k)))
+                self._recompute_row(new, np.flatnonzero((self.size > 0) & (self.size < k)))
 
     def join_leftover(self, k: int) -> None:
         """Merge the last group below k, if there is one, with the group it costs least."""
         for left in np.flatnonzero((self.size > 0) & (self.size < k)).tolist():
             others = np.flatnonzero(self.size >= k)
-            cost = self._row(left, others)
+            cost = self._compute_row(left, others)
             self._merge(left, int(others[np.lexsort((self.key[others], cost))[0]]))
 
     def _merge(self, a: int, b: int) -> int:
         """Merge two groups; returns the new one."""
         new, start = len(self.members), int(self.end.max())
         pieces = merge_pieces(
-            self.samples, self.pieces(a), self.pieces(b), self.members[a], self.members[b],
+            self.samples, self.list_pieces(a), self.list_pieces(b), self.members[a], self.members[b],
             a_first=bool(self.key[a] < self.key[b]),
         )  # fmt: skip
         self.begin[new], self.end[new] = start, start + pieces.shape[1]
@@ -153,37 +153,39 @@ class _Groups:
         self.size[a] = self.size[b] = 0
         return new
 
-    def _row(self, one: int, others: Int) -> Float:
+    def _compute_row(self, one: int, others: Int) -> Float:
         """Stretches between a group and others."""
         cost = np.empty((1, len(others)))
         parts = [part for part in np.array_split(np.arange(len(others)), cores.count_threads()) if len(part)]
 
         def work(part: Int) -> None:
             out = cost[:, part[0] : part[-1] + 1]
-            _stretches(self.pool, self.begin, self.end, self.size, self.key, *self.scale, one, others[part], out[0])
+            _compute_stretches(
+                self.pool, self.begin, self.end, self.size, self.key, *self.scale, one, others[part], out[0]
+            )
 
         with ThreadPoolExecutor(max(1, len(parts))) as pool:
             list(pool.map(work, parts))
         return np.asarray(cost[0])
 
-    def _renew(self, one: int, among: Int) -> None:
+    def _recompute_row(self, one: int, among: Int) -> None:
         """Compute the row of a group again."""
         others = among[among != one]
-        cost = self._row(one, others)
+        cost = self._compute_row(one, others)
         self.cost[one], self.other[one] = np.inf, -1
-        cheapest = np.lexsort((self.key[others], cost))[:REMEMBERED]
+        cheapest = np.lexsort((self.key[others], cost))[:PARTNERS_KEPT]
         self.cost[one, : len(cheapest)], self.other[one, : len(cheapest)] = cost[cheapest], others[cheapest]
 
-    def _all_pairs(self) -> None:
+    def _compute_all_pairs(self) -> None:
         """Compute all pairs of subjects once each, some rows at a time."""
         s = len(self.members)
-        for low, high in _blocks(s):
+        for low, high in _cut_blocks(s):
             block = np.full((high - low, s), np.inf)
 
             def work(part: Int, block: Float = block, low: int = low) -> None:
                 for one in part:  # only with those after it: each pair once
                     others = np.arange(one + 1, s)
-                    _stretches(
+                    _compute_stretches(
                         self.pool, self.begin, self.end, self.size, self.key, *self.scale, one, others,
                         block[one - low, one + 1 :],
                     )  # fmt: skip
@@ -193,14 +195,14 @@ class _Groups:
             _remember(block, low, self.key, self.cost, self.other)
 
 
-def _blocks(s: int) -> Iterator[tuple[int, int]]:
-    rows = max(1, BLOCK // max(s, 1))
+def _cut_blocks(s: int) -> Iterator[tuple[int, int]]:
+    rows = max(1, PAIRS_PER_BLOCK // max(s, 1))
     for low in range(0, s, rows):
         yield low, min(low + rows, s)
 
 
 def _scale(samples: Samples) -> tuple[float, float]:
-    return samples.grid_s / LONGEST_S / 2, samples.grid_m / FURTHEST_M / 2
+    return samples.grid_s / MAX_STRETCH_S / 2, samples.grid_m / MAX_STRETCH_M / 2
 
 
 def merge_pieces(samples: Samples, a: Int, b: Int, members_a: Int, members_b: Int, *, a_first: bool) -> Int:
@@ -229,8 +231,8 @@ def merge_pieces(samples: Samples, a: Int, b: Int, members_a: Int, members_b: In
     return np.asarray(_complete(_reshape(matched), samples.offset, samples.slot, everyone, by_slot, by_cell))
 
 
-@kernel
-def _by_slot(offset: Any, slot: Any, x: Any, y: Any, order: Any, pool: Any, begin: Any, end: Any) -> None:
+@compile_kernel
+def _sort_by_slot(offset: Any, slot: Any, x: Any, y: Any, order: Any, pool: Any, begin: Any, end: Any) -> None:
     """Put the samples of each subject, those of one slot as one, into the pool."""
     c = 0
     for one in range(len(order)):
@@ -247,8 +249,8 @@ def _by_slot(offset: Any, slot: Any, x: Any, y: Any, order: Any, pool: Any, begi
         end[one] = c
 
 
-@kernel
-def _in_time(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_slot: Any) -> Any:
+@compile_kernel
+def _compute_time_stretch(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_slot: Any) -> Any:
     """Half of min(phi_t / 8 h, 1): how far the periods of two samples are stretched to the common one.
 
     phi is the mean over all na + nb subjects, by which `by_slot` is divided.
@@ -258,15 +260,15 @@ def _in_time(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_slot: Any) -> 
     return min(stretch * by_slot, 0.5)
 
 
-@kernel
-def _in_space(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_cell: Any) -> Any:
+@compile_kernel
+def _compute_space_stretch(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_cell: Any) -> Any:
     """Half of min(phi_s / 20 km, 1): how far the boxes are stretched, along x and along y together."""
     common = max(a[4, i], b[4, j]) - min(a[2, i], b[2, j]) + max(a[5, i], b[5, j]) - min(a[3, i], b[3, j])
     mine, theirs = a[4, i] - a[2, i] + a[5, i] - a[3, i], b[4, j] - b[2, j] + b[5, j] - b[3, j]
     return min((na * (common - mine) + nb * (common - theirs)) * by_cell, 0.5)
 
 
-@kernel
+@compile_kernel
 def _stretch_to(into: Any, m: Any, piece: Any, j: Any) -> None:
     """Stretch a sample to hold another."""
     for low in (0, 2, 3):
@@ -275,52 +277,54 @@ def _stretch_to(into: Any, m: Any, piece: Any, j: Any) -> None:
         into[high, m] = max(into[high, m], piece[high, j])
 
 
-@kernel
-def _gap(low: Any, high: Any, other_low: Any, other_high: Any) -> Any:
+@compile_kernel
+def _measure_gap(low: Any, high: Any, other_low: Any, other_high: Any) -> Any:
     """How far two intervals are apart; 0 where they meet."""
     return max(low - other_high, other_low - high, 0)
 
 
-@kernel
+@compile_kernel
 def _bound_in_time(a: Any, i: Any, runs: Any, r: Any, n: Any, by_slot: Any) -> Any:
     """No sample of the run costs less than this in time: both are stretched over the gap at least."""
-    return min(n * _gap(a[0, i], a[1, i], runs[0, r], runs[1, r]) * by_slot, 0.5)
+    return min(n * _measure_gap(a[0, i], a[1, i], runs[0, r], runs[1, r]) * by_slot, 0.5)
 
 
-@kernel
+@compile_kernel
 def _bound_in_space(a: Any, i: Any, runs: Any, r: Any, n: Any, by_cell: Any) -> Any:
     """No sample of the run costs less than this in space."""
-    gap = _gap(a[2, i], a[4, i], runs[2, r], runs[4, r]) + _gap(a[3, i], a[5, i], runs[3, r], runs[5, r])
+    gap = _measure_gap(a[2, i], a[4, i], runs[2, r], runs[4, r]) + _measure_gap(
+        a[3, i], a[5, i], runs[3, r], runs[5, r]
+    )
     return min(n * gap * by_cell, 0.5)
 
 
-@kernel
-def _runs(b: Any) -> Any:
-    """Hulls of `RUN` samples each, in order of time: first, last, x0, y0, x1, y1."""
-    runs = np.empty((6, (b.shape[1] + RUN - 1) // RUN), np.int64)
+@compile_kernel
+def _make_hulls(b: Any) -> Any:
+    """Hulls of `SAMPLES_PER_HULL` samples each, in order of time: first, last, x0, y0, x1, y1."""
+    runs = np.empty((6, (b.shape[1] + SAMPLES_PER_HULL - 1) // SAMPLES_PER_HULL), np.int64)
     for r in range(runs.shape[1]):
-        runs[:, r] = b[:, r * RUN]
-        for j in range(r * RUN + 1, min((r + 1) * RUN, b.shape[1])):
+        runs[:, r] = b[:, r * SAMPLES_PER_HULL]
+        for j in range(r * SAMPLES_PER_HULL + 1, min((r + 1) * SAMPLES_PER_HULL, b.shape[1])):
             _stretch_to(runs, r, b, j)
     return runs
 
 
-@kernel
+@compile_kernel
 def _within(
     a: Any, i: Any, na: Any, b: Any, nb: Any, runs: Any, r: Any, by_slot: Any, by_cell: Any, best: Any, found: Any,
 ) -> Any:  # fmt: skip
     """Look at the samples of a run, unless none of them can be as cheap as the best."""
     if _bound_in_time(a, i, runs, r, na + nb, by_slot) + _bound_in_space(a, i, runs, r, na + nb, by_cell) > best:
         return best, found
-    for j in range(r * RUN, min((r + 1) * RUN, b.shape[1])):
-        cost = _in_time(a, i, na, b, j, nb, by_slot) + _in_space(a, i, na, b, j, nb, by_cell)
+    for j in range(r * SAMPLES_PER_HULL, min((r + 1) * SAMPLES_PER_HULL, b.shape[1])):
+        cost = _compute_time_stretch(a, i, na, b, j, nb, by_slot) + _compute_space_stretch(a, i, na, b, j, nb, by_cell)
         if cost < best or (cost == best and j < found):
             best, found = cost, j
     return best, found
 
 
-@kernel
-def _cheapest(
+@compile_kernel
+def _find_cheapest(
     a: Any, i: Any, na: Any, b: Any, nb: Any, runs: Any, near: Any, hint: Any, by_slot: Any, by_cell: Any,
 ) -> Any:  # fmt: skip
     """Find the least cost of sample i of a with one of b, and the earliest sample of b that has it.
@@ -328,7 +332,10 @@ def _cheapest(
     `near` is the run to begin with, `hint` a sample that may be cheap. Away from `near` the gap in time only grows:
     beyond a run that costs too much in time alone no run is looked at.
     """
-    best, found = _in_time(a, i, na, b, hint, nb, by_slot) + _in_space(a, i, na, b, hint, nb, by_cell), hint
+    best, found = (
+        _compute_time_stretch(a, i, na, b, hint, nb, by_slot) + _compute_space_stretch(a, i, na, b, hint, nb, by_cell),
+        hint,
+    )
     for r in range(near, runs.shape[1]):
         if r > near and _bound_in_time(a, i, runs, r, na + nb, by_slot) > best:
             break
@@ -340,23 +347,23 @@ def _cheapest(
     return best, found
 
 
-@kernel
+@compile_kernel
 def _stretch(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> Any:
     """Mean over the samples of a, the longer, of the least cost with one of b; also which of b each chose."""
     by_slot, by_cell = by_slot / (na + nb), by_cell / (na + nb)
-    runs, chosen = _runs(b), np.empty(a.shape[1], np.int64)
+    runs, chosen = _make_hulls(b), np.empty(a.shape[1], np.int64)
     total, near, hint = 0.0, 0, 0
     for i in range(a.shape[1]):
         while near + 1 < runs.shape[1] and runs[1, near] < a[1, i]:
             near += 1
-        cost, hint = _cheapest(a, i, na, b, nb, runs, near, hint, by_slot, by_cell)
+        cost, hint = _find_cheapest(a, i, na, b, nb, runs, near, hint, by_slot, by_cell)
         total += cost
         chosen[i] = hint
     return total / a.shape[1], chosen
 
 
-@kernel
-def _stretches(
+@compile_kernel
+def _compute_stretches(
     pool: Any, begin: Any, end: Any, size: Any, key: Any, by_slot: Any, by_cell: Any, one: Any, others: Any, out: Any,
 ) -> None:  # fmt: skip
     """Stretch of a group with each of others."""
@@ -369,7 +376,7 @@ def _stretches(
         out[place] = _stretch(mine, size[a], theirs, size[b], by_slot, by_cell)[0]
 
 
-@kernel
+@compile_kernel
 def _remember(block: Any, low: Any, key: Any, cost: Any, other: Any) -> None:
     """Insert the pairs of a block of rows into the lists of both, sorted by (cost, key)."""
     most = cost.shape[1]
@@ -388,7 +395,7 @@ def _remember(block: Any, low: Any, key: Any, cost: Any, other: Any) -> None:
                 cost[one, at], other[one, at] = price, two
 
 
-@kernel
+@compile_kernel
 def _choose(below: Any, size: Any, k: Any, key: Any, cost: Any, other: Any) -> Any:
     """Choose the cheapest remembered pair by (cost, lesser key, greater key); (-1, group) where one remembers none."""
     best, a, b = np.inf, -1, -1
@@ -407,7 +414,7 @@ def _choose(below: Any, size: Any, k: Any, key: Any, cost: Any, other: Any) -> A
     return a, b
 
 
-@kernel
+@compile_kernel
 def _match(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> Any:
     """Merge each sample of a, the longer, into its cheapest of b, and those of b left over into the cheapest merged."""
     into, taken, chosen = b.copy(), np.zeros(b.shape[1], np.bool_), _stretch(a, na, b, nb, by_slot, by_cell)[1]
@@ -419,15 +426,15 @@ def _match(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> Any:
     for j in np.flatnonzero(~taken):
         best, found = np.inf, -1
         for m in range(merged.shape[1]):
-            time = _in_time(b, j, nb, merged, m, na + nb, by_slot)
-            cost = time + _in_space(b, j, nb, merged, m, na + nb, by_cell)
+            time = _compute_time_stretch(b, j, nb, merged, m, na + nb, by_slot)
+            cost = time + _compute_space_stretch(b, j, nb, merged, m, na + nb, by_cell)
             if cost < best:
                 best, found = cost, m
         _stretch_to(grown, found, b, j)
     return grown
 
 
-@kernel
+@compile_kernel
 def _reshape(merged: Any) -> Any:
     """Cut time where a sample begins or ends; what lies in several samples takes the box of all."""
     cuts = np.unique(np.concatenate((merged[0], merged[1] + 1)))
@@ -443,8 +450,8 @@ def _reshape(merged: Any) -> Any:
     return np.ascontiguousarray(pieces[:, used])
 
 
-@kernel
-def _holds_all(first: Any, last: Any, offset: Any, slot: Any, members: Any) -> Any:
+@compile_kernel
+def _has_all(first: Any, last: Any, offset: Any, slot: Any, members: Any) -> Any:
     """Whether every member has a fix in the slots from first to last."""
     for one in members:
         own = slot[offset[one] : offset[one + 1]]
@@ -454,23 +461,23 @@ def _holds_all(first: Any, last: Any, offset: Any, slot: Any, members: Any) -> A
     return True
 
 
-@kernel
+@compile_kernel
 def _complete(pieces: Any, offset: Any, slot: Any, members: Any, by_slot: Any, by_cell: Any) -> Any:
     """Merge every piece that holds no fix of a member with the neighbour it costs least, the earlier of equals."""
     by_slot, by_cell = by_slot / 2, by_cell / 2
     done, p = 0, 0  # pieces [0, done) hold a fix of everyone; p is the next, and [p, ...) as they were
     while p < pieces.shape[1]:
-        if _holds_all(pieces[0, p], pieces[1, p], offset, slot, members):
+        if _has_all(pieces[0, p], pieces[1, p], offset, slot, members):
             pieces[:, done] = pieces[:, p]
             done, p = done + 1, p + 1
             continue
         before = after = np.inf
         if done:
-            before = _in_time(pieces, p, 1, pieces, done - 1, 1, by_slot)
-            before += _in_space(pieces, p, 1, pieces, done - 1, 1, by_cell)
+            before = _compute_time_stretch(pieces, p, 1, pieces, done - 1, 1, by_slot)
+            before += _compute_space_stretch(pieces, p, 1, pieces, done - 1, 1, by_cell)
         if p + 1 < pieces.shape[1]:
-            after = _in_time(pieces, p, 1, pieces, p + 1, 1, by_slot)
-            after += _in_space(pieces, p, 1, pieces, p + 1, 1, by_cell)
+            after = _compute_time_stretch(pieces, p, 1, pieces, p + 1, 1, by_slot)
+            after += _compute_space_stretch(pieces, p, 1, pieces, p + 1, 1, by_cell)
         if done and before <= after:
             _stretch_to(pieces, done - 1, pieces, p)
         else:

@@ -15,7 +15,7 @@ LEVELS = {"2h-4km": (2 * 3600, 4_000.0), "4h-10km": (4 * 3600, 10_000.0), "8h-20
 """Seconds and metres of each level, as the paper has them."""
 
 
-def static(samples: Samples, k: int, level_s: int, level_m: float) -> tuple[Int, Merged, float]:
+def group_statically(samples: Samples, k: int, level_s: int, level_m: float) -> tuple[Int, Merged, float]:
     """Group subjects whose generalised trajectories are identical.
 
     Parameters
@@ -35,23 +35,23 @@ def static(samples: Samples, k: int, level_s: int, level_m: float) -> tuple[Int,
     success : float
         Share of subjects that are in a group; 0 where there is none.
     """
-    slots, cells = sizes(samples, level_s, level_m)
-    offset, slot, x, y = _generalised(samples, slots, cells)
-    alike = _alike(offset, slot, x, y)
+    slots, cells = count_per_coarse(samples, level_s, level_m)
+    offset, slot, x, y = _generalise(samples, slots, cells)
+    alike = _number_alike(offset, slot, x, y)
     count = np.bincount(alike, minlength=1)
     number = np.where(count >= k, np.cumsum(count >= k) - 1, -1)
     group = number[alike] if len(alike) else np.zeros(0, np.int64)
     first = np.unique(group, return_index=True)[1][int((group < 0).any()) :]  # the first subject of each group
-    merged = _rows(offset, (slot, x, y), first, slots=slots, cells=cells)
+    merged = _make_rows(offset, (slot, x, y), first, slots=slots, cells=cells)
     return group, merged, float((group >= 0).mean()) if len(group) else 0.0
 
 
-def sizes(samples: Samples, level_s: int, level_m: float) -> tuple[int, int]:
+def count_per_coarse(samples: Samples, level_s: int, level_m: float) -> tuple[int, int]:
     """Slots and cells of the samples that a coarse one spans, at least one."""
     return max(1, round(level_s / samples.grid_s)), max(1, round(level_m / samples.grid_m))
 
 
-def _generalised(samples: Samples, slots: int, cells: int) -> tuple[Int, Int, Int, Int]:
+def _generalise(samples: Samples, slots: int, cells: int) -> tuple[Int, Int, Int, Int]:
     """Coarse samples, each once a subject, sorted by slot, x and y: offset, slot, x, y."""
     subject = np.repeat(np.arange(len(samples.subject)), np.diff(samples.offset))
     columns = subject, samples.slot // slots, samples.x // cells, samples.y // cells
@@ -63,7 +63,7 @@ def _generalised(samples: Samples, slots: int, cells: int) -> tuple[Int, Int, In
     return np.searchsorted(subject, np.arange(len(samples.subject) + 1)), slot, x, y
 
 
-def _alike(offset: Int, slot: Int, x: Int, y: Int) -> Int:
+def _number_alike(offset: Int, slot: Int, x: Int, y: Int) -> Int:
     """Number of each subject's generalised trajectory: equal ones have equal numbers, from 0."""
     table = np.column_stack([slot, x, y])
     # Whole contents are compared, a bytes object a subject: nothing rests on a hash.
@@ -72,7 +72,7 @@ def _alike(offset: Int, slot: Int, x: Int, y: Int) -> Int:
     return np.array([order[content] for content in contents], np.int64)
 
 
-def _rows(offset: Int, coarse: tuple[Int, Int, Int], subjects: Int, *, slots: int, cells: int) -> Merged:
+def _make_rows(offset: Int, coarse: tuple[Int, Int, Int], subjects: Int, *, slots: int, cells: int) -> Merged:
     """One row a coarse slot of each of the subjects, in slots and cells of the samples."""
     slot, x, y = coarse
     size = offset[subjects + 1] - offset[subjects]

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int, freeze
 from dbanon.methods.kte._samples import Merged, Samples
 
 DELTA_M = 1_000.0  # diameter of the discs; the k-merge paper takes W4M's own settings and does not name them
-MOST_TRASH = 0.1  # of the subjects
-GROWTH = 1.5  # of the radius, each time there was more
-SEEDS = 32  # subjects whose nearest k - 1 decide the first radius
+MAX_TRASH_SHARE = 0.1  # of the subjects
+RADIUS_GROWTH = 1.5  # of the radius, each time there was more
+RADIUS_SUBJECTS = 32  # subjects whose nearest k - 1 decide the first radius
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +50,7 @@ class Edited:
         return {"created": int((self.source < 0).sum()), "deleted": int(self.deleted.sum())}
 
 
-def w4m(samples: Samples, k: int, delta_m: float, rank: Int, rng: np.random.Generator) -> tuple[Int, Edited]:
+def cluster_by_w4m(samples: Samples, k: int, delta_m: float, rank: Int, rng: np.random.Generator) -> tuple[Int, Edited]:
     """Cluster subjects around pivots and move the members of each cluster into a cylinder along its pivot.
 
     Parameters
@@ -67,8 +67,8 @@ def w4m(samples: Samples, k: int, delta_m: float, rank: Int, rng: np.random.Gene
     Returns
     -------
     group : int64[s]
-        Number of the cluster of each subject, in the order of their pivots; -1 for trash, at most `MOST_TRASH` of the
-        subjects unless there are fewer than k.
+        Number of the cluster of each subject, in the order of their pivots; -1 for trash, at most `MAX_TRASH_SHARE` of
+        the subjects unless there are fewer than k.
     edited : Edited
 
     Notes
@@ -82,7 +82,7 @@ def w4m(samples: Samples, k: int, delta_m: float, rank: Int, rng: np.random.Gene
     """
     order = np.argsort(rank[samples.subject], kind="stable")
     tracks = _Tracks.of(samples)
-    clusters = _clusters(tracks, k, order, rng)
+    clusters = _make_clusters(tracks, k, order, rng)
     group = np.full(len(order), -1, np.int64)
     for number, cluster in enumerate(clusters):
         group[cluster] = number
@@ -110,9 +110,9 @@ def edit(samples: Samples, clusters: list[Int], delta_m: float) -> Edited:
     tracks = _Tracks.of(samples)
     parts: list[tuple[Any, ...]] = [()] * len(samples.subject)
     for cluster in clusters:
-        slot = tracks.of_subject(int(cluster[0]))[0]
+        slot = tracks.take_subject(int(cluster[0]))[0]
         source, x, y, deleted = _match(tracks.offset, tracks.slot, tracks.x, tracks.y, cluster, slot)
-        cells = [np.floor(values).astype(np.int64) for values in _moved(x, y, delta_m / samples.grid_m / 2)]
+        cells = [np.floor(values).astype(np.int64) for values in _move_into_disc(x, y, delta_m / samples.grid_m / 2)]
         source = np.where(source < 0, -1, tracks.at[source])
         for row, subject in enumerate(cluster):
             parts[subject] = slot, cells[0][row], cells[1][row], source[row], deleted[row] + tracks.doubled[subject]
@@ -154,43 +154,43 @@ class _Tracks:
         pace = float(way / slots) if slots else 0.0
         return cls(offset=offset, at=np.flatnonzero(new), slot=slot, x=x, y=y, doubled=doubled, pace=pace)
 
-    def of_subject(self, one: int) -> tuple[Int, Float, Float]:
+    def take_subject(self, one: int) -> tuple[Int, Float, Float]:
         """Slots and positions of a subject."""
         part = slice(self.offset[one], self.offset[one + 1])
         return self.slot[part], self.x[part], self.y[part]
 
-    def distances(self, one: int, others: Int) -> Float:
+    def compute_distances(self, one: int, others: Int) -> Float:
         """Linear spatio-temporal distance, in cells, of a subject from others."""
         out = np.empty(len(others))
         places = [part for part in np.array_split(np.arange(len(others)), cores.count_threads()) if len(part)]
 
         def work(part: Int) -> None:
             here = out[part[0] : part[-1] + 1]
-            _distances(self.offset, self.slot, self.x, self.y, self.pace, one, others[part], here)
+            _measure_distances(self.offset, self.slot, self.x, self.y, self.pace, one, others[part], here)
 
         with ThreadPoolExecutor(max(1, len(places))) as pool:
             list(pool.map(work, places))
         return out
 
 
-def _clusters(tracks: _Tracks, k: int, order: Int, rng: np.random.Generator) -> list[Int]:
+def _make_clusters(tracks: _Tracks, k: int, order: Int, rng: np.random.Generator) -> list[Int]:
     """Pivots first, then the members as they came; the radius grows until the trash is small."""
     s = len(order)
     if s < k:
         return []
     start = int(rng.integers(s))
     # The lower quartile of what k - 1 neighbours take: it is seldom enough, and then it grows.
-    seeds = order[np.linspace(0, s - 1, min(s, SEEDS)).astype(np.int64)]
-    reach = [np.sort(tracks.distances(int(one), order))[k - 1] for one in seeds]
+    seeds = order[np.linspace(0, s - 1, min(s, RADIUS_SUBJECTS)).astype(np.int64)]
+    reach = [np.sort(tracks.compute_distances(int(one), order))[k - 1] for one in seeds]
     radius = max(float(np.quantile(reach, 0.25)), 1.0)
     while True:
-        clusters, trash = _greedy(tracks, k, order, start, radius)
-        if trash <= MOST_TRASH * s:
+        clusters, trash = _cluster_greedily(tracks, k, order, start, radius)
+        if trash <= MAX_TRASH_SHARE * s:
             return clusters
-        radius *= GROWTH
+        radius *= RADIUS_GROWTH
 
 
-def _greedy(tracks: _Tracks, k: int, order: Int, start: int, radius: float) -> tuple[list[Int], int]:
+def _cluster_greedily(tracks: _Tracks, k: int, order: Int, start: int, radius: float) -> tuple[list[Int], int]:
     """One pass with one radius: the clusters and how many subjects are in none."""
     s = len(order)
     tried, taken = np.zeros(s, bool), np.zeros(s, bool)  # by rank, as everything here: ties go to the lesser
@@ -200,7 +200,7 @@ def _greedy(tracks: _Tracks, k: int, order: Int, start: int, radius: float) -> t
     pivot = start
     while True:
         tried[pivot] = True
-        cost = tracks.distances(int(order[pivot]), order)
+        cost = tracks.compute_distances(int(order[pivot]), order)
         free = np.flatnonzero(~taken)
         free = free[free != pivot]
         near = free[np.argsort(cost[free], kind="stable")[: k - 1]]
@@ -221,7 +221,7 @@ def _greedy(tracks: _Tracks, k: int, order: Int, start: int, radius: float) -> t
     return [order[np.array(cluster)] for cluster in clusters], int(s - taken.sum())
 
 
-def _moved(x: Float, y: Float, radius: float) -> tuple[Float, Float]:
+def _move_into_disc(x: Float, y: Float, radius: float) -> tuple[Float, Float]:
     """Move positions [n, slots] by the least that puts those of a slot into a disc around their mean."""
     at_x, at_y = x.mean(0), y.mean(0)
     away = np.hypot(x - at_x, y - at_y)
@@ -229,8 +229,8 @@ def _moved(x: Float, y: Float, radius: float) -> tuple[Float, Float]:
     return at_x + (x - at_x) * share, at_y + (y - at_y) * share
 
 
-@kernel
-def _line(slot: Any, x: Any, y: Any, begin: Any, end: Any, at: Any, t: Any) -> Any:
+@compile_kernel
+def _locate_at(slot: Any, x: Any, y: Any, begin: Any, end: Any, at: Any, t: Any) -> Any:
     """Where a subject is at t if it goes straight from sample to sample, and how many slots t is outside its samples.
 
     `at` is its first sample not before t, or `end`.
@@ -243,30 +243,30 @@ def _line(slot: Any, x: Any, y: Any, begin: Any, end: Any, at: Any, t: Any) -> A
     return x[at - 1] + share * (x[at] - x[at - 1]), y[at - 1] + share * (y[at] - y[at - 1]), 0
 
 
-@kernel
-def _one_way(slot: Any, x: Any, y: Any, pace: Any, a: Any, a_end: Any, b: Any, b_end: Any) -> Any:
+@compile_kernel
+def _measure_one_way(slot: Any, x: Any, y: Any, pace: Any, a: Any, a_end: Any, b: Any, b_end: Any) -> Any:
     """Mean distance of the samples [a, a_end) from another subject; time outside its samples costs `pace` a slot."""
     total, at = 0.0, b
     for i in range(a, a_end):
         while at < b_end and slot[at] < slot[i]:
             at += 1
-        x_there, y_there, outside = _line(slot, x, y, b, b_end, at, slot[i])
+        x_there, y_there, outside = _locate_at(slot, x, y, b, b_end, at, slot[i])
         total += np.hypot(x[i] - x_there, y[i] - y_there) + outside * pace
     return total / (a_end - a)
 
 
-@kernel
-def _distances(offset: Any, slot: Any, x: Any, y: Any, pace: Any, one: Any, others: Any, out: Any) -> None:
+@compile_kernel
+def _measure_distances(offset: Any, slot: Any, x: Any, y: Any, pace: Any, one: Any, others: Any, out: Any) -> None:
     """Mean of both ways between a subject and others."""
     a, a_end = offset[one], offset[one + 1]
     for place in range(len(others)):
         b, b_end = offset[others[place]], offset[others[place] + 1]
-        there = _one_way(slot, x, y, pace, a, a_end, b, b_end)
-        back = _one_way(slot, x, y, pace, b, b_end, a, a_end)
+        there = _measure_one_way(slot, x, y, pace, a, a_end, b, b_end)
+        back = _measure_one_way(slot, x, y, pace, b, b_end, a, a_end)
         out[place] = (there + back) / 2
 
 
-@kernel
+@compile_kernel
 def _match(offset: Any, slot: Any, x: Any, y: Any, cluster: Any, pivot: Any) -> Any:
     """Give every member a sample in each of the pivot's slots: which (-1: made up), x and y, [n, slots].
 
@@ -278,10 +278,10 @@ def _match(offset: Any, slot: Any, x: Any, y: Any, cluster: Any, pivot: Any) -> 
     for row in range(n):
         begin, end = offset[cluster[row]], offset[cluster[row] + 1]
         if end - begin <= c:
-            for i, p in enumerate(_aligned(slot[begin:end], pivot)):
+            for i, p in enumerate(_align(slot[begin:end], pivot)):
                 source[row, p] = begin + i
         else:
-            source[row] = begin + _aligned(pivot, slot[begin:end])
+            source[row] = begin + _align(pivot, slot[begin:end])
             deleted[row] = end - begin - c
         at = begin
         for p in range(c):
@@ -290,12 +290,12 @@ def _match(offset: Any, slot: Any, x: Any, y: Any, cluster: Any, pivot: Any) -> 
             if source[row, p] >= 0:
                 to_x[row, p], to_y[row, p] = x[source[row, p]], y[source[row, p]]
             else:
-                to_x[row, p], to_y[row, p], _ = _line(slot, x, y, begin, end, at, pivot[p])
+                to_x[row, p], to_y[row, p], _ = _locate_at(slot, x, y, begin, end, at, pivot[p])
     return source, to_x, to_y, deleted
 
 
-@kernel
-def _aligned(short: Any, long: Any) -> Any:
+@compile_kernel
+def _align(short: Any, long: Any) -> Any:
     """Find which of the longer each of the shorter is matched with, in order, at the least sum of differences."""
     spare = len(long) - len(short)
     # Kept true: `least[e]` is what those so far cost, where they leave out at most e of the longer; `last` says

@@ -1,8 +1,8 @@
 """GenAG as the paper prints it: the nearest candidates of each subject, found by a threshold.
 
 Algorithm 1 of Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
-It finds the same lists as `dbanon.methods.mob._gen_ag.nearest`, which looks at all candidates. It is no algorithm of a
-run: a benchmark times the two searches beside each other.
+It finds the same lists as `dbanon.methods.mob._gen_ag.find_nearest`, which looks at all candidates. It is no algorithm
+of a run: a benchmark times the two searches beside each other.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.mob import _gen_ag
-from dbanon.methods.mob._gen_ag import NEVER, sort_heap, take_one
+from dbanon.methods.mob._gen_ag import INFINITE_SUM, sort_heap, take_one
 from dbanon.methods.mob._positions import Positions
 
 
-def nearest_by_threshold(
+def find_nearest_by_threshold(
     positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_]
 ) -> NDArray[np.int32]:
     """Find the nearest by the paper's Algorithm 1: best positions in lists sorted by place, one list an instant.
@@ -31,8 +31,8 @@ def nearest_by_threshold(
 
     Notes
     -----
-    Parameters and result are those of `dbanon.methods.mob._gen_ag.nearest`. Holds the lists, of 8 or 12 m T bytes, and
-    4 m bytes for each thread.
+    Parameters and result are those of `dbanon.methods.mob._gen_ag.find_nearest`. Holds the lists, of 8 or 12 m T bytes,
+    and 4 m bytes for each thread.
     """
     order = _gen_ag.order_candidates(positions, among)
     column, instants = _gen_ag.number_columns(positions, who)
@@ -41,7 +41,7 @@ def nearest_by_threshold(
     found = _gen_ag.Nearest.none(len(who), number)
 
     def task(low: int, high: int) -> None:
-        _by_threshold(positions.there, positions.own, place, *subjects, order, *lists, *found, low, high)
+        _search_by_threshold(positions.there, positions.own, place, *subjects, order, *lists, *found, low, high)
 
     cores.share_work(np.diff(subjects.since) * len(order), task, _gen_ag.MIN_ADDITIONS_PER_THREAD)
     return found.rows(order)
@@ -66,8 +66,8 @@ def sort_lists(
     return listed, where, present
 
 
-@kernel
-def _by_threshold(
+@compile_kernel
+def _search_by_threshold(
     there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any, order: Any, listed: Any,
     where: Any, present: Any, total: Any, which: Any, low: Any, high: Any,
 ) -> None:  # fmt: skip
@@ -80,12 +80,12 @@ def _by_threshold(
             above[at] = below[at] - 1
         threshold = np.int64(0)
         # No unseen candidate is nearer than the threshold; one as far as the furthest taken may precede it in order.
-        while threshold <= total[w, 0] and threshold != NEVER:
+        while threshold <= total[w, 0] and threshold != INFINITE_SUM:
             for at in range(len(lists)):
                 one = lists[at]
                 # Sorted access at the nearer end; both are at the next unseen, wherever random accesses have been.
-                up, down = _ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
-                if min(up, down) < NEVER:
+                up, down = _move_ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
+                if min(up, down) < INFINITE_SUM:
                     index = listed[one, above[at] if up <= down else below[at]]
                     seen[index] = w
                     take_one(
@@ -95,22 +95,27 @@ def _by_threshold(
             threshold = np.int64(0)
             for at in range(len(lists)):
                 one = lists[at]
-                up, down = _ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
-                if min(up, down) == NEVER:  # candidates present at all own instants are in every list
-                    threshold = np.int64(NEVER)
+                up, down = _move_ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
+                if min(up, down) == INFINITE_SUM:  # candidates present at all own instants are in every list
+                    threshold = np.int64(INFINITE_SUM)
                     break
                 threshold += min(up, down)
         sort_heap(total[w], which[w])
 
 
-@kernel
-def _ends(listed: Any, where: Any, present: Any, seen: Any, w: Any, mine: Any, above: Any, below: Any, at: Any) -> Any:
-    """Move both ends of the seen stretch of a list to the next unseen; the deviations there, `NEVER` past the list."""
+@compile_kernel
+def _move_ends(
+    listed: Any, where: Any, present: Any, seen: Any, w: Any, mine: Any, above: Any, below: Any, at: Any
+) -> Any:
+    """Move both ends of the seen stretch of a list to the next unseen.
+
+    The deviations there are `INFINITE_SUM` past the list.
+    """
     while above[at] >= 0 and seen[listed[above[at]]] == w:
         above[at] -= 1
     while below[at] < present and seen[listed[below[at]]] == w:
         below[at] += 1
-    up, down = np.int64(NEVER), np.int64(NEVER)
+    up, down = np.int64(INFINITE_SUM), np.int64(INFINITE_SUM)
     if above[at] >= 0:
         up = np.int64(mine) - np.int64(where[above[at]])
     if below[at] < present:

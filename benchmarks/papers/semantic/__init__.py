@@ -18,7 +18,7 @@ from dbanon.base.trajectory import Cells, Int, Trajectories
 from dbanon.methods.semantic import Parameters, _graph, _losses, _rows
 from dbanon.methods.semantic._rows import Made, Rows
 
-_MOST = 15_000  # tables of all pairs of cells take 16 bytes a pair: 3.6 GB
+_MAX_CELLS = 15_000  # tables of all pairs of cells take 16 bytes a pair: 3.6 GB
 
 
 def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells, tasks: Tasks) -> Made:  # noqa: PLR0917
@@ -31,20 +31,22 @@ def merge(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: C
     """
     del tasks  # one process does all
     count, ends = len(cells.cell_id), cells.neighbours.T
-    if count > _MOST:
-        raise DataError(f"The paper's algorithm must have at most {_MOST} cells. Got {count}; load fewer.")
+    if count > _MAX_CELLS:
+        raise DataError(f"The paper's algorithm must have at most {_MAX_CELLS} cells. Got {count}; load fewer.")
     parts, _ = connected_components(coo_array((np.ones(ends.shape[1], np.int8), ends), shape=(count, count)))
     if parts > 1:
         raise DataError(
             "For the paper's algorithm cells must be connected by shared edges. They make "
             f"{format_count(int(parts), 'separate part')}; load cells without gaps between them."
         )
-    units = _rows.units_of(data, cell, rank, params)
-    found = greedy.groups(units, _graph.graph(cells, params), _losses.scale(params, data.grid_s), params.k)
-    return Made(units=units, groups=found, rows=_flat(found), atom=None, figures={})
+    units = _rows.collapse_fixes(data, cell, rank, params)
+    found = greedy.merge_groups(
+        units, _graph.build_graph(cells, params), _losses.make_scale(params, data.grid_s), params.k
+    )
+    return Made(units=units, groups=found, rows=_flatten_groups(found), atom=None, figures={})
 
 
-def _flat(groups: list[Group]) -> Rows:
+def _flatten_groups(groups: list[Group]) -> Rows:
     """Put the rows of all groups in one place, each distinct region once."""
     number: dict[bytes, int] = {}
     region: list[int] = []

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.papers.semantic import growth, loss
-from benchmarks.papers.semantic.growth import Work, kernel
+from benchmarks.papers.semantic.growth import Work, compile_kernel
 from benchmarks.papers.semantic.loss import Path, Scale, Tables
 from benchmarks.papers.semantic.merger import Merger, Track
 from dbanon.base import cores
@@ -19,13 +19,13 @@ from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic._graph import Graph
 from dbanon.methods.semantic._points import Units
 
-ALL_PAIRS = 50
+MAX_ALL_PAIRS = 50
 """Up to so many units the loss of every pair is computed, and exactly; of more, that of candidates, nearly."""
 
-CANDIDATES = 16
+CANDIDATES_PER_UNIT = 16
 """For so many others of each unit the loss is computed where it is not of all."""
 
-_SAMPLE = 12  # points of a trajectory that candidates are found by
+_SAMPLED_POINTS = 12  # points of a trajectory that candidates are found by
 _MIN_PAIRS_PER_THREAD = 1 << 8
 
 
@@ -42,7 +42,7 @@ Edge = tuple[float, int, int, int, Group, Group]
 """What two groups lose, their places in the order of the run, a number of its own, and both."""
 
 
-def groups(units: Units, graph: Graph, scale: Scale, k: int) -> list[Group]:
+def merge_groups(units: Units, graph: Graph, scale: Scale, k: int) -> list[Group]:
     """Merge the pair that loses least, again and again, until every group has k people.
 
     Parameters
@@ -61,8 +61,8 @@ def groups(units: Units, graph: Graph, scale: Scale, k: int) -> list[Group]:
 class _Grouping:
     def __init__(self, units: Units, graph: Graph, scale: Scale, k: int) -> None:
         self._units, self._graph, self._scale, self._k = units, graph, scale, k
-        nearly = len(units) > ALL_PAIRS
-        self._tables = loss.tables(graph, exact=not nearly)
+        nearly = len(units) > MAX_ALL_PAIRS
+        self._tables = loss.make_tables(graph, exact=not nearly)
         self._merger = Merger(graph, self._tables, scale, nearly=nearly)
         self._open = {i: self._single(i) for i in range(len(units))}
         self._done: list[Group] = []
@@ -80,7 +80,7 @@ class _Grouping:
     def groups(self) -> list[Group]:
         if self._k == 1:
             for i, one in self._open.items():
-                one.track = self._merger.alone(one.track, self._fixes(i))
+                one.track = self._merger.alone(one.track, self._list_fixes(i))
             return list(self._open.values())
         edges = self._edges(np.array(sorted(self._open), np.int64))
         while edges:
@@ -102,7 +102,7 @@ class _Grouping:
             if self._open.get(i) is not first or self._open.get(j) is not second:
                 continue
             del self._open[i], self._open[j]
-            both = self._merged(first, second)
+            both = self._merge_pair(first, second)
             self._put(i, both)
             if i not in self._open:
                 continue
@@ -138,15 +138,15 @@ class _Grouping:
             return []
         units = self._units
         arrays = (units.offset, units.start, units.end, units.place)
-        one, other = np.triu_indices(n, 1) if n <= ALL_PAIRS else self._candidates(places)
+        one, other = np.triu_indices(n, 1) if n <= MAX_ALL_PAIRS else self._choose_candidates(places)
         one, other = places[one], places[other]
         differ = units.subject[one] != units.subject[other]
         one, other = one[differ], other[differ]
         lost = np.empty(len(one))
 
         def measure(low: int, high: int) -> None:
-            work = growth.work(self._graph)
-            _pair_losses(
+            work = growth.make_work(self._graph)
+            _compute_pair_losses(
                 self._graph, work, self._tables, self._scale, *arrays, one[low:high], other[low:high], lost[low:high]
             )
 
@@ -159,13 +159,13 @@ class _Grouping:
             for least, i, j in zip(lost.tolist(), one.tolist(), other.tolist(), strict=True)
         ]
 
-    def _candidates(self, places: Int) -> tuple[Int, Int]:
+    def _choose_candidates(self, places: Int) -> tuple[Int, Int]:
         """Choose pairs of single units that may be cheap to merge: indices into `places`, the lesser first."""
-        units, found = self._units, np.full((len(places), CANDIDATES), -1, np.int64)
+        units, found = self._units, np.full((len(places), CANDIDATES_PER_UNIT), -1, np.int64)
         arrays = (units.offset, units.start, units.end, units.place, units.subject)
 
         def search(low: int, high: int) -> None:
-            work = growth.work(self._graph)
+            work = growth.make_work(self._graph)
             _find_candidates(self._graph, work, self._tables, self._scale, *arrays, places, low, high, found)
 
         cores.share_work(np.ones(len(places), np.int64), search, 1)
@@ -188,7 +188,7 @@ class _Grouping:
                 return self._lost(left, group) if place < at else self._lost(group, left), at
 
             where, group = min(others, key=rank)
-            both = self._merged(left, group) if place < where else self._merged(group, left)
+            both = self._merge_pair(left, group) if place < where else self._merge_pair(group, left)
             self._open.pop(where, None)
             self._done = [one for one in self._done if one is not group]
             self._put(min(place, where), both)
@@ -202,20 +202,20 @@ class _Grouping:
         else:
             self._open[place] = group
 
-    def _fixes(self, unit: int) -> Int:
+    def _list_fixes(self, unit: int) -> Int:
         return self._units.fix_slot[self._units.fix_offset[unit] : self._units.fix_offset[unit + 1]]
 
     def _lost(self, first: Group, second: Group) -> float:
         return self._merger.loss(first.track, second.track, len(first.people), len(second.people))
 
-    def _merged(self, first: Group, second: Group) -> Group:
+    def _merge_pair(self, first: Group, second: Group) -> Group:
         units = first.units + second.units
-        fixes = [self._fixes(unit) for unit in units]
+        fixes = [self._list_fixes(unit) for unit in units]
         track = self._merger.merged(first.track, second.track, len(first.people), len(second.people), fixes)
         return Group(units, first.people | second.people, track)
 
 
-@kernel
+@compile_kernel
 def _find_candidates(
     graph: Graph, work: Work, tables: Tables, scale: Scale, offset: Int, start: Int, end: Int,
     region: NDArray[np.int32], subject: Int, places: Int, low: int, high: int, found: Int,
@@ -237,10 +237,10 @@ def _find_candidates(
             sizes = offset[i + 1] - offset[i], offset[j + 1] - offset[j]
             if sizes[1] > sizes[0] or (sizes[0] == sizes[1] and i < j):
                 longer, shorter = j, i
-            step = (max(sizes[0], sizes[1]) + _SAMPLE - 1) // _SAMPLE
-            lost = loss.cells_loss(
-                graph, work, tables, scale, _path(offset, start, end, region, longer),
-                _path(offset, start, end, region, shorter), step, losses[-1],
+            step = (max(sizes[0], sizes[1]) + _SAMPLED_POINTS - 1) // _SAMPLED_POINTS
+            lost = loss.compute_cells_loss(
+                graph, work, tables, scale, _take_path(offset, start, end, region, longer),
+                _take_path(offset, start, end, region, shorter), step, losses[-1],
             )  # fmt: skip
             if lost < losses[-1]:
                 rank = np.searchsorted(losses, lost, side="right")
@@ -249,8 +249,8 @@ def _find_candidates(
                 losses[rank], found[at, rank] = lost, beside
 
 
-@kernel
-def _pair_losses(
+@compile_kernel
+def _compute_pair_losses(
     graph: Graph, work: Work, tables: Tables, scale: Scale, offset: Int, start: Int, end: Int,
     region: NDArray[np.int32], one: Int, other: Int, lost: Float,
 ) -> None:  # fmt: skip
@@ -259,13 +259,14 @@ def _pair_losses(
         i, j = one[at], other[at]
         if offset[j + 1] - offset[j] >= offset[i + 1] - offset[i]:
             i, j = j, i
-        lost[at] = loss.cells_loss(
-            graph, work, tables, scale, _path(offset, start, end, region, i), _path(offset, start, end, region, j), 1,
+        lost[at] = loss.compute_cells_loss(
+            graph, work, tables, scale, _take_path(offset, start, end, region, i),
+            _take_path(offset, start, end, region, j), 1,
             np.inf,
         )  # fmt: skip
 
 
-@kernel
-def _path(offset: Int, start: Int, end: Int, region: NDArray[np.int32], unit: int) -> Path:
+@compile_kernel
+def _take_path(offset: Int, start: Int, end: Int, region: NDArray[np.int32], unit: int) -> Path:
     low, high = offset[unit], offset[unit + 1]
     return Path(start[low:high], end[low:high], region[low:high])

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.semantic._graph import Graph
 
-_ROUND = 1e12  # divergences are compared after rounding, so that equal mixes are equal however they were summed
-ANY = np.iinfo(np.int64).max  # a limit that no area exceeds
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDING_FACTOR = (
+    1e12  # divergences are compared after rounding, so that equal mixes are equal however they were summed
+)
+UNLIMITED_AREA = np.iinfo(np.int64).max  # a limit that no area exceeds
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Work(NamedTuple):
@@ -36,7 +38,7 @@ class Work(NamedTuple):
     search: Int  # [1]
 
 
-def work(graph: Graph) -> Work:
+def make_work(graph: Graph) -> Work:
     """Make the memory of a thread."""
     c, q = len(graph.area), len(graph.log_share)
     longs, ints, one = np.zeros((5, c), np.int64), np.zeros((2, c), np.int32), np.zeros((2, 1), np.int64)
@@ -62,8 +64,8 @@ class Pool(NamedTuple):
 # ---- what is in a region ---------------------------------------------------------------------------------------------
 
 
-@kernel
-def categories(count: Int) -> Any:
+@compile_kernel
+def count_categories(count: Int) -> Any:
     """Count the categories that are there."""
     there = 0
     for u in range(len(count)):
@@ -75,14 +77,14 @@ def categories(count: Int) -> Any:
 # ---- Algorithm 1 -----------------------------------------------------------------------------------------------------
 
 
-@kernel
+@compile_kernel
 def begin(graph: Graph, work: Work) -> None:
     """Empty the region at hand."""
     work.stamp[0] += 1
     work.pois[:] = 0
 
 
-@kernel
+@compile_kernel
 def add(graph: Graph, work: Work, size: int, cell: int) -> Any:
     """Put a cell into the region at hand, unless it is there; give the region's size."""
     if work.inside[cell] == work.stamp[0]:
@@ -94,7 +96,7 @@ def add(graph: Graph, work: Work, size: int, cell: int) -> Any:
     return size + 1
 
 
-@kernel
+@compile_kernel
 def grow(graph: Graph, work: Work, size: int, most: int) -> Any:  # noqa: C901, PLR0912 - one loop, on its own arrays
     """Grow the region at hand; give its size, or 0 once it is larger than `most` square millimetres.
 
@@ -102,14 +104,14 @@ def grow(graph: Graph, work: Work, size: int, most: int) -> Any:  # noqa: C901, 
     city's (lines 9 to 13). Every cell that is added borders on the region, so a connected one stays so. The whole city
     has all categories and diverges by nothing, so this ends.
     """
-    whole = area(graph, work, size)
+    whole = measure_area(graph, work, size)
     first_kind, kind, many, logs, log_share = graph.first_kind, graph.kind, graph.many, graph.logs, graph.log_share
     count, border, areas = work.pois, work.border, graph.area
     borders = -1
     while True:
         if whole > most:
             return 0
-        here, inside, sums = categories(count), count.sum(), 0.0
+        here, inside, sums = count_categories(count), count.sum(), 0.0
         for u in range(len(count)):
             sums += count[u] * (logs[count[u]] - log_share[u])
         diverse = here >= graph.least
@@ -135,7 +137,7 @@ def grow(graph: Graph, work: Work, size: int, most: int) -> Any:  # noqa: C901, 
             if not diverse:
                 score = -float(there)
             else:
-                score = np.rint((total / number - logs[number]) * _ROUND) if number else np.inf
+                score = np.rint((total / number - logs[number]) * _ROUNDING_FACTOR) if number else np.inf
             # Of those that are equally good the smaller, then the first.
             if best < 0 or score < best_score:
                 best, best_score, chosen = cell, score, i
@@ -148,7 +150,7 @@ def grow(graph: Graph, work: Work, size: int, most: int) -> Any:  # noqa: C901, 
         borders = _reach(graph, work, borders, best)
 
 
-@kernel
+@compile_kernel
 def _reach(graph: Graph, work: Work, borders: int, cell: int) -> Any:
     """Note the neighbours of a new cell as the region's."""
     stamp = work.stamp[0]
@@ -161,7 +163,7 @@ def _reach(graph: Graph, work: Work, borders: int, cell: int) -> Any:
     return borders
 
 
-@kernel
+@compile_kernel
 def connect(graph: Graph, work: Work, one: NDArray[np.int32], other: NDArray[np.int32]) -> Any:
     """Begin a region with two others and the cells of the cheapest path between them (line 2); give its size."""
     begin(graph, work)
@@ -176,15 +178,15 @@ def connect(graph: Graph, work: Work, one: NDArray[np.int32], other: NDArray[np.
         if work.inside[cell] == goal or work.edge[cell] == goal:
             apart = False
     if apart:
-        size = _add_path(graph, work, size, cheapest(graph, work, one, work.edge, goal))
+        size = _add_path(graph, work, size, find_cheapest_path(graph, work, one, work.edge, goal))
     for cell in one:
         size = add(graph, work, size, cell)
     _settle(work, size)
     return size
 
 
-@kernel
-def cheapest(graph: Graph, work: Work, cells: NDArray[np.int32], wanted: Int, mark: int) -> Any:
+@compile_kernel
+def find_cheapest_path(graph: Graph, work: Work, cells: NDArray[np.int32], wanted: Int, mark: int) -> Any:
     """Find the cheapest path from some cells to another that is marked; give its last cell. It is in `before`, to -1.
 
     Dijkstra's algorithm: leaving a cell costs nothing and entering one its area, so a cell that is reached first, in
@@ -205,7 +207,7 @@ def cheapest(graph: Graph, work: Work, cells: NDArray[np.int32], wanted: Int, ma
     return -1
 
 
-@kernel
+@compile_kernel
 def _reach_from(graph: Graph, work: Work, heap: Any, distance: int, hops: int, cell: int, before: int) -> None:
     """Put the neighbours of a cell that no search has reached on the heap."""
     for near in graph.near[graph.first[cell] : graph.first[cell + 1]]:
@@ -214,7 +216,7 @@ def _reach_from(graph: Graph, work: Work, heap: Any, distance: int, hops: int, c
             heapq.heappush(heap, (distance + graph.area[near], hops + 1, np.int64(near)))
 
 
-@kernel
+@compile_kernel
 def _add_path(graph: Graph, work: Work, size: int, cell: int) -> Any:
     """Put the cells of the path that was found last to the region at hand; give its size."""
     while cell >= 0:
@@ -223,7 +225,7 @@ def _add_path(graph: Graph, work: Work, size: int, cell: int) -> Any:
     return size
 
 
-@kernel
+@compile_kernel
 def _settle(work: Work, size: int) -> None:
     """Give the region at hand another stamp: what else was marked with the old one is no border of it."""
     work.stamp[0] += 1
@@ -231,8 +233,8 @@ def _settle(work: Work, size: int) -> None:
         work.inside[work.cells[i]] = work.stamp[0]
 
 
-@kernel
-def area(graph: Graph, work: Work, size: int) -> Any:
+@compile_kernel
+def measure_area(graph: Graph, work: Work, size: int) -> Any:
     """Area of the region at hand, square millimetres."""
     total = 0
     for i in range(size):
@@ -243,7 +245,7 @@ def area(graph: Graph, work: Work, size: int) -> Any:
 # ---- regions by number -----------------------------------------------------------------------------------------------
 
 
-def pool(graph: Graph, regions: int) -> Pool:
+def make_pool(graph: Graph, regions: int) -> Pool:
     """Make a pool that has the regions of one cell, and room for others: so many, of 64 cells on average."""
     c = len(graph.area)
     regions = max(regions, 1 << (2 * c).bit_length())
@@ -257,39 +259,39 @@ def pool(graph: Graph, regions: int) -> Pool:
         made=np.empty(pairs, np.int32),
         used=np.zeros(2, np.int64),
     )
-    _singles(graph, made, work(graph))
+    _add_singles(graph, made, make_work(graph))
     return made
 
 
-@kernel
-def _singles(graph: Graph, pool: Pool, work: Work) -> None:
+@compile_kernel
+def _add_singles(graph: Graph, pool: Pool, work: Work) -> None:
     for cell in range(len(graph.area)):
         begin(graph, work)
-        intern(graph, pool, work, add(graph, work, 0, cell))
+        number_region(graph, pool, work, add(graph, work, 0, cell))
 
 
-@kernel
+@compile_kernel
 def _hash(cells: NDArray[np.int32]) -> Any:
     mixed = np.uint64(len(cells))
     for cell in cells:
-        mixed = (mixed ^ np.uint64(cell)) * _MIX
+        mixed = (mixed ^ np.uint64(cell)) * _HASH_FACTOR
         mixed ^= mixed >> np.uint64(29)
     return np.int64(mixed >> np.uint64(2))
 
 
-@kernel
-def _place(pool: Pool, key: int) -> Any:
+@compile_kernel
+def _find_place(pool: Pool, key: int) -> Any:
     """Find where the merge of two regions is noted, or would be."""
     mask = len(pool.pair) - 1
-    mixed = np.uint64(key) * _MIX
+    mixed = np.uint64(key) * _HASH_FACTOR
     at = np.int64((mixed ^ (mixed >> np.uint64(29))) >> np.uint64(2)) & mask
     while pool.pair[at] and pool.pair[at] != key:
         at = (at + 1) & mask
     return at
 
 
-@kernel
-def intern(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
+@compile_kernel
+def number_region(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
     """Number the region at hand; raises `PoolFullError` if the pool is full."""
     cells = np.sort(work.cells[:size])
     mask = len(pool.slot) - 1
@@ -307,38 +309,38 @@ def intern(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
         raise PoolFullError
     pool.cell[first : first + size] = cells
     pool.offset[number + 1] = first + size
-    pool.area[number] = area(graph, work, size)
+    pool.area[number] = measure_area(graph, work, size)
     pool.slot[at] = number + 1
     pool.used[0] = number + 1
     return number
 
 
-@kernel
-def merged(graph: Graph, pool: Pool, work: Work, one: int, other: int) -> Any:
+@compile_kernel
+def merge_regions(graph: Graph, pool: Pool, work: Work, one: int, other: int) -> Any:
     """Merge two regions by number (Algorithm 1), or grow one that is given twice; give the number of what they make.
 
     Raises `PoolFullError` if the pool is full.
     """
     # In this order: of equally cheap paths another may be found from the second to the first.
     key = ((one + 1) << 31) | other
-    at = _place(pool, key)
+    at = _find_place(pool, key)
     if pool.pair[at]:
         return pool.made[at]
     if 2 * (pool.used[1] + 1) > len(pool.pair):
         raise PoolFullError
     first = pool.cell[pool.offset[one] : pool.offset[one + 1]]
     second = pool.cell[pool.offset[other] : pool.offset[other + 1]]
-    size = grow(graph, work, connect(graph, work, first, second), ANY)
-    pool.made[at] = intern(graph, pool, work, size)
+    size = grow(graph, work, connect(graph, work, first, second), UNLIMITED_AREA)
+    pool.made[at] = number_region(graph, pool, work, size)
     pool.pair[at] = key
     pool.used[1] += 1
     return pool.made[at]
 
 
-@kernel
+@compile_kernel
 def spread(graph: Graph, work: Work, cell: int, found: Int) -> None:
     """Find the least area of a connected region that holds a cell and each other one: int64[c], `found`."""
     start = np.array([cell], np.int32)
-    cheapest(graph, work, start, work.seen, -1)  # which no cell is marked with: to the end
+    find_cheapest_path(graph, work, start, work.seen, -1)  # which no cell is marked with: to the end
     for other in range(len(found)):
         found[other] = graph.area[cell] + (work.distance[other] if other != cell else 0)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.papers.semantic import growth
-from benchmarks.papers.semantic.growth import Pool, Work, kernel
+from benchmarks.papers.semantic.growth import Pool, Work, compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.semantic._graph import Graph
 from dbanon.methods.semantic._losses import Scale
@@ -32,7 +32,7 @@ class Tables(NamedTuple):
     area: Int  # [c, c]
 
 
-def tables(graph: Graph, *, exact: bool) -> Tables:
+def make_tables(graph: Graph, *, exact: bool) -> Tables:
     """Make the tables of all pairs of cells.
 
     Where the areas need not be exact, that of a merge is taken for what is known without one: it is not smaller than
@@ -41,7 +41,7 @@ def tables(graph: Graph, *, exact: bool) -> Tables:
     """
     count = len(graph.area)
     made = Tables(apart=np.zeros((count, count), np.int64), area=np.zeros((count, count), np.int64))
-    work, alone = growth.work(graph), np.empty(count, np.int64)
+    work, alone = growth.make_work(graph), np.empty(count, np.int64)
     _measure(graph, work, made.apart)
     if not exact:
         _grow_each(graph, work, alone)
@@ -50,23 +50,23 @@ def tables(graph: Graph, *, exact: bool) -> Tables:
     return made
 
 
-@kernel
+@compile_kernel
 def _measure(graph: Graph, work: Work, apart: Int) -> None:
     for cell in range(len(graph.area)):
         growth.spread(graph, work, cell, apart[cell])
 
 
-@kernel
+@compile_kernel
 def _grow_each(graph: Graph, work: Work, alone: Int) -> None:
     for cell in range(len(graph.area)):
         growth.begin(graph, work)
         size = growth.add(graph, work, 0, cell)
-        size = growth.grow(graph, work, size, growth.ANY)
-        alone[cell] = growth.area(graph, work, size)
+        size = growth.grow(graph, work, size, growth.UNLIMITED_AREA)
+        alone[cell] = growth.measure_area(graph, work, size)
 
 
-@kernel
-def pair_area(graph: Graph, work: Work, tables: Tables, one: int, other: int, most: float, far: float) -> Any:
+@compile_kernel
+def find_pair_area(graph: Graph, work: Work, tables: Tables, one: int, other: int, most: float, far: float) -> Any:
     """Area of the merge of two cells, or anything above `most` where it is larger than that.
 
     `far` is the largest `most` of any caller. Two threads that ask at once find the same, or bounds that are both true.
@@ -79,13 +79,13 @@ def pair_area(graph: Graph, work: Work, tables: Tables, one: int, other: int, mo
         size = growth.connect(graph, work, cells[:1], cells[1:])
         further = int(min(2 * most, far))  # it may be asked again, for more
         size = growth.grow(graph, work, size, further)
-        known = growth.area(graph, work, size) if size else -further - 1
+        known = growth.measure_area(graph, work, size) if size else -further - 1
         tables.area[one, other] = known
     return abs(known)
 
 
-@kernel
-def time_loss(scale: Scale, a0: int, a1: int, b0: int, b1: int, n_a: int, n_b: int) -> Any:
+@compile_kernel
+def compute_time_loss(scale: Scale, a0: int, a1: int, b0: int, b1: int, n_a: int, n_b: int) -> Any:
     """Weighted loss in time of two periods that become one."""
     # The loss in time of section III-B: the mean over the people of both sides, capped.
     whole = max(a1, b1) - min(a0, b0)
@@ -93,16 +93,16 @@ def time_loss(scale: Scale, a0: int, a1: int, b0: int, b1: int, n_a: int, n_b: i
     return scale.weight_time * min(lost / scale.span, 1.0)
 
 
-@kernel
-def space_loss(scale: Scale, whole: int, one: int, other: int, n_a: int, n_b: int) -> Any:
+@compile_kernel
+def compute_space_loss(scale: Scale, whole: int, one: int, other: int, n_a: int, n_b: int) -> Any:
     """Weighted loss in space of two areas that become a larger one."""
     # The loss in space of section III-B, likewise.
     lost = ((whole - one) * float(n_a) + (whole - other) * float(n_b)) / (n_a + n_b)
     return (1 - scale.weight_time) * min(lost / scale.area, 1.0)
 
 
-@kernel
-def least_area(graph: Graph, pool: Pool, tables: Tables, one: int, other: int) -> Any:
+@compile_kernel
+def bound_area(graph: Graph, pool: Pool, tables: Tables, one: int, other: int) -> Any:
     """An area that no merge of two regions is below."""
     count = len(graph.area)
     if one < count and other < count:
@@ -120,16 +120,16 @@ def least_area(graph: Graph, pool: Pool, tables: Tables, one: int, other: int) -
     return pool.area[region] + nearest
 
 
-@kernel
-def largest(scale: Scale, loss: float, one: int, other: int, n_one: int, n_other: int) -> Any:
+@compile_kernel
+def find_largest_area(scale: Scale, loss: float, one: int, other: int, n_one: int, n_other: int) -> Any:
     """The area above which a merge of two areas loses more in space than a given loss, or all there is to lose."""
     mean = (one * float(n_one) + other * float(n_other)) / (n_one + n_other)
     share = loss / (1 - scale.weight_time) if scale.weight_time < 1 else 1.0
     return (mean + min(share, 1.0) * scale.area) * (1 + 1e-9)
 
 
-@kernel
-def cells_loss(
+@compile_kernel
+def compute_cells_loss(
     graph: Graph, work: Work, tables: Tables, scale: Scale, walked: Path, other: Path, step: int, limit: float
 ) -> Any:
     """C_ij of two single trajectories: the mean of what each point of the longer loses with the one that suits it best.
@@ -155,7 +155,7 @@ def cells_loss(
         for way in (-1, 1):
             j = middle - 1 if way < 0 else middle
             while 0 <= j < len(starts):
-                # What `time_loss` and `space_loss` say: handing arrays on costs more than both.
+                # What `compute_time_loss` and `compute_space_loss` say: handing arrays on costs more than both.
                 whole = max(end, ends[j]) - min(start, starts[j])
                 lost = ((whole - (end - start)) + (whole - (ends[j] - starts[j]))) / 2
                 loss = scale.weight_time * min(lost / scale.span, 1.0)
@@ -169,9 +169,9 @@ def cells_loss(
                     if least < best:
                         size = known[there]
                         if size <= 0:
-                            most = largest(scale, best - loss, areas[cell], areas[there], 1, 1)
-                            far = largest(scale, 1.0, areas[cell], areas[there], 1, 1)
-                            size = pair_area(graph, work, tables, cell, there, most, far)
+                            most = find_largest_area(scale, best - loss, areas[cell], areas[there], 1, 1)
+                            far = find_largest_area(scale, 1.0, areas[cell], areas[there], 1, 1)
+                            size = find_pair_area(graph, work, tables, cell, there, most, far)
                         lost = ((size - mine) + (size - theirs)) / 2
                         best = min(best, loss + (1 - scale.weight_time) * min(lost / scale.area, 1.0))
                 elif (ends[j] <= end) if way < 0 else (ends[j] >= end):

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.papers.semantic import growth
-from benchmarks.papers.semantic.growth import Pool, Work, kernel
-from benchmarks.papers.semantic.loss import Path, Scale, Tables, least_area, space_loss, time_loss
+from benchmarks.papers.semantic.growth import Pool, Work, compile_kernel
+from benchmarks.papers.semantic.loss import Path, Scale, Tables, bound_area, compute_space_loss, compute_time_loss
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic._graph import Graph
 
-_NEARLY = 1 - 1e-12  # a lower bound of a loss may be rounded up
+_BOUND_FACTOR = 1 - 1e-12  # a lower bound of a loss may be rounded up
 
 
-@kernel
+@compile_kernel
 def merge(
     graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, walked: Path, other: Path, n_walked: int,
     n_other: int,
@@ -46,29 +46,29 @@ def merge(
     least, loss = np.empty(points), np.empty(points)
     for i in range(len(walked.start)):
         # Section IV-B: the merged point takes the place of the other's, so later points find it as it is now.
-        j, _ = _best(
+        j, _ = _find_best(
             graph, pool, work, tables, scale, walked.start[i], walked.end[i], walked.region[i], start, end, region,
             least, loss, n_walked, n_other, False,
         )  # fmt: skip
-        region[j] = _union(graph, pool, work, walked.region[i], region[j])
+        region[j] = _unite(graph, pool, work, walked.region[i], region[j])
         start[j], end[j], met[j] = min(start[j], walked.start[i]), max(end[j], walked.end[i]), True
     # What is left over goes to what was merged.
     kept = np.flatnonzero(met)
     for left in np.flatnonzero(~met):
         i = int(left)
         a, b, c = start[kept], end[kept], region[kept]
-        k, _ = _best(
+        k, _ = _find_best(
             graph, pool, work, tables, scale, start[i], end[i], region[i], a, b, c, least[: len(kept)],
             loss[: len(kept)], n_other, n_walked, False,
         )  # fmt: skip
         j = kept[k]
-        region[j] = _union(graph, pool, work, region[i], region[j])
+        region[j] = _unite(graph, pool, work, region[i], region[j])
         start[j], end[j] = min(start[j], start[i]), max(end[j], end[i])
     return Path(start[kept], end[kept], region[kept])
 
 
-@kernel
-def loss(
+@compile_kernel
+def compute_loss(
     graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, walked: Path, other: Path, n_walked: int,
     n_other: int, nearly: Any,
 ) -> Any:  # fmt: skip
@@ -79,7 +79,7 @@ def loss(
     """
     total, least, time = 0.0, np.empty(len(other.start)), np.empty(len(other.start))
     for i in range(len(walked.start)):
-        _, lost = _best(
+        _, lost = _find_best(
             graph, pool, work, tables, scale, walked.start[i], walked.end[i], walked.region[i], other.start, other.end,
             other.region, least, time, n_walked, n_other, nearly,
         )  # fmt: skip
@@ -87,8 +87,8 @@ def loss(
     return total / len(walked.start)
 
 
-@kernel
-def _best(
+@compile_kernel
+def _find_best(
     graph: Graph, pool: Pool, work: Work, tables: Tables, scale: Scale, start: int, end: int, region: int, starts: Int,
     ends: Int, regions: NDArray[np.int32], least: Float, loss: Float, n_one: int, n_other: int, nearly: Any,
 ) -> Any:  # fmt: skip
@@ -98,45 +98,45 @@ def _best(
     """
     area = pool.area[region]
     for j in range(len(starts)):
-        loss[j] = time_loss(scale, start, end, starts[j], ends[j], n_one, n_other)
+        loss[j] = compute_time_loss(scale, start, end, starts[j], ends[j], n_one, n_other)
         theirs = pool.area[regions[j]]
-        least[j] = loss[j] + space_loss(scale, max(area, theirs), area, theirs, n_one, n_other)
+        least[j] = loss[j] + compute_space_loss(scale, max(area, theirs), area, theirs, n_one, n_other)
     best, found, sharper = np.inf, -1, np.zeros(len(starts), np.bool_)
     while True:
         j = int(np.argmin(least))
         # Kept true: `least` is a lower bound of each loss not computed yet, infinite of the others.
-        if least[j] * _NEARLY > best:
+        if least[j] * _BOUND_FACTOR > best:
             return found, best
         theirs = pool.area[regions[j]]
         if not sharper[j]:
             sharper[j] = True
-            bound = least_area(graph, pool, tables, region, regions[j])
-            least[j] = max(least[j], loss[j] + space_loss(scale, bound, area, theirs, n_one, n_other))
+            bound = bound_area(graph, pool, tables, region, regions[j])
+            least[j] = max(least[j], loss[j] + compute_space_loss(scale, bound, area, theirs, n_one, n_other))
             continue
         if nearly:
             return j, least[j]
-        whole = pool.area[_union(graph, pool, work, region, regions[j])]
-        lost = loss[j] + space_loss(scale, whole, area, theirs, n_one, n_other)
+        whole = pool.area[_unite(graph, pool, work, region, regions[j])]
+        lost = loss[j] + compute_space_loss(scale, whole, area, theirs, n_one, n_other)
         if lost < best or (lost == best and j < found):
             best, found = lost, j
         least[j] = np.inf
 
 
-@kernel
-def _union(graph: Graph, pool: Pool, work: Work, one: int, other: int) -> Any:
+@compile_kernel
+def _unite(graph: Graph, pool: Pool, work: Work, one: int, other: int) -> Any:
     """Merge two regions; where one is a cell of the other, nothing but the other is to grow."""
     if one < len(graph.area) and one != other:
         cells = pool.cell[pool.offset[other] : pool.offset[other + 1]]
         at = np.searchsorted(cells, one)
         if at < len(cells) and cells[at] == one:
             one = other
-    return growth.merged(graph, pool, work, one, other)
+    return growth.merge_regions(graph, pool, work, one, other)
 
 
 # ---- reshaping -------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@compile_kernel
 def reshape(graph: Graph, pool: Pool, work: Work, path: Path, fix_offset: Int, fix_slot: Int) -> Path:
     """Cut what overlaps, then merge what does not hold a fix of each member with a neighbour.
 
@@ -158,11 +158,11 @@ def reshape(graph: Graph, pool: Pool, work: Work, path: Path, fix_offset: Int, f
     for i in range(len(path.start)):
         count = _insert(pool, pieces, 0, count, path.start[i], path.end[i], path.region[i])
     count = _cut(graph, pool, work, pieces, count)
-    count = _hold(graph, pool, work, pieces, count, fix_offset, fix_slot)
+    count = _merge_unheld(graph, pool, work, pieces, count, fix_offset, fix_slot)
     return Path(pieces.start[:count].copy(), pieces.end[:count].copy(), pieces.region[:count].copy())
 
 
-@kernel
+@compile_kernel
 def _cut(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int) -> Any:
     """Cut the first two pieces that overlap in before, overlap and after, or merge them, until none do.
 
@@ -178,7 +178,7 @@ def _cut(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int) -> Any:
             continue
         middle, early, late = start[i + 1], min(end[i], end[i + 1]), max(end[i], end[i + 1])
         first, last = region[i], region[i] if end[i] > end[i + 1] else region[i + 1]
-        both = _union(graph, pool, work, region[i], region[i + 1])
+        both = _unite(graph, pool, work, region[i], region[i + 1])
         cut_before = start[i] < middle and pool.area[first] < pool.area[both]
         cut_after = early < late and pool.area[last] < pool.area[both]
         begin = start[i]
@@ -197,8 +197,10 @@ def _cut(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int) -> Any:
     return count
 
 
-@kernel
-def _hold(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int, fix_offset: Int, fix_slot: Int) -> Any:
+@compile_kernel
+def _merge_unheld(
+    graph: Graph, pool: Pool, work: Work, pieces: Path, count: int, fix_offset: Int, fix_slot: Int
+) -> Any:
     """Merge the first piece without a fix of each member with the neighbour that costs less, until each has them."""
     start, end, region = pieces
     i = 0
@@ -207,10 +209,10 @@ def _hold(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int, fix_of
         if count == 1 or _has_all(start[i], end[i], fix_offset, fix_slot):
             i += 1
             continue
-        before = _cost(graph, pool, work, pieces, i - 1) if i else np.inf
-        after = _cost(graph, pool, work, pieces, i) if i + 1 < count else np.inf
+        before = _compute_cost(graph, pool, work, pieces, i - 1) if i else np.inf
+        after = _compute_cost(graph, pool, work, pieces, i) if i + 1 < count else np.inf
         i = i - 1 if before <= after else i
-        region[i] = _union(graph, pool, work, region[i], region[i + 1])
+        region[i] = _unite(graph, pool, work, region[i], region[i + 1])
         end[i] = end[i + 1]
         for values in (start, end):
             values[i + 1 : count - 1] = values[i + 2 : count]
@@ -219,18 +221,18 @@ def _hold(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int, fix_of
     return count
 
 
-@kernel
-def _cost(graph: Graph, pool: Pool, work: Work, pieces: Path, i: int) -> Any:
+@compile_kernel
+def _compute_cost(graph: Graph, pool: Pool, work: Work, pieces: Path, i: int) -> Any:
     """What it costs to merge a piece with the next: period x area."""
     start, end, region = pieces
-    whole = pool.area[_union(graph, pool, work, region[i], region[i + 1])]
+    whole = pool.area[_unite(graph, pool, work, region[i], region[i + 1])]
     apart = (
         float(end[i] - start[i]) * pool.area[region[i]] + float(end[i + 1] - start[i + 1]) * pool.area[region[i + 1]]
     )
     return float(end[i + 1] - start[i]) * whole - apart
 
 
-@kernel
+@compile_kernel
 def _has_all(start: int, end: int, fix_offset: Int, fix_slot: Int) -> Any:
     """Whether each member has a fix in a period."""
     for m in range(len(fix_offset) - 1):
@@ -241,7 +243,7 @@ def _has_all(start: int, end: int, fix_offset: Int, fix_slot: Int) -> Any:
     return True
 
 
-@kernel
+@compile_kernel
 def _insert(pool: Pool, pieces: Path, low: int, count: int, start: int, end: int, region: int) -> Any:
     """Put a piece where it belongs from `low` on; give how many there are then."""
     at = count
@@ -255,7 +257,7 @@ def _insert(pool: Pool, pieces: Path, low: int, count: int, start: int, end: int
     return count + 1
 
 
-@kernel
+@compile_kernel
 def _precedes(pool: Pool, start: int, end: int, region: int, start2: int, end2: int, region2: int) -> Any:
     """Order of pieces: by start, end and cells."""
     if start != start2:

@@ -17,27 +17,27 @@ from dbanon.methods.sensitive_sites._rows import Rows
 from dbanon.methods.sensitive_sites._snapshot import Scene
 
 
-def _knn(scene: Scene, params: Parameters, rng: np.random.Generator) -> Rows:
+def _run_knn(scene: Scene, params: Parameters, rng: np.random.Generator) -> Rows:
     _rows.demand_users(scene, params.k, "knn")
     order = rng.permutation(len(scene.sites))
     site = np.empty(len(scene.users), np.int32)
     site[scene.by_rank] = nearest_users.take(scene.users.take(scene.by_rank), scene.sites, params.k, order)
-    return _rows.disjoint(scene, params, site)
+    return _rows.make_rows(scene, params, site)
 
 
-def _local(scene: Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
-    site, user = _covered(scene, params.k)
-    box = _guards.rectangles(scene.users.take(user), scene.sites, site.astype(np.int32))
-    return _shared(scene, user, box, _rows.cells(box)[site], np.bincount(site, minlength=len(box))[site])
+def _run_local(scene: Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
+    site, user = _cover_sites(scene, params.k)
+    box = _guards.bound_sites(scene.users.take(user), scene.sites, site.astype(np.int32))
+    return _make_rows(scene, user, box, _rows.stack_cells(box)[site], np.bincount(site, minlength=len(box))[site])
 
 
-def _local_2_by_2(scene: Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
-    site, user = _covered(scene, params.k)
+def _run_local_2_by_2(scene: Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
+    site, user = _cover_sites(scene, params.k)
     box = scene.users.take(user).joined(scene.sites.take(site))
-    return _shared(scene, user, box, _rows.cells(box), np.ones(len(user), np.int64))
+    return _make_rows(scene, user, box, _rows.stack_cells(box), np.ones(len(user), np.int64))
 
 
-def _covered(scene: Scene, k: int) -> tuple[Int, Int]:
+def _cover_sites(scene: Scene, k: int) -> tuple[Int, Int]:
     """Find the pairs of sites and users, k of each site."""
     n, m = len(scene.users), len(scene.sites)
     site, user = local.cover(scene.users.take(scene.by_rank), scene.sites, k)
@@ -50,19 +50,19 @@ def _covered(scene: Scene, k: int) -> tuple[Int, Int]:
     return site, scene.by_rank[user]
 
 
-def _shared(scene: Scene, user: Int, box: Boxes, shown: Int, crowd: Int) -> Rows:
+def _make_rows(scene: Scene, user: Int, box: Boxes, shown: Int, crowd: Int) -> Rows:
     """Write a row for each pair of a site and a user, and one for each user without a site."""
     n = len(scene.users)
     exact = np.setdiff1d(np.arange(n), user)
-    metrics = _rows.metrics(scene, box, np.isin(np.arange(n), user))
+    metrics = _rows.compute_metrics(scene, box, np.isin(np.arange(n), user))
     metrics["shared_users"] = int((np.bincount(user, minlength=n) > 1).sum())
     return Rows(
         user=np.concatenate([user, exact]),
-        region=np.concatenate([shown, _rows.cells(scene.users)[exact]]),
+        region=np.concatenate([shown, _rows.stack_cells(scene.users)[exact]]),
         crowd=np.concatenate([crowd, np.ones(len(exact), np.int64)]),
         hidden=np.arange(len(user) + len(exact)) < len(user),
         metrics=metrics,
     )
 
 
-_rows.ALGORITHMS.update({"knn": _knn, "local": _local, "local-2-by-2": _local_2_by_2})
+_rows.ALGORITHMS.update({"knn": _run_knn, "local": _run_local, "local-2-by-2": _run_local_2_by_2})

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
@@ -69,7 +69,7 @@ def cover(users: Boxes, sites: Boxes, k: int) -> tuple[Int, Int]:
 _KEY, _BY_KEY, _BY_SIDE, _STRIP = 4, 5, 6, 10
 
 
-@kernel
+@compile_kernel
 def _cover(
     ux0: Any, uy0: Any, ux1: Any, uy1: Any, x0: Any, y0: Any, x1: Any, y1: Any, sweep: Any, need: Any, heap: Any,
     found: Any, scratch: Any, site: Any, user: Any,
@@ -87,13 +87,13 @@ def _cover(
         u = heap[0]
         box, inside = found[u], 0
         for s in range(m):
-            inside += need[s] > 0 and _encloses(box, x0[s], y0[s], x1[s], y1[s])
+            inside += need[s] > 0 and _is_enclosing(box, x0[s], y0[s], x1[s], y1[s])
         if inside < box[1]:  # a site left since it was found, or it is but a bound
             kept = _list_reach(ux0[u], uy0[u], ux1[u], uy1[u], x0, y0, x1, y1, need, scratch)
             _search(ux0[u], uy0[u], ux1[u], uy1[u], kept, sweep, scratch, box)
         else:
             for s in range(m):
-                if need[s] > 0 and _encloses(box, x0[s], y0[s], x1[s], y1[s]):
+                if need[s] > 0 and _is_enclosing(box, x0[s], y0[s], x1[s], y1[s]):
                     site[number], user[number] = s, u
                     number += 1
                     need[s] -= 1
@@ -104,12 +104,12 @@ def _cover(
     return number
 
 
-@kernel
-def _encloses(box: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> Any:
+@compile_kernel
+def _is_enclosing(box: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> Any:
     return box[2] <= x0 and box[3] <= y0 and box[4] >= x1 and box[5] >= y1
 
 
-@kernel
+@compile_kernel
 def _sift(heap: Any, at: Any, size: Any, found: Any) -> None:
     """Restore the heap, least coverage and then least user first, below a place whose user may have to sink."""
     while 2 * at + 1 < size:
@@ -122,13 +122,13 @@ def _sift(heap: Any, at: Any, size: Any, found: Any) -> None:
         at = child
 
 
-@kernel
+@compile_kernel
 def _precedes(a: Any, b: Any, found: Any) -> Any:
     left, right = found[a, 0] * found[b, 1], found[b, 0] * found[a, 1]
     return left < right or (left == right and a < b)
 
 
-@kernel
+@compile_kernel
 def _list_reach(
     ux0: Any, uy0: Any, ux1: Any, uy1: Any, x0: Any, y0: Any, x1: Any, y1: Any, need: Any, scratch: Any
 ) -> Any:
@@ -147,7 +147,7 @@ def _list_reach(
     return kept
 
 
-@kernel
+@compile_kernel
 def _sort(scratch: Any, kept: Any) -> None:
     """Shell sort of the first sites listed by key, by key; which of equal ones comes first does not matter."""
     gap = kept // 2
@@ -162,7 +162,7 @@ def _sort(scratch: Any, kept: Any) -> None:
         gap = 5 * gap // 11 if gap != 2 else 1
 
 
-@kernel
+@compile_kernel
 def _write_bound(kept: Any, scratch: Any, box: Any) -> None:
     """Write a lower bound of a user's coverage, with a box that holds nothing."""
     box[0], box[1] = scratch[_KEY, scratch[_BY_KEY, 0]], 1
@@ -174,7 +174,7 @@ def _write_bound(kept: Any, scratch: Any, box: Any) -> None:
             box[0], box[1] = area, j + 1
 
 
-@kernel
+@compile_kernel
 def _write_start(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, scratch: Any, box: Any) -> None:
     """Write the best of the boxes around the first j sites by key; there is a better one if it holds more than j."""
     west = south = east = north = 0
@@ -188,7 +188,7 @@ def _write_start(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, scratch: Any
             box[2], box[3], box[4], box[5] = ux0 - west, uy0 - south, ux1 + east, uy1 + north
 
 
-@kernel
+@compile_kernel
 def _keep(kept: Any, sweep: Any, scratch: Any, box: Any) -> Any:
     """List again, by height and by side, only the sites that a box as good as the best so far can hold; their number.
 
@@ -213,7 +213,7 @@ def _keep(kept: Any, sweep: Any, scratch: Any, box: Any) -> Any:
     return most
 
 
-@kernel
+@compile_kernel
 def _find_flattest(kept: Any, scratch: Any, west: Any, height: Any) -> Any:
     """Of the sites within reach to the west, the least height over the number of sites: a pair, (0, 0) of none."""
     best, of, number = 0, 0, 0
@@ -226,7 +226,7 @@ def _find_flattest(kept: Any, scratch: Any, west: Any, height: Any) -> Any:
     return best, of
 
 
-@kernel
+@compile_kernel
 def _search(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, sweep: Any, scratch: Any, box: Any) -> None:
     """Find a user's candidate box: sweep west, then east; in each strip sweep south, then north.
 
@@ -260,7 +260,7 @@ def _search(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, sweep: Any, scrat
                 _sweep_strip(ux0, uy0, ux1, uy1, kept, scratch, west, east, limit, listed, box)
 
 
-@kernel
+@compile_kernel
 def _list_strip(kept: Any, scratch: Any, west: Any, east: Any, width: Any, height: Any, box: Any) -> Any:
     """List the sites of a strip that a box as good as the best so far can hold, by north.
 
@@ -284,7 +284,7 @@ def _list_strip(kept: Any, scratch: Any, west: Any, east: Any, width: Any, heigh
     return limit, listed if farthest_west == west and farthest_east == east else 0
 
 
-@kernel
+@compile_kernel
 def _sweep_strip(
     ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, scratch: Any, west: Any, east: Any, limit: Any, listed: Any,
     box: Any,
@@ -315,7 +315,7 @@ def _sweep_strip(
                 _improve(box, area, number, ux0 - west, uy0 - south, ux1 + east, uy1 + scratch[3, s])
 
 
-@kernel
+@compile_kernel
 def _improve(box: Any, area: Any, number: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> None:
     """Replace the best box by a better one: of less coverage, then less area, then lower (x0, y0, x1, y1)."""
     new, old = area * box[1], box[0] * number

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
 
@@ -47,7 +47,7 @@ def take(users: Boxes, sites: Boxes, k: int, order: Int) -> Int32:
     return site
 
 
-@kernel
+@compile_kernel
 def _take(
     x0: Any, y0: Any, x1: Any, y1: Any, user: Any, widest: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, order: Any,
     nearest: Any, distance: Any, site: Any,

@@ -15,29 +15,29 @@ from benchmarks.papers.tp_aware import condensation, hilbert
 from dbanon.methods.tp_aware import _binary_us_tree, _bundles
 
 
-def _bulk_dp(x: Any, y: Any, levels: int, k: int) -> Any:
+def _group_by_bulk_dp(x: Any, y: Any, levels: int, k: int) -> Any:
     """Group as the optimum of the first snapshot does: the tree of one instant."""
     x, y = (np.ascontiguousarray(v[:, :1]) for v in (x, y))
     order, node = _binary_us_tree.build(x, y, levels, k)
-    area = _binary_us_tree.areas(node[:, 2], 1, levels)
-    passed, kept, _ = _binary_us_tree.best_configuration(node, area, k)
+    area = _binary_us_tree.compute_areas(node[:, 2], 1, levels)
+    passed, kept, _ = _binary_us_tree.find_best_configuration(node, area, k)
     members, offset, _ = _binary_us_tree.assign(x, y, order, node, passed, kept)
     return members, offset
 
 
-def _fast_tga(x: Any, y: Any, levels: int, k: int) -> Any:
-    return _listed(condensation.clusters(x, y, k, slow=False))
+def _group_by_fast_tga(x: Any, y: Any, levels: int, k: int) -> Any:
+    return _list_members(condensation.make_clusters(x, y, k, slow=False))
 
 
-def _slow_tga(x: Any, y: Any, levels: int, k: int) -> Any:
-    return _listed(condensation.clusters(x, y, k, slow=True))
+def _group_by_slow_tga(x: Any, y: Any, levels: int, k: int) -> Any:
+    return _list_members(condensation.make_clusters(x, y, k, slow=True))
 
 
-def _by_hilbert(x: Any, y: Any, levels: int, k: int) -> Any:
-    return _listed(hilbert.group(x, y, levels, k))
+def _group_by_hilbert(x: Any, y: Any, levels: int, k: int) -> Any:
+    return _list_members(hilbert.group(x, y, levels, k))
 
 
-def _listed(group: Any) -> Any:
+def _list_members(group: Any) -> Any:
     """List the members of numbered groups."""
     members = np.argsort(group, kind="stable").astype(np.int32)
     first = np.flatnonzero(np.diff(group[members], prepend=-1))
@@ -45,22 +45,22 @@ def _listed(group: Any) -> Any:
 
 
 GROUPS: dict[str, Callable[[Any, Any, int, int], Any]] = {
-    "bulk-dp": _bulk_dp,
-    "fast-tga": _fast_tga,
-    "slow-tga": _slow_tga,
-    "hilbert": _by_hilbert,
+    "bulk-dp": _group_by_bulk_dp,
+    "fast-tga": _group_by_fast_tga,
+    "slow-tga": _group_by_slow_tga,
+    "hilbert": _group_by_hilbert,
 }
 
 
-def _bundled(group: Callable[[Any, Any, int, int], Any], x: Any, y: Any, levels: int, k: int) -> _bundles.Bundles:
+def _make_bundles(group: Callable[[Any, Any, int, int], Any], x: Any, y: Any, levels: int, k: int) -> _bundles.Bundles:
     """Give groups the smallest quadrants that hold them."""
     members, offset = group(x, y, levels, k)
-    box = smallest_quadrants(_binary_us_tree.boxes(x, y, members, offset))
-    cost = (_bundles.cells_in(box).sum(axis=1) * np.diff(offset)).sum()
+    box = find_smallest_quadrants(_binary_us_tree.bound_bundles(x, y, members, offset))
+    cost = (_bundles.count_cells(box).sum(axis=1) * np.diff(offset)).sum()
     return _bundles.Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
 
 
-def smallest_quadrants(tight: Any) -> Any:
+def find_smallest_quadrants(tight: Any) -> Any:
     """Find the smallest (semi-)quadrants that hold rectangles: half-open int64[..., 4] in cells, of each its own."""
     low, last = tight[..., :2].astype(np.int64), tight[..., 2:].astype(np.int64) - 1
     bits = np.frexp((low ^ last).astype(np.float64))[1].astype(np.int64)  # the low bits in which corners differ
@@ -72,4 +72,4 @@ def smallest_quadrants(tight: Any) -> Any:
     return np.concatenate([corner, corner + (np.int64(1) << bits)], axis=-1)
 
 
-_bundles.ALGORITHMS.update({name: functools.partial(_bundled, group) for name, group in GROUPS.items()})
+_bundles.ALGORITHMS.update({name: functools.partial(_make_bundles, group) for name, group in GROUPS.items()})

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.methods.tp_aware import _binary_us_tree
 
-_CHUNK = 8  # areas of 2^60 cells whose product is a float64
-_DIGITS = 2.0**43
+_FACTORS_PER_CHUNK = 8  # areas of 2^60 cells whose product is a float64
+_MANTISSA_STEPS = 2.0**43
 
 
-def clusters(x: Any, y: Any, k: int, *, slow: bool) -> Any:
+def make_clusters(x: Any, y: Any, k: int, *, slow: bool) -> Any:
     """Take the first trajectory left with k - 1 more, until fewer than k are left.
 
     Parameters
@@ -52,13 +52,13 @@ def clusters(x: Any, y: Any, k: int, *, slow: bool) -> Any:
     _gather(x, y, k, slow, left, taken, *heap, np.empty((x.shape[1], 4), np.int32), members)
     cluster = np.full(n, -1)
     cluster[members] = np.arange(len(members)) // k
-    boxes = _binary_us_tree.boxes(x, y, members, np.arange(0, len(members) + 1, k))
+    boxes = _binary_us_tree.bound_bundles(x, y, members, np.arange(0, len(members) + 1, k))
     boxes[..., 2:] -= 1
     _join(x, y, np.flatnonzero(cluster < 0), boxes, cluster)
     return cluster
 
 
-@kernel
+@compile_kernel
 def _gather(
     x: Any, y: Any, k: Any, slow: Any, left: Any, taken: Any, who: Any, cost: Any, stamp: Any, box: Any, members: Any
 ) -> None:
@@ -74,7 +74,7 @@ def _gather(
         heaped = waiting - 1
         for p in range(heaped):
             who[p] = left[p + 1]
-            cost[p], stamp[p] = _distance(x, y, who[p], first), 1
+            cost[p], stamp[p] = _compute_distance(x, y, who[p], first), 1
         for p in range(heaped // 2 - 1, -1, -1):
             _sink(cost, who, stamp, heaped, p)
         size = 1
@@ -82,7 +82,7 @@ def _gather(
         # are never more than today's, and a cost of today on top is the least of all.
         while size < k:
             if slow and stamp[0] < size:
-                cost[0], stamp[0] = _cost(x, y, who[0], box, False), size
+                cost[0], stamp[0] = _compute_cost(x, y, who[0], box, False), size
                 _sink(cost, who, stamp, heaped, 0)
                 continue
             members[done + size] = who[0]
@@ -98,7 +98,7 @@ def _gather(
         waiting = _drop(left, waiting, taken)
 
 
-@kernel
+@compile_kernel
 def _drop(left: Any, waiting: Any, taken: Any) -> Any:
     """Keep those of a list that are not taken, in their order; how many they are."""
     kept = 0
@@ -109,14 +109,14 @@ def _drop(left: Any, waiting: Any, taken: Any) -> Any:
     return kept
 
 
-@kernel
+@compile_kernel
 def _sink(cost: Any, who: Any, stamp: Any, size: Any, at: Any) -> None:
     """Let an entry of the heap sink to its place; the least cost is on top, of equals the lesser trajectory."""
     while 2 * at + 1 < size:
         below = 2 * at + 1
-        if below + 1 < size and _before(cost, who, below + 1, below):
+        if below + 1 < size and _is_before(cost, who, below + 1, below):
             below += 1
-        if not _before(cost, who, below, at):
+        if not _is_before(cost, who, below, at):
             break
         cost[at], cost[below] = cost[below], cost[at]
         who[at], who[below] = who[below], who[at]
@@ -124,32 +124,32 @@ def _sink(cost: Any, who: Any, stamp: Any, size: Any, at: Any) -> None:
         at = below
 
 
-@kernel
-def _before(cost: Any, who: Any, a: Any, b: Any) -> Any:
+@compile_kernel
+def _is_before(cost: Any, who: Any, a: Any, b: Any) -> Any:
     return cost[a] < cost[b] or (cost[a] == cost[b] and who[a] < who[b])
 
 
-@kernel
-def _distance(x: Any, y: Any, a: Any, b: Any) -> Any:
+@compile_kernel
+def _compute_distance(x: Any, y: Any, a: Any, b: Any) -> Any:
     """The product of the areas of the rectangles that hold two trajectories: their cost as a cluster, sooner."""
     one_x, one_y, two_x, two_y = x[a], y[a], x[b], y[b]
     exponent, product = 0, 1.0
-    for first in range(0, len(one_x), _CHUNK):
-        for j in range(first, min(first + _CHUNK, len(one_x))):
+    for first in range(0, len(one_x), _FACTORS_PER_CHUNK):
+        for j in range(first, min(first + _FACTORS_PER_CHUNK, len(one_x))):
             wide = abs(np.float64(one_x[j]) - np.float64(two_x[j])) + 1.0
             high = abs(np.float64(one_y[j]) - np.float64(two_y[j])) + 1.0
             product *= wide * high
         product, more = math.frexp(product)
         exponent += more
-    return _number(exponent, product)
+    return _encode_number(exponent, product)
 
 
-@kernel
-def _cost(x: Any, y: Any, i: Any, box: Any, growth: Any) -> Any:
+@compile_kernel
+def _compute_cost(x: Any, y: Any, i: Any, box: Any, growth: Any) -> Any:
     """The product of the areas of the rectangles with a trajectory in them; with `growth`, over those without."""
     exponent, product = 0, 1.0
-    for first in range(0, len(box), _CHUNK):
-        for j in range(first, min(first + _CHUNK, len(box))):
+    for first in range(0, len(box), _FACTORS_PER_CHUNK):
+        for j in range(first, min(first + _FACTORS_PER_CHUNK, len(box))):
             wide = max(box[j, 2], x[i, j]) - min(box[j, 0], x[i, j]) + 1.0
             high = max(box[j, 3], y[i, j]) - min(box[j, 1], y[i, j]) + 1.0
             area = wide * high
@@ -158,29 +158,29 @@ def _cost(x: Any, y: Any, i: Any, box: Any, growth: Any) -> Any:
             product *= area
         product, more = math.frexp(product)
         exponent += more
-    return _number(exponent, product)
+    return _encode_number(exponent, product)
 
 
-@kernel
-def _number(exponent: Any, product: Any) -> Any:
+@compile_kernel
+def _encode_number(exponent: Any, product: Any) -> Any:
     # Rounded: quotients that are equal may differ in the last of their 53 digits.
-    return np.int64(exponent) * np.int64(_DIGITS) + np.int64(np.rint((2 * product - 1) * _DIGITS))
+    return np.int64(exponent) * np.int64(_MANTISSA_STEPS) + np.int64(np.rint((2 * product - 1) * _MANTISSA_STEPS))
 
 
-@kernel
+@compile_kernel
 def _stretch(x: Any, y: Any, i: Any, box: Any) -> None:
     for j in range(len(box)):
         box[j, 0], box[j, 2] = min(box[j, 0], x[i, j]), max(box[j, 2], x[i, j])
         box[j, 1], box[j, 3] = min(box[j, 1], y[i, j]), max(box[j, 3], y[i, j])
 
 
-@kernel
+@compile_kernel
 def _join(x: Any, y: Any, rest: Any, boxes: Any, cluster: Any) -> None:
     """Put each of the rest into the cluster whose cost it raises least."""
     for p in range(len(rest)):
         best, least = 0, np.int64(0x7FFFFFFFFFFFFFFF)
         for c in range(len(boxes)):
-            cost = _cost(x, y, rest[p], boxes[c], True)
+            cost = _compute_cost(x, y, rest[p], boxes[c], True)
             if cost < least:
                 best, least = c, cost
         cluster[rest[p]] = best

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.methods.kernels import hilbert
 
-_HELD = 1 << 21  # neighbours held at once
-_LEAST = 1 << 20  # comparisons worth a thread
-_CHUNK = 8  # instants added up between two looks at whether a trajectory is too far already
+_MAX_NEIGHBOURS_HELD = 1 << 21  # neighbours held at once
+_MIN_COMPARISONS_PER_THREAD = 1 << 20  # comparisons worth a thread
+_INSTANTS_PER_CHUNK = 8  # instants added up between two looks at whether a trajectory is too far already
 
 
 def group(x: Any, y: Any, levels: int, k: int) -> Any:
@@ -44,27 +44,27 @@ def group(x: Any, y: Any, levels: int, k: int) -> Any:
     """
     n, instants = x.shape
     coarser = max(0, levels - (63 - instants.bit_length()) // 2)
-    place = hilbert.index(x >> coarser, y >> coarser, max(1, levels - coarser))
+    place = hilbert.number_cells(x >> coarser, y >> coarser, max(1, levels - coarser))
     total = place.sum(axis=1)
     order = np.argsort(total, kind="stable").astype(np.int32)
     place, total = place[order], total[order]
     least = np.arange(n, dtype=np.int32)
-    held = max(1, _HELD // (k - 1))
+    held = max(1, _MAX_NEIGHBOURS_HELD // (k - 1))
     for low in range(0, n, held):
         high = min(n, low + held)
         near, distance = np.empty((high - low, k - 1), np.int32), np.empty((high - low, k - 1), np.int64)
 
         def nearest(a: int, b: int, low: int = low, near: Any = near, distance: Any = distance) -> None:
-            _nearest(place, total, order, low + a, low + b, near[a:b], distance[a:b])
+            _find_nearest(place, total, order, low + a, low + b, near[a:b], distance[a:b])
 
-        cores.share_work(np.full(high - low, n), nearest, _LEAST)
+        cores.share_work(np.full(high - low, n), nearest, _MIN_COMPARISONS_PER_THREAD)
         _unite(order[low:high], near, least)
     _settle(least)
     return least
 
 
-@kernel
-def _nearest(place: Any, total: Any, order: Any, low: Any, high: Any, near: Any, distance: Any) -> None:
+@compile_kernel
+def _find_nearest(place: Any, total: Any, order: Any, low: Any, high: Any, near: Any, distance: Any) -> None:
     """Find the nearest of the rows from `low` to `high`, which are sorted by `total`."""
     n, wanted = len(total), near.shape[1]
     for p in range(low, high):
@@ -82,28 +82,28 @@ def _nearest(place: Any, total: Any, order: Any, low: Any, high: Any, near: Any,
                 b += 1
             if found == wanted and gap > far[0]:
                 break
-            d = _distance(place, p, q, far[0] if found == wanted else np.int64(0x7FFFFFFFFFFFFFFF))
+            d = _measure_distance(place, p, q, far[0] if found == wanted else np.int64(0x7FFFFFFFFFFFFFFF))
             if found < wanted:
                 found += 1
-                _rise(far, who, found - 1, d, order[q])
+                _sift_up(far, who, found - 1, d, order[q])
             elif d < far[0] or (d == far[0] and order[q] < who[0]):
-                _sink(far, who, d, order[q])
+                _replace_top(far, who, d, order[q])
 
 
-@kernel
-def _distance(place: Any, p: Any, q: Any, most: Any) -> Any:
+@compile_kernel
+def _measure_distance(place: Any, p: Any, q: Any, most: Any) -> Any:
     """Sum the differences of two rows; where they exceed `most`, of the first instants alone."""
     d = np.int64(0)
-    for first in range(0, place.shape[1], _CHUNK):
-        for j in range(first, min(first + _CHUNK, place.shape[1])):
+    for first in range(0, place.shape[1], _INSTANTS_PER_CHUNK):
+        for j in range(first, min(first + _INSTANTS_PER_CHUNK, place.shape[1])):
             d += abs(place[p, j] - place[q, j])
         if d > most:
             break
     return d
 
 
-@kernel
-def _rise(far: Any, who: Any, at: Any, d: Any, i: Any) -> None:
+@compile_kernel
+def _sift_up(far: Any, who: Any, at: Any, d: Any, i: Any) -> None:
     while at > 0:
         above = (at - 1) // 2
         if far[above] > d or (far[above] == d and who[above] > i):
@@ -113,8 +113,8 @@ def _rise(far: Any, who: Any, at: Any, d: Any, i: Any) -> None:
     far[at], who[at] = d, i
 
 
-@kernel
-def _sink(far: Any, who: Any, d: Any, i: Any) -> None:
+@compile_kernel
+def _replace_top(far: Any, who: Any, d: Any, i: Any) -> None:
     """Put another in the place of the top."""
     at = 0
     while 2 * at + 1 < len(far):
@@ -130,17 +130,17 @@ def _sink(far: Any, who: Any, d: Any, i: Any) -> None:
     far[at], who[at] = d, i
 
 
-@kernel
+@compile_kernel
 def _unite(order: Any, near: Any, least: Any) -> None:
     """Merge the groups of each trajectory and its nearest."""
     for p in range(len(order)):
         for q in range(near.shape[1]):
-            a, b = _root(least, order[p]), _root(least, near[p, q])
+            a, b = _find_root(least, order[p]), _find_root(least, near[p, q])
             least[max(a, b)] = min(a, b)
 
 
-@kernel
-def _root(least: Any, i: Any) -> Any:
+@compile_kernel
+def _find_root(least: Any, i: Any) -> Any:
     # Kept true: least[i] <= i, and i itself in the least of a group.
     while least[i] != i:
         least[i] = least[least[i]]
@@ -148,7 +148,7 @@ def _root(least: Any, i: Any) -> Any:
     return i
 
 
-@kernel
+@compile_kernel
 def _settle(least: Any) -> None:
     for i in range(len(least)):
         least[i] = least[least[i]]

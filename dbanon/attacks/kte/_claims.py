@@ -8,14 +8,14 @@ from typing import Any
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.claims import (
     Hours,
-    choice,
-    integer,
-    length_m,
+    merge_reasons,
     must,
+    read_choice,
     read_hours,
-    reasons,
-    switch,
-    whatever_the_reason,
+    read_integer,
+    read_length_m,
+    read_reasons,
+    read_switch,
 )
 from dbanon.base.trajectory import Trajectories
 
@@ -26,8 +26,8 @@ _MALFORMED = (
     "The run's counts of rows left out must be whole counts of samples and of people by reason, and by hour. They "
     "are not."
 )
-_REASON = re.compile(r"[a-z][a-z_]{0,39}")
-_LATEST, _FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells, as many as a run may have
+_REASON_PATTERN = re.compile(r"[a-z][a-z_]{0,39}")
+_MOST_SLOTS, _MOST_CELLS = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells, as many as a run may have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,21 +62,21 @@ def read_rules(evidence: Evidence) -> Rules:
     Raises `UndecidableError` if a parameter is missing or absurd.
     """
     params, data = evidence.params, evidence.trajectories
-    grid_s, grid_m = integer(params, "grid_s", 1), _grid_m(params, data.grid_m)
+    grid_s, grid_m = read_integer(params, "grid_s", 1), _read_grid_m(params, data.grid_m)
     must(grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's. It is not.")
-    k, leak, window, reuse = integer(params, "k", 2), 0, 0, "never"
+    k, leak, window, reuse = read_integer(params, "k", 2), 0, 0, "never"
     if evidence.algorithm == HIDE:
-        leak_s, tau_s = integer(params, "leak_s", 1), integer(params, "tau_s", 1)
+        leak_s, tau_s = read_integer(params, "leak_s", 1), read_integer(params, "tau_s", 1)
         must(leak_s % grid_s == 0, "The run's parameter 'leak_s' must be a multiple of 'grid_s'. It is not.")
         must(tau_s % leak_s == 0, "The run's parameter 'tau_s' must be a multiple of 'leak_s'. It is not.")
         leak, window = leak_s // grid_s, tau_s // leak_s + 1
-        reuse = choice(params, "reuse", ("never", "apart"))
-        switch(params, "improve")
+        reuse = read_choice(params, "reuse", ("never", "apart"))
+        read_switch(params, "improve")
     return Rules(k=k, grid_s=grid_s, grid_m=grid_m, leak=leak, window=window, reuse=reuse)
 
 
-def _grid_m(params: Mapping[str, Any], grid_m: float) -> float:
-    value = length_m(params, "grid_m")
+def _read_grid_m(params: Mapping[str, Any], grid_m: float) -> float:
+    value = read_length_m(params, "grid_m")
     times = round(value / grid_m) if value else 0
     whole = value is not None and times >= 1 and abs(value / grid_m - times) <= 1e-9
     must(whole, "The run's parameter 'grid_m' must be a multiple of the dataset's. It is not.")
@@ -85,7 +85,11 @@ def _grid_m(params: Mapping[str, Any], grid_m: float) -> float:
 
 def demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
     """Demand that the slots and cells of all fixes can be numbered."""
-    for values, side, far in ((data.t, grid_s, _LATEST), (data.x, grid_m, _FURTHEST), (data.y, grid_m, _FURTHEST)):
+    for values, side, far in (
+        (data.t, grid_s, _MOST_SLOTS),
+        (data.x, grid_m, _MOST_CELLS),
+        (data.y, grid_m, _MOST_CELLS),
+    ):
         near = max(-float(values.min()), float(values.max())) / side < far
         must(near, "Every fix must lie within 2^32 slots and 2^26 cells of the run. Some do not.")
 
@@ -93,9 +97,9 @@ def demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
     must(isinstance(suppressed, Mapping) and suppressed.keys() == {"samples", "subjects", "by_hour"}, _MALFORMED)
-    samples, subjects = (reasons(suppressed, what, _MALFORMED) for what in ("samples", "subjects"))
+    samples, subjects = (read_reasons(suppressed, what, _MALFORMED) for what in ("samples", "subjects"))
     hours = read_hours(suppressed)
     said = {name.removeprefix("left_out ") for counts in hours.values() for name in counts if " " in name}
     # A reason is shown to readers: a word, and not who it was.
-    must(all(_REASON.fullmatch(reason) for reason in {*samples, *subjects, *said}), _MALFORMED)
-    return Stated(samples=samples, subjects=subjects, hours=whatever_the_reason(hours))
+    must(all(_REASON_PATTERN.fullmatch(reason) for reason in {*samples, *subjects, *said}), _MALFORMED)
+    return Stated(samples=samples, subjects=subjects, hours=merge_reasons(hours))

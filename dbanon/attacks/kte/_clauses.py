@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dbanon.attacks.kte._claims import HIDE, MERGE
-from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, columns, region
+from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, make_columns_clause, make_region_clause
 
 CLAUSES = (
     DECIDABLE,
@@ -14,8 +14,8 @@ CLAUSES = (
         plain="Every row lasts whole slots of time, so no odd second distinguishes one person's row.",
         test="singling out",
     ),
-    region("one rectangle of whole cells of the run's grid"),
-    columns(),
+    make_region_clause("one rectangle of whole cells of the run's grid"),
+    make_columns_clause(),
     Condition(
         name="members",
         must="Every record must be whole trajectories of its people, all of them, and no person be in two records",

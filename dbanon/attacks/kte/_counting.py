@@ -6,13 +6,13 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules, Stated, read_rules, read_stated
-from dbanon.attacks.kte._groups import groups
-from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples, cover, members, rows, samples
-from dbanon.attacks.kte._sets import picked, picks
-from dbanon.attacks.kte._windows import hidden, scene, speaking, timetable
-from dbanon.attacks.shared.claims import considered, hours_misstated
+from dbanon.attacks.kte._groups import count_group_clauses
+from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples, build_rows, find_cover, find_members, find_samples
+from dbanon.attacks.kte._sets import count_picks, read_picks
+from dbanon.attacks.kte._windows import build_scene, build_timetable, find_exposed, find_speaking
+from dbanon.attacks.shared.claims import count_misstated_hours, select_considered
 from dbanon.attacks.shared.frame import Counts
-from dbanon.attacks.shared.keys import distinct
+from dbanon.attacks.shared.keys import sort_distinct
 from dbanon.base.trajectory import Int
 
 
@@ -32,34 +32,38 @@ def count_clauses(evidence: Evidence) -> Counts:
     O((fixes + rows) log) time. Hiding sets cost the samples of each subject and window, once for each pick. Where picks
     do not decide, each subject and window costs the rows of an epoch; where windows do not, each stretch does.
     """
-    evidence = considered(evidence)
+    evidence = select_considered(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
-    known, stored = samples(evidence, rules), rows(evidence, rules)
-    stored, who = members(evidence, stored, known, rules)
-    seen = _Seen(known=known, stored=stored, who=who, covered=cover(known, stored, who))
-    own, figures = _hidden(evidence, seen, rules) if rules.hides else groups(evidence, who, rules)
+    known, stored = find_samples(evidence, rules), build_rows(evidence, rules)
+    stored, who = find_members(evidence, stored, known, rules)
+    seen = _Seen(known=known, stored=stored, who=who, covered=find_cover(known, stored, who))
+    own, figures = (
+        _count_hiding_clauses(evidence, seen, rules) if rules.hides else count_group_clauses(evidence, who, rules)
+    )
     broken = {
         "period": stored.off_time,
         "region": stored.off_grid,
         "columns": int((evidence.cloak_other_keys != 0).sum()),
         "members": who.faults,
-        "left-out": _misstated(seen, rules, stated),
+        "left-out": _count_misstated(seen, rules, stated),
         "truth": int(seen.covered.fictitious.sum()),
         "alike": who.unlike,
         "order": stored.unordered,
         **own,
     }
-    return broken, _figures(seen) | figures
+    return broken, _compute_figures(seen) | figures
 
 
-def _hidden(evidence: Evidence, seen: _Seen, rules: Rules) -> tuple[dict[str, int], dict[str, int | float]]:
+def _count_hiding_clauses(
+    evidence: Evidence, seen: _Seen, rules: Rules
+) -> tuple[dict[str, int], dict[str, int | float]]:
     """Count what the adversary finds of records of one subject each: violations by clause, and figures."""
     known = seen.known
-    times, view = timetable(known, rules), scene(known, seen.stored, seen.who, seen.covered)
-    speaks = speaking(view, times)
-    chosen = picks(evidence, view, speaks, times, rules)
-    found = picked(view, speaks, chosen, times, rules)
-    outcome = hidden(view, speaks, found.fitting, times, rules.k)
+    times, view = build_timetable(known, rules), build_scene(known, seen.stored, seen.who, seen.covered)
+    speaks = find_speaking(view, times)
+    chosen = read_picks(evidence, view, speaks, times, rules)
+    found = count_picks(view, speaks, chosen, times, rules)
+    outcome = find_exposed(view, speaks, found.fitting, times, rules.k)
     wrong = (evidence.cloak_crowd != rules.k) | (evidence.cloak_subjects != 1)
     few = found.number < rules.k - 1
     broken = {
@@ -93,11 +97,11 @@ def _hidden(evidence: Evidence, seen: _Seen, rules: Rules) -> tuple[dict[str, in
     return broken, figures
 
 
-def _figures(seen: _Seen) -> dict[str, int | float]:
+def _compute_figures(seen: _Seen) -> dict[str, int | float]:
     covered, fixes = seen.covered.covered, seen.known.fixes
     return {
         "subjects": len(seen.known.subject),
-        "published": len(distinct(seen.who.subject)),
+        "published": len(sort_distinct(seen.who.subject)),
         "records": len(seen.stored.record_id),
         "rows": len(seen.stored.record),
         "samples": len(covered),
@@ -108,26 +112,26 @@ def _figures(seen: _Seen) -> dict[str, int | float]:
     }
 
 
-def _misstated(seen: _Seen, rules: Rules, stated: Stated) -> int:
+def _count_misstated(seen: _Seen, rules: Rules, stated: Stated) -> int:
     """Count what the run says it left out and is not what is missing."""
     covered, people = seen.covered.covered, len(seen.known.subject)
     wrong = int(sum(stated.samples.values()) != int((~covered).sum()))
-    wrong += int(sum(stated.subjects.values()) != people - len(distinct(seen.who.subject)))
+    wrong += int(sum(stated.subjects.values()) != people - len(sort_distinct(seen.who.subject)))
     if rules.hides:
         epoch, owner = seen.known.slot // rules.leak, seen.known.owner
         first = int(epoch.min())
-        there, shown = _counted(epoch - first, owner), _counted((epoch - first)[covered], owner[covered])
+        there, shown = _count_subjects(epoch - first, owner), _count_subjects((epoch - first)[covered], owner[covered])
         start_s = (first + np.arange(len(there))) * rules.leak * rules.grid_s
         shown = np.append(shown, np.zeros(len(there) - len(shown), np.int64))
     else:
         # Once for the whole time.
-        there, shown = np.array([people]), np.array([len(distinct(seen.who.subject))])
+        there, shown = np.array([people]), np.array([len(sort_distinct(seen.who.subject))])
         start_s = np.array([int(seen.known.slot.min()) * rules.grid_s])
     found = {"seen": there, "published": shown, "left_out": there - shown}
-    return wrong + hours_misstated(stated.hours, start_s, found)
+    return wrong + count_misstated_hours(stated.hours, start_s, found)
 
 
-def _counted(epoch: Int, owner: Int) -> Int:
+def _count_subjects(epoch: Int, owner: Int) -> Int:
     """Count the subjects of each epoch from 0 on."""
     size = int(owner.max(initial=0)) + 1
-    return np.bincount(distinct(epoch * size + owner) // size)
+    return np.bincount(sort_distinct(epoch * size + owner) // size)

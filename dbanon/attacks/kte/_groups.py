@@ -5,12 +5,14 @@ import numpy as np
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.kte._rows import Members
-from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.keys import find, sort_distinct
 
 
-def groups(evidence: Evidence, who: Members, rules: Rules) -> tuple[dict[str, int], dict[str, int | float]]:
+def count_group_clauses(
+    evidence: Evidence, who: Members, rules: Rules
+) -> tuple[dict[str, int], dict[str, int | float]]:
     """Count what of groups is smaller than promised or not what it says: violations by clause, and figures."""
-    crowd = who.shared[find(distinct(evidence.record_id), evidence.cloak_record)]
+    crowd = who.shared[find(sort_distinct(evidence.record_id), evidence.cloak_record)]
     wrong = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != 1)
     broken = {
         "crowd": int(wrong.sum()),

@@ -10,11 +10,11 @@ import numpy as np
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules, demand_near
 from dbanon.attacks.shared.apart import call_where_fixes_are
-from dbanon.attacks.shared.claims import LATEST
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.rectangles import of_regions
-from dbanon.attacks.shared.replay import runs
-from dbanon.base.kernels import kernel
+from dbanon.attacks.shared.claims import LARGEST_NUMBER
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.rectangles import find_region_cells
+from dbanon.attacks.shared.replay import join_ranges
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 
 
@@ -86,19 +86,19 @@ class Cover:
     fictitious: Bool
 
 
-def samples(evidence: Evidence, rules: Rules) -> Samples:
+def find_samples(evidence: Evidence, rules: Rules) -> Samples:
     """Snap every fix to its slot and cell.
 
     Raises `UndecidableError` if some are too far away to be numbered.
     """
-    some = call_where_fixes_are(evidence, _samples, rules)
+    some = call_where_fixes_are(evidence, _find_part_samples, rules)
     if len(some) == 1:
         return some[0]
     # Subjects in the order of their codes, whichever part each was in.
     subject = np.concatenate([one.subject for one in some])
     number = np.concatenate([np.diff(one.offset) for one in some])
     order = np.argsort(subject)
-    at = runs((np.cumsum(number) - number)[order], number[order])
+    at = join_ranges((np.cumsum(number) - number)[order], number[order])
     slot, x, y, fixes = (
         np.concatenate([getattr(one, name) for one in some])[at] for name in ("slot", "x", "y", "fixes")
     )
@@ -106,14 +106,14 @@ def samples(evidence: Evidence, rules: Rules) -> Samples:
     return Samples(subject=subject[order], offset=offset, slot=slot, x=x, y=y, fixes=fixes)
 
 
-def _samples(evidence: Evidence, rules: Rules) -> Samples:
+def _find_part_samples(evidence: Evidence, rules: Rules) -> Samples:
     """Snap the fixes of some subjects."""
     data = evidence.trajectories
     demand_near(data, rules.grid_s, rules.grid_m)
     subject = np.repeat(data.subject, np.diff(data.offset))
     columns = ((data.t, rules.grid_s), (data.x, rules.grid_m), (data.y, rules.grid_m))
     slot, x, y = (np.floor(values / side).astype(np.int64) for values, side in columns)
-    order = _order(y, x, slot, subject)
+    order = _sort_by_keys(y, x, slot, subject)
     new = np.zeros(len(order), bool)
     new[:1] = True
     for values in (subject, slot, x, y):
@@ -130,27 +130,27 @@ def _samples(evidence: Evidence, rules: Rules) -> Samples:
     )
 
 
-def _order(*keys: Int) -> Int:
+def _sort_by_keys(*keys: Int) -> Int:
     """Sort by several keys, the last one first, as `np.lexsort` does; at once where they are in order."""
     *_, minor, major = keys
     later = (major[1:] > major[:-1]) | ((major[1:] == major[:-1]) & (minor[1:] > minor[:-1]))
     return np.arange(len(major)) if later.all() else np.lexsort(keys)
 
 
-def rows(evidence: Evidence, rules: Rules) -> Rows:
+def build_rows(evidence: Evidence, rules: Rules) -> Rows:
     """Express the stored rows in slots and cells."""
-    record_id = distinct(evidence.record_id)
+    record_id = sort_distinct(evidence.record_id)
     record, seq = find(record_id, evidence.cloak_record), evidence.cloak_seq
-    first, last, known, timed = (values[evidence.period] for values in _periods(evidence, rules))
-    box, on_grid = of_regions(evidence.region_bounds, rules.grid_m)
+    first, last, known, timed = (values[evidence.period] for values in _find_period_slots(evidence, rules))
+    box, on_grid = find_region_cells(evidence.region_bounds, rules.grid_m)
     on_grid &= evidence.region_rectangle & (evidence.region_srid == evidence.trajectories.srid)
-    order = _order(seq, record)
+    order = _sort_by_keys(seq, record)
     place = np.arange(len(order)) - np.searchsorted(record[order], record[order])
     unordered = seq[order] != place + 1
     later = (record[order[1:]] != record[order[:-1]]) | (first[order[1:]] > last[order[:-1]])
     unordered[1:] |= ~later
     # What is a little off the grid is refused, and looked at where it almost is.
-    kept = _order(first, record)
+    kept = _sort_by_keys(first, record)
     kept = kept[known[kept]]
     return Rows(
         record_id=record_id,
@@ -165,10 +165,12 @@ def rows(evidence: Evidence, rules: Rules) -> Rows:
     )
 
 
-def _periods(evidence: Evidence, rules: Rules) -> tuple[Int, Int, Bool, Bool]:
+def _find_period_slots(evidence: Evidence, rules: Rules) -> tuple[Int, Int, Bool, Bool]:
     """Give the first and the last slot of each period, whether it has any, and whether it is as it should be."""
     start_s, end_s = evidence.period_start_s, evidence.period_end_s
-    known = (np.abs(start_s) <= LATEST) & (np.abs(end_s) <= LATEST) & (start_s < end_s)  # not so for NaN
+    known = (
+        (np.abs(start_s) <= LARGEST_NUMBER) & (np.abs(end_s) <= LARGEST_NUMBER) & (start_s < end_s)
+    )  # not so for NaN
     start_s, end_s = np.where(known, start_s, 0.0), np.where(known, end_s, 1.0)
     first = np.floor(start_s / rules.grid_s).astype(np.int64)
     last = np.ceil(end_s / rules.grid_s).astype(np.int64) - 1
@@ -176,7 +178,7 @@ def _periods(evidence: Evidence, rules: Rules) -> tuple[Int, Int, Bool, Bool]:
     return first, last, known, whole & (first // rules.leak == last // rules.leak) if rules.hides else whole
 
 
-def members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> tuple[Rows, Members]:
+def find_members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> tuple[Rows, Members]:
     """Find whose record each is, and count what keeps records from being all trajectories of their subjects, once.
 
     The rows given back are those of the records that stand for themselves or their group.
@@ -190,14 +192,14 @@ def members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> t
     record, trajectory = record[right][order], trajectory[right][order]
     group, unlike = np.arange(len(stored.record_id)), 0
     if not rules.hides:
-        first, group, unlike = _first_of_group(stored, record, trajectory)
+        first, group, unlike = _find_groups(stored, record, trajectory)
         stored = stored.select(first)
         record, kept = find(first, record), np.isin(record, first)
         record, trajectory = record[kept], trajectory[kept]
     subject = np.searchsorted(known.subject, data.subject[trajectory])
-    pairs = distinct(record * size + subject)
+    pairs = sort_distinct(record * size + subject)
     crowd = np.bincount(pairs // size, minlength=len(stored.record_id))
-    people, paths = distinct(pairs % size), distinct(trajectory)
+    people, paths = sort_distinct(pairs % size), sort_distinct(trajectory)
     owed = np.isin(np.searchsorted(known.subject, data.subject), people)
     # All are 0 only where every trajectory of a published subject is in one record, wholly, and in no other.
     faults += (len(trajectory) - len(paths)) + (int(owed.sum()) - len(paths))
@@ -208,20 +210,20 @@ def members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> t
     )
 
 
-def _first_of_group(stored: Rows, record: Int, trajectory: Int) -> tuple[Int, Int, int]:
+def _find_groups(stored: Rows, record: Int, trajectory: Int) -> tuple[Int, Int, int]:
     """Find the first record of each group and the group of each, and count records that are not like the first."""
     offset = np.searchsorted(record, np.arange(len(stored.record_id) + 1))
     # Records with one least trajectory should have all in common.
     least = np.append(trajectory, -1)[np.minimum(offset[:-1], len(trajectory))]
     least = np.where(np.diff(offset) > 0, least, -1 - np.arange(len(least)))
     _, first, group = np.unique(least, return_index=True, return_inverse=True)
-    unlike = _unlike(offset, first[group], trajectory)
-    unlike |= _unlike(stored.offset, first[group], stored.first, stored.last, *stored.box.T)
+    unlike = _mark_unlike(offset, first[group], trajectory)
+    unlike |= _mark_unlike(stored.offset, first[group], stored.first, stored.last, *stored.box.T)
     place = np.argsort(np.argsort(first))
     return np.sort(first), place[group], int(unlike.sum())
 
 
-def _unlike(offset: Int, model: Int, *columns: Int) -> Bool:
+def _mark_unlike(offset: Int, model: Int, *columns: Int) -> Bool:
     """Say of each part of a ragged array whether it differs from that of its model."""
     length = np.diff(offset)
     unlike: Bool = length != length[model]
@@ -234,20 +236,20 @@ def _unlike(offset: Int, model: Int, *columns: Int) -> Bool:
     return unlike
 
 
-def cover(known: Samples, stored: Rows, who: Members) -> Cover:
+def find_cover(known: Samples, stored: Rows, who: Members) -> Cover:
     """Find which samples lie in a row of their subject's record, and the rows that hold none of a member's."""
     covered = np.zeros(len(known.slot), bool)
     fictitious = who.crowd[stored.record] == 0
     held = np.full(len(stored.record), -1)
-    _cover(
+    _mark_covered(
         who.record, who.subject, known.offset, known.slot, known.x, known.y,
         stored.offset, stored.first, stored.last, stored.box, covered, fictitious, held,
     )  # fmt: skip
     return Cover(covered=covered, fictitious=fictitious)
 
 
-@kernel
-def _cover(
+@compile_kernel
+def _mark_covered(
     record: Any, subject: Any, sample_offset: Any, slot: Any, x: Any, y: Any, row_offset: Any, first: Any, last: Any,
     box: Any, covered: Any, fictitious: Any, held: Any,
 ) -> None:  # fmt: skip

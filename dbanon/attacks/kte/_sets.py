@@ -14,9 +14,9 @@ import numpy as np
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, fits
-from dbanon.attacks.shared.claims import LATEST
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.base.kernels import kernel
+from dbanon.attacks.shared.claims import LARGEST_NUMBER
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 
 
@@ -47,17 +47,17 @@ class Picked:
     chance_epochs: int
 
 
-def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rules: Rules) -> Picks:
+def read_picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rules: Rules) -> Picks:
     """Read the hiding sets, and count what keeps them from being one of k - 1 others wherever a subject speaks."""
-    owner, window = _subjects(of, evidence.hiding_record), _windows(evidence, times, rules)
+    owner, window = _find_owners(of, evidence.hiding_record), _find_windows(evidence, times, rules)
     spoken = speaks.find(owner, window, times.count)
     spoken[(owner < 0) | (window < 0)] = -1
-    sets, size = distinct(spoken[spoken >= 0]), np.diff(evidence.hiding_offset)
+    sets, size = sort_distinct(spoken[spoken >= 0]), np.diff(evidence.hiding_offset)
     faults = int((size != rules.k - 1).sum())
     # One set for each subject and window with published samples: none of others, none twice, none missing.
     faults += (len(spoken) - len(sets)) + (len(speaks.key) - len(sets))
     of_set = np.repeat(np.arange(len(size)), size)
-    other, owner, window = _subjects(of, evidence.hiding_other), owner[of_set], window[of_set]
+    other, owner, window = _find_owners(of, evidence.hiding_other), owner[of_set], window[of_set]
     at = speaks.find(other, window, times.count)
     right = (spoken[of_set] >= 0) & (other >= 0) & (other != owner) & (at >= 0)
     order = np.lexsort((owner[right], at[right]))
@@ -69,7 +69,7 @@ def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rul
     return Picks(owner=owner, other=other, window=window, at=at, faults=faults)
 
 
-def _subjects(of: Scene, record_id: Int) -> Int:
+def _find_owners(of: Scene, record_id: Int) -> Int:
     """Find whose records these are; -1 where it is not known."""
     subject = np.full(len(of.stored.record_id), -1)
     published = np.flatnonzero(of.record >= 0)
@@ -78,20 +78,20 @@ def _subjects(of: Scene, record_id: Int) -> Int:
     return np.where(record >= 0, subject[record], -1)
 
 
-def _windows(evidence: Evidence, times: Timetable, rules: Rules) -> Int:
+def _find_windows(evidence: Evidence, times: Timetable, rules: Rules) -> Int:
     """Find the window of each hiding set; -1 where its period is none."""
     start_s, end_s = evidence.hiding_start_s, evidence.hiding_end_s
     leak_s = rules.leak * rules.grid_s
     # The one window of fewer epochs than it has may be said to end with them.
     lengths = (rules.window * leak_s, min(rules.window, times.epochs) * leak_s)
-    known = (np.abs(start_s) <= LATEST) & ((end_s == start_s + lengths[0]) | (end_s == start_s + lengths[1]))
+    known = (np.abs(start_s) <= LARGEST_NUMBER) & ((end_s == start_s + lengths[0]) | (end_s == start_s + lengths[1]))
     start_s = np.where(known, start_s, 0.0)
     epoch = np.floor(start_s / leak_s).astype(np.int64)
     window = epoch - times.first
     return np.where(known & (epoch * leak_s == start_s) & (window >= 0) & (window < times.count), window, -1)
 
 
-def picked(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
+def count_picks(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
     """Look at who carries whom, and when again."""
     number = np.bincount(chosen.at, minlength=len(speaks.key))
     carried = fits(of, chosen.other, of.record[chosen.owner], chosen.window, times.window, times)
@@ -99,20 +99,20 @@ def picked(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: 
     owner, other, window = (values[order] for values in (chosen.owner, chosen.other, chosen.window))
     again = (owner[1:] == owner[:-1]) & (other[1:] == other[:-1])
     gap = np.diff(window)
-    chance, chance_epochs = _by_chance(of, chosen, times)
+    chance, chance_epochs = _count_chance_fits(of, chosen, times)
     reused = again if rules.reuse == "never" else again & (gap <= times.window)
     return Picked(
         number=number,
         fitting=np.bincount(chosen.at[carried], minlength=len(speaks.key)),
         reused=int(reused.sum()),
         # A subject must not be in one record for longer than a window: the next one has to leave a gap.
-        followed=int((again & (gap <= times.window)).sum()) + _returning(chosen, order, again, times),
+        followed=int((again & (gap <= times.window)).sum()) + _count_returning_windows(chosen, order, again, times),
         chance=chance,
         chance_epochs=chance_epochs,
     )
 
 
-def _returning(chosen: Picks, order: Int, again: Any, times: Timetable) -> int:
+def _count_returning_windows(chosen: Picks, order: Int, again: Any, times: Timetable) -> int:
     """Count the windows of which all who picked a subject carry it again in one epoch outside."""
     if not len(order):
         return 0
@@ -125,7 +125,7 @@ def _returning(chosen: Picks, order: Int, again: Any, times: Timetable) -> int:
     return int(_count_returning(groups, pair, pairs, chosen.window[order], chosen.window, times.window))
 
 
-@kernel
+@compile_kernel
 def _count_returning(groups: Any, pair: Any, pairs: Any, windows: Any, window: Any, length: Any) -> Any:
     """Of each group of picks of one subject in one window, look for an epoch in which all pairs have windows again."""
     returning = 0
@@ -155,7 +155,7 @@ def _count_returning(groups: Any, pair: Any, pairs: Any, windows: Any, window: A
     return returning
 
 
-def _by_chance(of: Scene, chosen: Picks, times: Timetable) -> tuple[int, int]:
+def _count_chance_fits(of: Scene, chosen: Picks, times: Timetable) -> tuple[int, int]:
     """Count the subjects and windows in which all who picked a subject fit it longer than they must.
 
     Returns
@@ -164,7 +164,7 @@ def _by_chance(of: Scene, chosen: Picks, times: Timetable) -> tuple[int, int]:
         Epochs that follow one another, before and after the window; each has a published sample of the subject.
     """
     epoch = of.known.slot[of.covered] // times.leak - times.first
-    spoken = distinct(of.known.owner[of.covered] * times.epochs + epoch)
+    spoken = sort_distinct(of.known.owner[of.covered] * times.epochs + epoch)
     new = np.diff(chosen.at, prepend=-1) != 0
     group = np.cumsum(new) - 1
     longer = np.zeros(int(new.sum()), np.int64)

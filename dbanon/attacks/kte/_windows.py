@@ -18,12 +18,12 @@ from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import find
-from dbanon.attacks.shared.replay import runs
-from dbanon.base.kernels import kernel
+from dbanon.attacks.shared.replay import join_ranges
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 
 _MOST_WINDOWS = 10_000_000
-_MOST_SLOTS = 1 << 20
+_MOST_LEAK_SLOTS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +79,7 @@ class Hidden:
     fewest_silent: int  # the least number of records that say nothing in a window in which any does; 0 if none does
 
 
-def timetable(known: Samples, rules: Rules) -> Timetable:
+def build_timetable(known: Samples, rules: Rules) -> Timetable:
     """Lay out the windows over the samples and beyond both ends; one for all where it holds all of their epochs."""
     epoch = np.array([known.slot.min(), known.slot.max()]) // rules.leak
     first, epochs = int(epoch[0]), int(epoch[1] - epoch[0]) + 1
@@ -88,11 +88,14 @@ def timetable(known: Samples, rules: Rules) -> Timetable:
         first, epochs = first - rules.window + 1, epochs + 2 * (rules.window - 1)
     count = max(1, epochs - rules.window + 1)
     must(count <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most. It has more.")
-    must(rules.leak <= _MOST_SLOTS, f"The run's parameter 'leak_s' must be {_MOST_SLOTS} slots at most. It is more.")
+    must(
+        rules.leak <= _MOST_LEAK_SLOTS,
+        f"The run's parameter 'leak_s' must be {_MOST_LEAK_SLOTS} slots at most. It is more.",
+    )
     return Timetable(first=first, epochs=epochs, count=count, window=rules.window, leak=rules.leak)
 
 
-def scene(known: Samples, stored: Rows, who: Members, seen: Cover) -> Scene:
+def build_scene(known: Samples, stored: Rows, who: Members, seen: Cover) -> Scene:
     """Give each subject its record: the last of several, which are refused elsewhere."""
     record = np.full(len(known.subject), -1)
     record[who.subject] = who.record
@@ -109,7 +112,7 @@ def scene(known: Samples, stored: Rows, who: Members, seen: Cover) -> Scene:
     )
 
 
-def speaking(of: Scene, times: Timetable) -> Speaking:
+def find_speaking(of: Scene, times: Timetable) -> Speaking:
     """Find in which windows each subject has published samples."""
     epoch = of.known.slot[of.covered] // times.leak - times.first
     owner = of.known.owner[of.covered]
@@ -124,10 +127,10 @@ def _spread(owner: Int, low: Int, high: Int, count: int) -> tuple[Int, Int]:
     same = owner[1:] == owner[:-1]
     low[1:] = np.maximum(low[1:], np.where(same, high[:-1] + 1, 0))
     number = np.maximum(high - low + 1, 0)
-    return np.repeat(owner, number), runs(low, number)
+    return np.repeat(owner, number), join_ranges(low, number)
 
 
-def silent(of: Scene, times: Timetable) -> Int:
+def count_silent(of: Scene, times: Timetable) -> Int:
     """Count the records that have no row wholly in each window: int64[count]."""
     begin, end = of.stored.first // times.leak - times.first, of.stored.last // times.leak - times.first
     # A row lies wholly in the windows from `end - window + 1` to `begin`: none if it spans more epochs than a window.
@@ -140,18 +143,18 @@ def fits(of: Scene, subject: Int, record: Int, epoch: Int, length: int, times: T
     """Say whether each record fits what is known of a subject in `length` epochs from `epoch` on: bool[q]."""
     found = np.zeros(len(subject), bool)
     begin = (times.first + epoch) * times.leak
-    _fit_all(*_arrays(of), subject, record, begin, begin + length * times.leak, found)
+    _fit_all(*_list_arrays(of), subject, record, begin, begin + length * times.leak, found)
     return found
 
 
-def hidden(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) -> Hidden:
+def find_exposed(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) -> Hidden:
     """Find the stretches of tau in which fewer than k subjects' records fit what is known of a subject.
 
     `fitting` (int64[p]): how many other subjects' records are known to fit, of each pair of `speaks`.
     """
     # With the subject's own record, k - 1 others that fit are enough: only where fewer are known, all are searched.
     doubtful = np.flatnonzero(fitting < k - 1)
-    number = silent(of, times)
+    number = count_silent(of, times)
     quiet = int((of.record >= 0).sum()) - np.bincount(speaks.window, minlength=times.count)
     subject, window = [speaks.subject[doubtful]], [speaks.window[doubtful]]
     # Who says nothing in a window is hidden among those who say nothing in it, wherever in it the stretch lies.
@@ -168,7 +171,8 @@ def hidden(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) 
     exposed, alone, slid = (np.zeros(len(subjects), bool) for _ in range(3))
     begin = (times.first + windows) * times.leak
     _search(
-        *_arrays(of), of.stored.record, of.stored.first[of.by_first], of.by_first, of.longest, of.rivals, of.record,
+        *_list_arrays(of), of.stored.record, of.stored.first[of.by_first], of.by_first, of.longest, of.rivals,
+        of.record,
         subjects, begin, times.window * times.leak, times.leak, k, exposed, alone, slid,
     )  # fmt: skip
     found = np.zeros(len(speaks.key), bool)
@@ -182,7 +186,7 @@ def hidden(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) 
     )
 
 
-def _arrays(of: Scene) -> tuple[Int, Int, Int, Int, Bool, Int, Int, Int, Int]:
+def _list_arrays(of: Scene) -> tuple[Int, Int, Int, Int, Bool, Int, Int, Int, Int]:
     """Give samples and rows as the kernels take them."""
     known, stored = of.known, of.stored
     return (
@@ -190,7 +194,7 @@ def _arrays(of: Scene) -> tuple[Int, Int, Int, Int, Bool, Int, Int, Int, Int]:
     )  # fmt: skip
 
 
-@kernel
+@compile_kernel
 def _fit_all(
     offset: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any, box: Any,
     subject: Any, record: Any, begin: Any, end: Any, found: Any,
@@ -203,14 +207,14 @@ def _fit_all(
         )  # fmt: skip
 
 
-@kernel
+@compile_kernel
 def _fit(
     i: Any, i_end: Any, slot: Any, x: Any, y: Any, covered: Any, row: Any, row_end: Any, first: Any, last: Any,
     box: Any, begin: Any, end: Any,
 ) -> Any:  # fmt: skip
     """Whether rows fit samples in the slots from `begin` to before `end`: one pass over both."""
-    i = _from(slot, i, i_end, begin)
-    row = _from(last, row, row_end, begin)
+    i = _find_first(slot, i, i_end, begin)
+    row = _find_first(last, row, row_end, begin)
     held = False  # whether `row` holds a sample; all before it that lie in the stretch do
     while i < i_end and slot[i] < end:
         if covered[i]:
@@ -218,7 +222,7 @@ def _fit(
                 if first[row] >= begin and not held:
                     return False
                 row, held = row + 1, False
-            if row == row_end or first[row] > slot[i] or not _inside(x[i], y[i], box, row):
+            if row == row_end or first[row] > slot[i] or not _is_inside(x[i], y[i], box, row):
                 return False
             held = True
         i += 1
@@ -229,13 +233,13 @@ def _fit(
     return True
 
 
-@kernel
-def _inside(x: Any, y: Any, box: Any, row: Any) -> Any:
+@compile_kernel
+def _is_inside(x: Any, y: Any, box: Any, row: Any) -> Any:
     return box[row, 0] <= x <= box[row, 2] and box[row, 1] <= y <= box[row, 3]
 
 
-@kernel
-def _from(values: Any, low: Any, high: Any, least: Any) -> Any:
+@compile_kernel
+def _find_first(values: Any, low: Any, high: Any, least: Any) -> Any:
     """Index of the first of some ascending values that is not less than `least`."""
     while low < high:
         middle = (low + high) // 2
@@ -246,7 +250,7 @@ def _from(values: Any, low: Any, high: Any, least: Any) -> Any:
     return low
 
 
-@kernel
+@compile_kernel
 def _search(
     offset: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any, box: Any,
     row_record: Any, begins: Any, by_first: Any, longest: Any, rivals: Any, own: Any, subject: Any, window: Any,
@@ -261,7 +265,7 @@ def _search(
         for stretch in range(leak + 2):
             begin = window[q] + max(stretch - 1, 0)
             end = begin + length - (0 if stretch == 0 else leak)
-            i = _from(slot, low, high, begin)
+            i = _find_first(slot, low, high, begin)
             while i < high and slot[i] < end and not covered[i]:
                 i += 1
             speaks = i < high and slot[i] < end
@@ -269,12 +273,12 @@ def _search(
                 continue
             if speaks:
                 turn += 1
-                few = _few_fit(
+                few = _has_few_fitting(
                     i, low, high, slot, x, y, covered, row_offset, first, last, box, row_record, begins, by_first,
                     longest, rivals, mine, begin, end, k, met, turn,
                 )  # fmt: skip
             else:
-                few = _few_silent(row_offset, first, last, rivals, mine, begin, end, k)
+                few = _has_few_silent(row_offset, first, last, rivals, mine, begin, end, k)
             # What fits the window fits each stretch of it, so where k records fit the window the stretches are not
             # tried.
             if stretch == 0:
@@ -286,8 +290,8 @@ def _search(
                 alone[q] |= few and not speaks
 
 
-@kernel
-def _few_fit(
+@compile_kernel
+def _has_few_fitting(
     i: Any, low: Any, high: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any,
     box: Any, row_record: Any, begins: Any, by_first: Any, longest: Any, rivals: Any, mine: Any, begin: Any, end: Any,
     k: Any, met: Any, turn: Any,
@@ -296,11 +300,11 @@ def _few_fit(
     met[mine] = turn
     number = 1
     # Whatever fits has a row that holds that sample: it begins less than the longest row before it.
-    at = _from(begins, 0, len(begins), slot[i] - longest + 1)
+    at = _find_first(begins, 0, len(begins), slot[i] - longest + 1)
     while number < k and at < len(begins) and begins[at] <= slot[i]:
         row = by_first[at]
         other = row_record[row]
-        if last[row] >= slot[i] and _inside(x[i], y[i], box, row) and rivals[other] and met[other] != turn:
+        if last[row] >= slot[i] and _is_inside(x[i], y[i], box, row) and rivals[other] and met[other] != turn:
             met[other] = turn
             number += _fit(
                 low, high, slot, x, y, covered, row_offset[other], row_offset[other + 1], first, last, box, begin, end
@@ -309,8 +313,8 @@ def _few_fit(
     return number < k
 
 
-@kernel
-def _few_silent(
+@compile_kernel
+def _has_few_silent(
     row_offset: Any, first: Any, last: Any, rivals: Any, mine: Any, begin: Any, end: Any, k: Any
 ) -> Any:  # fmt: skip
     """Whether fewer than k records, with the subject's own, have no row wholly in a stretch."""
@@ -319,7 +323,7 @@ def _few_silent(
         if number >= k:
             break
         if rivals[other] and other != mine:
-            row = _from(last, row_offset[other], row_offset[other + 1], begin)
+            row = _find_first(last, row_offset[other], row_offset[other + 1], begin)
             # The first row that ends in the stretch may begin before it; the next one does not.
             while row < row_offset[other + 1] and first[row] < begin:
                 row += 1

@@ -8,29 +8,29 @@ import numpy as np
 
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.claims import (
-    LATEST,
+    LARGEST_NUMBER,
     Hours,
-    choice,
     demand_sane,
-    get,
-    in_own_time,
-    integer,
+    is_in_own_time,
+    merge_reasons,
     must,
-    own_slots,
+    read_choice,
     read_hours,
-    reasons,
-    switch,
-    whatever_the_reason,
+    read_integer,
+    read_own_slots,
+    read_parameter,
+    read_reasons,
+    read_switch,
 )
-from dbanon.attacks.shared.instants import timetable
-from dbanon.attacks.shared.keys import distinct
-from dbanon.attacks.shared.replay import Timetable, within
+from dbanon.attacks.shared.instants import build_timetable
+from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.attacks.shared.replay import Timetable, select_slots
 from dbanon.base.trajectory import Float, QuasiIdentifiers, Trajectories
 
 FEW_PARTNERS, UNSEEN, EXACT = "few_partners", "never_seen", "never_generalised"
 _MOST_POSITIONS = 400_000_000
-_FURTHEST = 1 << 30
-_WINDOW = 512  # instants found of a subject at a time
+_MOST_CELLS_APART = 1 << 30
+_WINDOW_INSTANTS = 512  # instants found of a subject at a time
 _MALFORMED = (
     "The run's counts of rows left out must be whole counts of people and of quasi-identifiers by reason, and of "
     "people by hour. They are not."
@@ -59,17 +59,17 @@ class Stated:
     hours: Hours
 
 
-def considered(evidence: ObjectEvidence) -> ObjectEvidence:
+def select_considered(evidence: ObjectEvidence) -> ObjectEvidence:
     """Leave out what is not of the run's own time; positions may be `max_gap_s` older than that."""
     demand_sane(evidence)
     data = evidence.trajectories
-    since, until = own_slots(evidence.params, data.grid_s)
+    since, until = read_own_slots(evidence.params, data.grid_s)
     if since is not None or until is not None:
-        gap_s = integer(evidence.params, "max_gap_s", 0)
-        data = within(data, None if since is None else (since * data.grid_s - gap_s) // data.grid_s, until)
+        gap_s = read_integer(evidence.params, "max_gap_s", 0)
+        data = select_slots(data, None if since is None else (since * data.grid_s - gap_s) // data.grid_s, until)
         must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
     known = evidence.quasi_identifiers
-    own = in_own_time(known.t, data, evidence.params)
+    own = is_in_own_time(known.t, data, evidence.params)
     known = QuasiIdentifiers(subject=known.subject[own], t=known.t[own])
     return replace(evidence, trajectories=data, quasi_identifiers=known)
 
@@ -80,32 +80,32 @@ def read_rules(evidence: ObjectEvidence) -> Rules:
     Raises `UndecidableError` if a parameter is missing or absurd, or the data are too large or too far apart.
     """
     params, data = evidence.params, evidence.trajectories
-    times = timetable(params, data, _WINDOW)
+    times = build_timetable(params, data, _WINDOW_INSTANTS)
     times = replace(times, length=-(-times.count // times.windows))  # of windows about as long as one another
     _demand_few(data, times)
-    speed = get(params, "speed_m_s")
-    number = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LATEST
+    speed = read_parameter(params, "speed_m_s")
+    number = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LARGEST_NUMBER
     must(number, "The run's parameter 'speed_m_s' must be a speed. It is not.")
     return Rules(
-        k=integer(params, "k", 2),
+        k=read_integer(params, "k", 2),
         symmetric=evidence.algorithm == "symmetric",
-        qid_only=switch(params, "qid_only"),
-        align=choice(params, "align", ("last", "exact", "linear")),
-        max_gap_s=integer(params, "max_gap_s", 0),
+        qid_only=read_switch(params, "qid_only"),
+        align=read_choice(params, "align", ("last", "exact", "linear")),
+        max_gap_s=read_integer(params, "max_gap_s", 0),
         reach_m=float(speed) * times.step_s,
         timetable=times,
     )
 
 
 def _demand_few(data: Trajectories, times: Timetable) -> None:
-    few = len(distinct(data.subject)) * times.count <= _MOST_POSITIONS
+    few = len(sort_distinct(data.subject)) * times.count <= _MOST_POSITIONS
     must(few, f"People times instants must be at most {_MOST_POSITIONS:,} to attack with. They are more.")
 
 
 def demand_near(corners: Float, grid_m: float) -> None:
     """Demand that all positions have small numbers of cells; `corners`: least and greatest x and y of each part."""
     least, most = corners[:, :2].min(axis=0) / grid_m, corners[:, 2:].max(axis=0) / grid_m
-    near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _FURTHEST).all())
+    near = bool((np.maximum(-least, most) < 1 << 52).all() and (most - least < _MOST_CELLS_APART).all())
     must(near, "Positions must lie within 2^30 cells of one another to attack with. They do not.")
 
 
@@ -114,7 +114,7 @@ def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     names = {"subjects", "quasi_identifiers", "by_hour"}
     must(isinstance(suppressed, Mapping) and suppressed.keys() <= names, _MALFORMED)
     return Stated(
-        subjects=reasons(suppressed, "subjects", _MALFORMED),
-        quasi_identifiers=reasons(suppressed, "quasi_identifiers", _MALFORMED),
-        hours=whatever_the_reason(read_hours(suppressed)),
+        subjects=read_reasons(suppressed, "subjects", _MALFORMED),
+        quasi_identifiers=read_reasons(suppressed, "quasi_identifiers", _MALFORMED),
+        hours=merge_reasons(read_hours(suppressed)),
     )

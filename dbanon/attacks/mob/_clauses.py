@@ -1,6 +1,6 @@
 """What the attack on mob demands of a run, in words, and what it leaves open."""
 
-from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, columns, region
+from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, make_columns_clause, make_region_clause
 
 CLAUSES = (
     DECIDABLE,
@@ -11,8 +11,8 @@ CLAUSES = (
         plain="Every row lasts the slot of one instant, so no odd second distinguishes one person's row.",
         test="singling out",
     ),
-    region("one rectangle of whole cells of the dataset's grid"),
-    columns("`cloaked` true or false in each"),
+    make_region_clause("one rectangle of whole cells of the dataset's grid"),
+    make_columns_clause("`cloaked` true or false in each"),
     Condition(
         name="members",
         must="Every record must be one person's, with all its trajectories, whole, and no person have two",

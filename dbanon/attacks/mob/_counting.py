@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.mob._claims import Rules, considered, read_rules, read_stated
-from dbanon.attacks.mob._graph import Remaining, below_at_speed, remaining
-from dbanon.attacks.mob._known import misstated, own_instants, read_sets
-from dbanon.attacks.mob._queries import distortion
-from dbanon.attacks.mob._rows import Classes, Truth, classes, find_positions, shown, truth
+from dbanon.attacks.mob._claims import Rules, read_rules, read_stated, select_considered
+from dbanon.attacks.mob._graph import Remaining, count_below_k_at_speed, find_remaining
+from dbanon.attacks.mob._known import count_misstated, find_own_instants, read_sets
+from dbanon.attacks.mob._queries import measure_distortion
+from dbanon.attacks.mob._rows import Classes, Truth, compare_rows, find_positions, lay_out_rows, measure_classes
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.frame import Counts
@@ -61,44 +61,44 @@ def count_clauses(evidence: ObjectEvidence) -> Counts:
     attack refuse.
     """
     every = evidence.trajectories
-    evidence = considered(evidence)
+    evidence = select_considered(evidence)
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     at = find_positions(evidence, rules)
     # A record may list trajectories of its subject from outside the run's own time; these are known among all.
-    found = shown(evidence, every, at, rules.timetable)
-    own, unused = own_instants(evidence.quasi_identifiers, at, rules.timetable)
+    found = lay_out_rows(evidence, every, at, rules.timetable)
+    own, unused = find_own_instants(evidence.quasi_identifiers, at, rules.timetable)
     scene = Scene(at=at, found=found, own=own)
     sets = read_sets(evidence, found, own, rules)
-    rows = truth(at, found, own, rules.qid_only)
-    shared, left = classes(evidence, found), remaining(scene, sets.owner, sets.other, rules.k)
+    rows = compare_rows(at, found, own, rules.qid_only)
+    shared, left = measure_classes(evidence, found), find_remaining(scene, sets.owner, sets.other, rules.k)
     # Definition 3 asks for k records of each person. One without own instants fits all of them, and is still known by
     # elimination where few others are like that, which the paper does not see: hence a clause of its own.
     few = found.published & (left.number < rules.k)
     other = (evidence.region_other_keys != 0) | ~np.isin(evidence.region_cloaked, (0, 1))
     broken = {
         "period": found.off_time,
-        "region": _rows_of(evidence, ~found.sound),
-        "columns": _rows_of(evidence, other),
+        "region": _count_rows(evidence, ~found.sound),
+        "columns": _count_rows(evidence, other),
         "members": found.faults,
         "crowd": rows.uncounted + shared.miscounted,
         "size": int((shared.size < rules.k).sum()),
         "covers": rows.unmasked,
         "complete": rows.incomplete,
-        "left-out": misstated(stated, scene, unused, rules),
+        "left-out": count_misstated(stated, scene, unused, rules),
         "exact": rows.inexact,
         "sets": sets.faults,
         "hidden": int((few & own.has_instants).sum()),
         "elimination": int((few & ~own.has_instants).sum()),
     }
-    return broken, _figures(evidence, _Found(scene=scene, rows=rows, shared=shared, left=left), rules)
+    return broken, _compute_figures(evidence, _Found(scene=scene, rows=rows, shared=shared, left=left), rules)
 
 
-def _rows_of(evidence: ObjectEvidence, some: Bool) -> int:
+def _count_rows(evidence: ObjectEvidence, some: Bool) -> int:
     """Count the rows of some regions."""
     return int(np.count_nonzero(some[evidence.region])) if some.any() else 0
 
 
-def _figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> dict[str, int | float]:
+def _compute_figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> dict[str, int | float]:
     scene, left, size = result.scene, result.left, result.shared.size
     published = scene.found.published
     least = int(left.number[published].min()) if published.any() else 0
@@ -117,10 +117,10 @@ def _figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> dict[str
         "least_surviving": least,
         "edges": left.edges,
         "searched": left.searched,
-        "below_k_at_speed": below_at_speed(scene, left, rules.k, reach_cells),
+        "below_k_at_speed": count_below_k_at_speed(scene, left, rules.k, reach_cells),
         "information_loss": result.rows.loss / max(result.rows.rows, 1),
         "classes": len(size),
         "median_class_size": float(np.median(size)) if len(size) else 0.0,
         "coverage_percent": 100 * float(np.mean((size >= rules.k) & (size < 2 * rules.k))) if len(size) else 100.0,
-        **distortion(evidence, scene.at, rules.timetable),
+        **measure_distortion(evidence, scene.at, rules.timetable),
     }

@@ -18,12 +18,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from dbanon.attacks.mob._rows import map_parts
-from dbanon.attacks.mob._search import PAIRS, Scene, holds, search
-from dbanon.attacks.shared.keys import distinct
-from dbanon.base.kernels import kernel
+from dbanon.attacks.mob._search import PAIRS_PER_PART, Scene, mark_fits, search
+from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 
-_ROUNDS = 6  # in which those who may decide it are searched for, before all are
+_TARGETED_ROUNDS = 6  # in which those who may decide it are searched for, before all are
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,7 +37,7 @@ class Remaining:
     searched: int  # of how many persons all edges were looked for, up to a cap
 
 
-def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
+def find_remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
     """Find edges until all persons keep k of them, or all have been looked for.
 
     `person`, `owner` (int64[p]): pairs that may be edges, and the same the other way round: those of the stored hiding
@@ -48,16 +48,16 @@ def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
     """
     n = len(scene.at.subject)
     known = np.flatnonzero(scene.found.published & scene.own.has_instants)
-    edge = _edges(scene, np.concatenate([person, owner, known]), np.concatenate([owner, person, known]))
+    edge = _keep_edges(scene, np.concatenate([person, owner, known]), np.concatenate([owner, person, known]))
     searched = np.zeros(n, bool)
     # Kept true: `edge` are edges of the attack graph. More of them leave no fewer, so a person with k keeps them.
-    for turn in range(_ROUNDS + 2):
-        number, kept = _pruned(scene, edge)
-        wanted = _wanted(scene, edge, number < k, searched, turn == _ROUNDS)
+    for turn in range(_TARGETED_ROUNDS + 2):
+        number, kept = _prune_edges(scene, edge)
+        wanted = _choose_wanted(scene, edge, number < k, searched, turn == _TARGETED_ROUNDS)
         if not len(wanted):
             break
         searched[wanted] = True
-        edge = distinct(np.concatenate([edge, search(scene, wanted)]))
+        edge = sort_distinct(np.concatenate([edge, search(scene, wanted)]))
     return Remaining(
         person=edge[kept] // n,
         owner=edge[kept] % n,
@@ -67,15 +67,15 @@ def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
     )
 
 
-def _edges(scene: Scene, person: Int, owner: Int) -> Int:
+def _keep_edges(scene: Scene, person: Int, owner: Int) -> Int:
     """Keep the pairs that are edges, each once: ``person * n + owner``."""
     published, n = scene.found.published, len(scene.at.subject)
-    pair = distinct((person * n + owner)[published[person] & published[owner] & scene.own.has_instants[person]])
+    pair = sort_distinct((person * n + owner)[published[person] & published[owner] & scene.own.has_instants[person]])
     # Definition 1: an edge where the record's rows hold the person at all its own instants.
-    return pair[holds(scene, pair // n, pair % n)]
+    return pair[mark_fits(scene, pair // n, pair % n)]
 
 
-def _pruned(scene: Scene, edge: Int) -> tuple[Int, Bool]:
+def _prune_edges(scene: Scene, edge: Int) -> tuple[Int, Bool]:
     """Count the edges of each person that are in a perfect matching, and say which these are."""
     published, n = scene.found.published, len(scene.at.subject)
     person, owner = edge // n, edge % n
@@ -94,7 +94,7 @@ def _pruned(scene: Scene, edge: Int) -> tuple[Int, Bool]:
     return number, np.asarray(kept)
 
 
-def _wanted(scene: Scene, edge: Int, short: Bool, searched: Bool, all_open: bool) -> Int:
+def _choose_wanted(scene: Scene, edge: Int, short: Bool, searched: Bool, all_open: bool) -> Int:
     """Say whose edges to look for: of those who keep too few, then of those whose records these fit."""
     n, open_ = len(searched), scene.found.published & scene.own.has_instants & ~searched
     short = short & scene.found.published
@@ -105,23 +105,23 @@ def _wanted(scene: Scene, edge: Int, short: Bool, searched: Bool, all_open: bool
     if (short & open_).any():
         return np.flatnonzero(short & open_)
     # Only who can be reached from the short ones can lie on a way back to them.
-    return distinct((edge % n)[searched[edge // n] & open_[edge % n]])
+    return sort_distinct((edge % n)[searched[edge // n] & open_[edge % n]])
 
 
-def below_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: float) -> int:
+def count_below_k_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: float) -> int:
     """Count persons who keep fewer than k once exact rows an instant away must have been within reach."""
 
     def look(low: int, high: int) -> NDArray[np.bool_]:
-        arrays = (left.person[low:high], left.owner[low:high], *scene.arrays(), scene.found.cloaked)
-        return np.asarray(_reached(*arrays, reach_cells))  # type: ignore[call-arg]
+        arrays = (left.person[low:high], left.owner[low:high], *scene.list_arrays(), scene.found.cloaked)
+        return np.asarray(_mark_reached(*arrays, reach_cells))  # type: ignore[call-arg]
 
-    within = np.concatenate([np.empty(0, bool), *map_parts(len(left.person), PAIRS, look)])
+    within = np.concatenate([np.empty(0, bool), *map_parts(len(left.person), PAIRS_PER_PART, look)])
     number = np.bincount(left.person[within], minlength=len(scene.at.subject))
     return int(((number < k) & scene.found.published & scene.own.has_instants).sum())
 
 
-@kernel
-def _reached(
+@compile_kernel
+def _mark_reached(
     person: Any, owner: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any, cloaked: Any, reach: Any
 ) -> Any:
     within = np.ones(len(person), np.bool_)

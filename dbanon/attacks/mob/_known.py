@@ -8,8 +8,8 @@ from dbanon.attacks.mob._claims import EXACT, FEW_PARTNERS, UNSEEN, Rules, State
 from dbanon.attacks.mob._rows import ABSENT, Own, Positions, Shown
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
-from dbanon.attacks.shared.claims import hours_misstated
-from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.claims import count_misstated_hours
+from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Timetable
 from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers
 
@@ -23,7 +23,7 @@ class Sets:
     faults: int  # sets, and others in them, that are not as they should be
 
 
-def own_instants(known: QuasiIdentifiers, at: Positions, times: Timetable) -> tuple[Own, dict[str, int]]:
+def find_own_instants(known: QuasiIdentifiers, at: Positions, times: Timetable) -> tuple[Own, dict[str, int]]:
     """Find the instants whose slots hold the times of quasi-identifiers; count the times that are not used, by reason.
 
     A time of a subject that is never seen is counted as such, wherever it lies.
@@ -34,7 +34,7 @@ def own_instants(known: QuasiIdentifiers, at: Positions, times: Timetable) -> tu
     outside = ~unseen & (instant < 0)
     absent = ~unseen & ~outside & (at.x[who, instant] == ABSENT)
     used = ~(unseen | outside | absent)
-    key = distinct(who[used] * width + instant[used])
+    key = sort_distinct(who[used] * width + instant[used])
     offset = np.searchsorted(key, np.arange(len(at.subject) + 1) * width)
     left_out = {"absent": absent, "outside": outside, "without_subject": unseen}
     return Own(offset=offset, instant=(key % width).astype(np.int32)), {
@@ -45,32 +45,32 @@ def own_instants(known: QuasiIdentifiers, at: Positions, times: Timetable) -> tu
 def read_sets(evidence: ObjectEvidence, found: Shown, own: Own, rules: Rules) -> Sets:
     """Read whom the run says each subject is hidden among: one set, for the whole record, where it has own instants."""
     n, size = len(found.published), np.diff(evidence.hiding_offset)
-    owner, other = _subjects(found, evidence.hiding_record), _subjects(found, evidence.hiding_other)
+    owner, other = _find_owners(found, evidence.hiding_record), _find_owners(found, evidence.hiding_other)
     right = np.isnan(evidence.hiding_start_s) & np.isnan(evidence.hiding_end_s) & (owner >= 0) & own.has_instants[owner]
-    owners = distinct(owner[right])
+    owners = sort_distinct(owner[right])
     faults = int((~right).sum()) + int(right.sum()) - len(owners)
     faults += int((found.published & own.has_instants).sum()) - len(owners)
     of = np.repeat(np.arange(len(size)), size)
     sound = right[of] & (other >= 0) & (other != owner[of])
-    pair = distinct(owner[of][sound] * n + other[sound])
+    pair = sort_distinct(owner[of][sound] * n + other[sound])
     # Others in sets that do not count, of nobody known, the owner itself or named twice.
     faults += len(of) - len(pair)
     owner, other = pair // n, pair % n
     faults += int((np.bincount(owner, minlength=n)[owners] < rules.k - 1).sum())
     # Algorithm 3, lines 8 to 10: one who hides a person is hidden by it. Without own instants it has no set to show it.
     if rules.symmetric:
-        back = distinct(other * n + owner)
+        back = sort_distinct(other * n + owner)
         faults += int((own.has_instants[other] & ~np.isin(pair, back, assume_unique=True)).sum())
     return Sets(owner=owner, other=other, faults=faults)
 
 
-def _subjects(found: Shown, record_id: Int) -> Int:
+def _find_owners(found: Shown, record_id: Int) -> Int:
     """Find whose records these are; -1 where it is not known."""
     record = find(found.key, record_id)
     return np.where(record >= 0, found.owner[record], -1)
 
 
-def misstated(stated: Stated, scene: Scene, unused: dict[str, int], rules: Rules) -> int:
+def count_misstated(stated: Stated, scene: Scene, unused: dict[str, int], rules: Rules) -> int:
     """Count what the run says it left out and the data and rows do not.
 
     Rows do not show why a subject without own instants is in none of a run of generalised instants: left out because
@@ -84,17 +84,17 @@ def misstated(stated: Stated, scene: Scene, unused: dict[str, int], rules: Rules
     wrong += len(stated.subjects.keys() - {UNSEEN, FEW_PARTNERS, EXACT})
     wrong += int(stated.subjects.get(UNSEEN, 0) != int((~at.seen).sum()))
     wrong += int(stated.subjects.get(FEW_PARTNERS, 0) + exact != int(missing.sum()))
-    return wrong + _hours_misstated(stated, at, missing, rules.timetable)
+    return wrong + _count_misstated_hours(stated, at, missing, rules.timetable)
 
 
-def _hours_misstated(stated: Stated, at: Positions, missing: Bool, times: Timetable) -> int:
+def _count_misstated_hours(stated: Stated, at: Positions, missing: Bool, times: Timetable) -> int:
     hour = times.start_s(np.arange(times.count)) // 3600
     hours, first = np.unique(hour, return_index=True)
     seen = np.stack([
         (at.x[:, low:high] != ABSENT).any(axis=1)
         for low, high in zip(first, [*first[1:], times.count], strict=True)
     ])  # fmt: skip
-    return hours_misstated(stated.hours, hours * 3600, {
+    return count_misstated_hours(stated.hours, hours * 3600, {
         "seen": seen.sum(axis=1),
         "published": (seen & ~missing).sum(axis=1),
         "left_out": (seen & missing).sum(axis=1),

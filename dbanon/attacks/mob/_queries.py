@@ -6,30 +6,30 @@ import numpy as np
 
 from dbanon.attacks.mob._rows import Positions
 from dbanon.attacks.mob.evidence import ObjectEvidence
-from dbanon.attacks.shared.rectangles import of_regions
+from dbanon.attacks.shared.rectangles import find_region_cells
 from dbanon.attacks.shared.replay import Timetable
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 
 
-def distortion(evidence: ObjectEvidence, at: Positions, times: Timetable) -> dict[str, float]:
+def measure_distortion(evidence: ObjectEvidence, at: Positions, times: Timetable) -> dict[str, float]:
     """Compare what queries find in the rows with how many people were in the rectangle at the instant, on average.
 
     0/0 is 0, and anything else by 0 as if by 1.
     """
     instant = times.instant(evidence.query_start_s)
-    cells, on_grid = of_regions(evidence.query_bounds, evidence.trajectories.grid_m)
+    cells, on_grid = find_region_cells(evidence.query_bounds, evidence.trajectories.grid_m)
     sane = (instant >= 0) & on_grid
     cells = (cells - np.array(at.origin * 2))[sane]
-    inside = people_inside(at, instant[sane], cells)
+    inside = count_people_inside(at, instant[sane], cells)
     possibly, definitely = evidence.query_possibly[sane], evidence.query_definitely[sane]
     return {
-        "possibly_inside_distortion": _mean(np.abs(inside - possibly) / np.maximum(possibly, 1)),
-        "definitely_inside_distortion": _mean(np.abs(inside - definitely) / np.maximum(inside, 1)),
+        "possibly_inside_distortion": _compute_mean(np.abs(inside - possibly) / np.maximum(possibly, 1)),
+        "definitely_inside_distortion": _compute_mean(np.abs(inside - definitely) / np.maximum(inside, 1)),
     }
 
 
-def people_inside(at: Positions, instant: Int, cells: Int) -> Int:
+def count_people_inside(at: Positions, instant: Int, cells: Int) -> Int:
     """Count who is where: int64[j].
 
     Parameters
@@ -47,7 +47,7 @@ def people_inside(at: Positions, instant: Int, cells: Int) -> Int:
     return number
 
 
-@kernel
+@compile_kernel
 def _count(x: Any, y: Any, cells: Any) -> Any:
     number = np.zeros(len(cells), np.int64)
     for q in range(len(cells)):
@@ -57,5 +57,5 @@ def _count(x: Any, y: Any, cells: Any) -> Any:
     return number
 
 
-def _mean(values: Float) -> float:
+def _compute_mean(values: Float) -> float:
     return float(values.mean()) if len(values) else 0.0

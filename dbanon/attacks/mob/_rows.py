@@ -17,19 +17,19 @@ from dbanon.attacks import Evidence
 from dbanon.attacks.mob._claims import Rules, demand_near
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.apart import call_where_fixes_are
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.rectangles import of_regions
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.rectangles import find_region_cells
 from dbanon.attacks.shared.replay import Timetable, replay
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 Table = NDArray[np.int32]
 
 ABSENT = -1  # instead of a cell, and instead of a region
-_PART = 1 << 18  # regions made cells together
-_BLOCK = 16  # instants looked at together: a line of memory holds as many
-_BATCH = 4096  # subjects looked at together
+_REGIONS_PER_PART = 1 << 18  # regions made cells together
+_INSTANTS_PER_PART = 16  # instants looked at together: a line of memory holds as many
+_SUBJECTS_PER_PART = 4096  # subjects looked at together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ def find_positions(evidence: ObjectEvidence, rules: Rules) -> Positions:
 
     Raises `UndecidableError` if they are too far apart to be numbered.
     """
-    some = call_where_fixes_are(evidence, _positions, rules)
+    some = call_where_fixes_are(evidence, _find_part_positions, rules)
     demand_near(np.concatenate([corners for corners, _ in some]), evidence.trajectories.grid_m)
     if len(some) == 1:
         return some[0][1]
@@ -129,12 +129,12 @@ def find_positions(evidence: ObjectEvidence, rules: Rules) -> Positions:
     return Positions(subject=np.sort(subject), x=x, y=y, origin=(int(least[0]), int(least[1])))
 
 
-def _positions(evidence: Evidence, rules: Rules) -> tuple[Float, Positions]:
+def _find_part_positions(evidence: Evidence, rules: Rules) -> tuple[Float, Positions]:
     """Find the cells of some subjects, counted from an origin of their own, and between what corners they are."""
     data = evidence.trajectories
     corners = np.array([[data.x.min(), data.y.min(), data.x.max(), data.y.max()]])
     demand_near(corners, data.grid_m)
-    times, subject = rules.timetable, distinct(data.subject)
+    times, subject = rules.timetable, sort_distinct(data.subject)
     origin = tuple(int(np.floor(float(v.min()) / data.grid_m)) - 1 for v in (data.x, data.y))
     x, y = (np.full((len(subject) * times.windows, times.length), ABSENT, np.int32) for _ in range(2))
     for sighting in replay(data, times, rules.align, rules.max_gap_s):
@@ -146,21 +146,21 @@ def _positions(evidence: Evidence, rules: Rules) -> tuple[Float, Positions]:
     return corners, Positions(subject=subject, x=x.reshape(wide), y=y.reshape(wide), origin=(origin[0], origin[1]))
 
 
-def shown(evidence: ObjectEvidence, all_data: Trajectories, at: Positions, times: Timetable) -> Shown:
+def lay_out_rows(evidence: ObjectEvidence, all_data: Trajectories, at: Positions, times: Timetable) -> Shown:
     """Lay out the rows by subject and instant."""
     order = np.argsort(evidence.record_id, kind="stable")
-    owner, faults = _owners(evidence, all_data, at.subject, evidence.record_id[order])
-    instant = _instants(evidence, times)
+    owner, faults = _find_owners(evidence, all_data, at.subject, evidence.record_id[order])
+    instant = _find_instants(evidence, times)
     of = np.empty(len(order), np.int64)
     of[order] = owner
     region = np.full(at.x.shape, ABSENT, np.int32)
-    off_time = int(_lay(evidence.offset, evidence.region, instant, evidence.period, of, region))
+    off_time = int(_write_regions(evidence.offset, evidence.region, instant, evidence.period, of, region))
     if evidence.place is not None:
         numbers = np.arange(1, evidence.rows + 1) - np.repeat(evidence.offset[:-1], np.diff(evidence.offset))
         off_time += int((evidence.place != numbers).sum())
     published = np.zeros(len(at.subject), bool)
     published[owner[owner >= 0]] = True
-    box, sound = _boxes(evidence, at.origin)
+    box, sound = _find_boxes(evidence, at.origin)
     return Shown(
         region=region,
         box=box,
@@ -176,7 +176,7 @@ def shown(evidence: ObjectEvidence, all_data: Trajectories, at: Positions, times
     )
 
 
-def _owners(evidence: ObjectEvidence, all_data: Trajectories, subject: Int, key: Int) -> tuple[Int, int]:
+def _find_owners(evidence: ObjectEvidence, all_data: Trajectories, subject: Int, key: Int) -> tuple[Int, int]:
     """Find whose record each is, and count what keeps records from being a subject's with all it has, each once."""
     data, people = evidence.trajectories, len(subject)
     record, any_path = find(key, evidence.member_record), find(all_data.trajectory_id, evidence.member_trajectory)
@@ -185,19 +185,19 @@ def _owners(evidence: ObjectEvidence, all_data: Trajectories, subject: Int, key:
     known = (record >= 0) & (who >= 0)
     right = known & evidence.member_whole
     record, who, path = record[known], who[known], path[known]
-    pair = distinct(record * people + who)
+    pair = sort_distinct(record * people + who)
     owner = np.full(len(key), -1)
     owner[pair // people] = pair % people
     # Every record one subject, every subject one record at most, every membership once.
-    twice = (len(pair) - len(distinct(record))) + (len(pair) - len(distinct(who)))
-    listed = distinct(record * (len(all_data.trajectory_id) + 1) + any_path[known])
+    twice = (len(pair) - len(sort_distinct(record))) + (len(pair) - len(sort_distinct(who)))
+    listed = sort_distinct(record * (len(all_data.trajectory_id) + 1) + any_path[known])
     faults = int((~right).sum()) + twice + (len(record) - len(listed)) + int((owner < 0).sum())
     # And all the trajectories the run considers; of others of the subject nothing is asked.
     own = np.isin(find(subject, data.subject), who)
     return owner, faults + int((own & ~np.isin(np.arange(len(own)), path)).sum())
 
 
-def _instants(evidence: ObjectEvidence, times: Timetable) -> NDArray[np.int32]:
+def _find_instants(evidence: ObjectEvidence, times: Timetable) -> NDArray[np.int32]:
     """Find the instant of each period whose slot it is; -1 where it is none."""
     at = times.instant(evidence.period_start_s)
     exact = (at >= 0) & (times.start_s(at) == evidence.period_start_s)
@@ -205,7 +205,7 @@ def _instants(evidence: ObjectEvidence, times: Timetable) -> NDArray[np.int32]:
     return np.where(exact, at, -1).astype(np.int32)
 
 
-def _boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Table, Bool]:
+def _find_boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Table, Bool]:
     """Make the regions cells, in parts: there may be as many regions as places."""
     count, data = len(evidence.region_no), evidence.trajectories
     box, sound = np.empty((count, 4), np.int32), np.empty(count, bool)
@@ -213,18 +213,18 @@ def _boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Table, Bo
 
     def look(low: int, high: int) -> None:
         part = slice(low, high)
-        cells, on_grid = of_regions(evidence.region_bounds[part], data.grid_m)
+        cells, on_grid = find_region_cells(evidence.region_bounds[part], data.grid_m)
         sound[part] = on_grid & evidence.region_rectangle[part] & (evidence.region_srid[part] == data.srid)
         # What lies beyond all positions is as good as at their edge.
         box[part] = np.clip(cells - np.array(origin * 2), -2, most)
 
-    for _ in map_parts(count, _PART, look):
+    for _ in map_parts(count, _REGIONS_PER_PART, look):
         pass
     return box, sound
 
 
-@kernel
-def _lay(offset: Any, region: Any, instant: Any, period: Any, owner: Any, table: Any) -> int:
+@compile_kernel
+def _write_regions(offset: Any, region: Any, instant: Any, period: Any, owner: Any, table: Any) -> int:
     """Write each row's region to its subject and instant; count rows that do not follow the one before."""
     wrong = 0
     for record in range(len(owner)):
@@ -240,7 +240,7 @@ def _lay(offset: Any, region: Any, instant: Any, period: Any, owner: Any, table:
     return wrong
 
 
-def truth(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
+def compare_rows(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
     """Compare every row with its subject's position, and every position with its row."""
     counts, losses = [], []
     arrays = (at.x, at.y, found.region, found.box, found.sound, found.cloaked, found.crowd, found.subjects)
@@ -248,7 +248,7 @@ def truth(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
     def look(low: int, high: int) -> tuple[Any, float]:
         return _compare(low, high, *arrays, found.published, own.offset, own.instant, qid_only)  # type: ignore[no-any-return]
 
-    for count, loss in map_parts(len(at.subject), _BATCH, look):
+    for count, loss in map_parts(len(at.subject), _SUBJECTS_PER_PART, look):
         counts.append(count)
         losses.append(loss)
     total = np.sum(counts, axis=0)
@@ -263,7 +263,7 @@ def truth(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
     )
 
 
-@kernel
+@compile_kernel
 def _compare(
     low: Any, high: Any, x: Any, y: Any, region: Any, box: Any, sound: Any, cloaked: Any, crowd: Any, subjects: Any,
     published: Any, own_offset: Any, own_instant: Any, qid_only: Any,
@@ -299,22 +299,22 @@ def _compare(
     return count, loss
 
 
-def classes(evidence: ObjectEvidence, found: Shown) -> Classes:
+def measure_classes(evidence: ObjectEvidence, found: Shown) -> Classes:
     """Count who shares a region at an instant: regions are one where an analyst sees no difference."""
-    same = _same_regions(evidence)
+    same = _number_regions(evidence)
 
     def look(low: int, high: int) -> tuple[Any, int]:
         columns = np.ascontiguousarray(found.region[:, low:high].T)
         return _count(columns, same, found.crowd, int(same.max(initial=-1)) + 1)  # type: ignore[no-any-return]
 
     sizes, miscounted = [np.empty(0, np.int64)], 0
-    for size, wrong in map_parts(found.region.shape[1], _BLOCK, look):
+    for size, wrong in map_parts(found.region.shape[1], _INSTANTS_PER_PART, look):
         sizes.append(size)
         miscounted += int(wrong)
     return Classes(size=np.concatenate(sizes), miscounted=miscounted)
 
 
-def _same_regions(evidence: ObjectEvidence) -> Table:
+def _number_regions(evidence: ObjectEvidence) -> Table:
     """Number the distinct bounds of cloaked regions, to the last bit: int32[r], -1 where it is not cloaked."""
     cloaked = np.flatnonzero(evidence.region_cloaked == 1)
     columns = evidence.region_bounds[cloaked].T
@@ -327,7 +327,7 @@ def _same_regions(evidence: ObjectEvidence) -> Table:
     return same
 
 
-@kernel
+@compile_kernel
 def _count(columns: Any, same: Any, crowd: Any, regions: Any) -> Any:
     size, wrong = [0 for _ in range(0)], 0
     number = np.zeros(regions, np.int32)

@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks.mob._rows import Own, Positions, Shown, map_parts
-from dbanon.attacks.shared.replay import runs
-from dbanon.base.kernels import kernel
+from dbanon.attacks.shared.replay import join_ranges
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 
-PAIRS = 1 << 16  # looked at together
+PAIRS_PER_PART = 1 << 16  # looked at together
 
 MOST_EDGES = 1024
 """Of a person: the first that are found."""
 
-MOST_LOOKED_AT = 1 << 18
+MOST_CANDIDATES = 1 << 18
 """Candidates of a person."""
 
 
@@ -34,7 +34,7 @@ class Scene:
     found: Shown
     own: Own
 
-    def arrays(self) -> tuple[Any, ...]:
+    def list_arrays(self) -> tuple[Any, ...]:
         """Return the arrays that `_fit` takes after the pairs, in its order."""
         return self.own.offset, self.own.instant, self.at.x, self.at.y, self.found.region, self.found.box
 
@@ -50,18 +50,20 @@ class _Index:
     single: Int  # [s]: indices of the regions of one cell, by `single_key`, that cell as a number
     single_key: Int  # [s]
 
-    def arrays(self) -> tuple[Any, ...]:
-        """Return the fields that `_rows_holding` takes after the places, in its order."""
+    def list_arrays(self) -> tuple[Any, ...]:
+        """Return the fields that `_count_rows_holding` takes after the places, in its order."""
         return self.row, self.first, self.wide, self.wide_box, self.single, self.single_key
 
 
-def holds(scene: Scene, person: Int, owner: Int) -> Bool:
+def mark_fits(scene: Scene, person: Int, owner: Int) -> Bool:
     """Say of pairs whether the person fits the owner's record."""
-    fits = map_parts(len(person), PAIRS, lambda low, high: _fit(person[low:high], owner[low:high], *scene.arrays()))
+    fits = map_parts(
+        len(person), PAIRS_PER_PART, lambda low, high: _fit(person[low:high], owner[low:high], *scene.list_arrays())
+    )
     return np.concatenate([np.empty(0, bool), *fits])
 
 
-@kernel
+@compile_kernel
 def _fit(person: Any, owner: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any) -> Any:
     fit = np.empty(len(person), np.bool_)
     for pair in range(len(person)):
@@ -74,43 +76,43 @@ def search(scene: Scene, wanted: Int) -> Int:
     at, found, own, times = scene.at, scene.found, scene.own, scene.at.x.shape[1]
     number = np.diff(own.offset)[wanted]
     person = np.repeat(wanted, number)
-    instant = own.instant[runs(own.offset[wanted], number)].astype(np.int64)
-    order, cut = _by(instant, times)
+    instant = own.instant[join_ranges(own.offset[wanted], number)].astype(np.int64)
+    order, cut = _sort_by_instant(instant, times)
 
     def count(t: int) -> Int:
         who = person[order[cut[t] : cut[t + 1]]]
-        return np.asarray(_rows_holding(at.x[who, t], at.y[who, t], *_index(found, t).arrays()))
+        return np.asarray(_count_rows_holding(at.x[who, t], at.y[who, t], *_index_rows(found, t).list_arrays()))
 
     rows = np.empty(len(order), np.int64)
-    rows[order] = _of_instants(cut, count)
+    rows[order] = _map_instants(cut, count)
     # The instant with the fewest rows of each person, the first of several.
     least = np.lexsort((instant, rows, person))
     least = least[np.diff(person[least], prepend=-1) != 0]
-    by_pivot, cut_pivot = _by(instant[least], times)
+    by_pivot, cut_pivot = _sort_by_instant(instant[least], times)
 
     # Each person is looked for at that instant alone: whatever it fits must hold it there as well.
     def gather(t: int) -> Int:
         who = person[least[by_pivot[cut_pivot[t] : cut_pivot[t + 1]]]]
-        arrays = (*_index(found, t).arrays(), *scene.arrays())
-        return np.asarray(_records(who, t, *arrays, MOST_EDGES, MOST_LOOKED_AT))  # type: ignore[call-arg]
+        arrays = (*_index_rows(found, t).list_arrays(), *scene.list_arrays())
+        return np.asarray(_find_records(who, t, *arrays, MOST_EDGES, MOST_CANDIDATES))  # type: ignore[call-arg]
 
-    return np.sort(_of_instants(cut_pivot, gather))
+    return np.sort(_map_instants(cut_pivot, gather))
 
 
-def _by(instant: Int, times: int) -> tuple[Int, Int]:
+def _sort_by_instant(instant: Int, times: int) -> tuple[Int, Int]:
     """Sort by instant: the order, and where each instant begins in it."""
     order = np.argsort(instant, kind="stable")
     return order, np.searchsorted(instant[order], np.arange(times + 1))
 
 
-def _of_instants(cut: Int, task: Callable[[int], Int]) -> Int:
+def _map_instants(cut: Int, task: Callable[[int], Int]) -> Int:
     """Do a task for each instant that has any work, and join what it gives."""
     some = np.flatnonzero(np.diff(cut))
     found = map_parts(len(some), 1, lambda low, _: task(int(some[low])))
     return np.concatenate([np.empty(0, np.int64), *found])
 
 
-def _index(found: Shown, t: int) -> _Index:
+def _index_rows(found: Shown, t: int) -> _Index:
     column = found.region[:, t]
     # Regions of one cell, which may be as many as people, are found by that cell; only the wider ones are gone through.
     row = np.flatnonzero(found.published & (column >= 0))
@@ -119,7 +121,7 @@ def _index(found: Shown, t: int) -> _Index:
     first = np.flatnonzero(np.diff(region, prepend=-1) != 0)
     box = found.box[region[first]]
     alone = (box[:, 0] == box[:, 2]) & (box[:, 1] == box[:, 3])
-    key = _key(box[alone, 0].astype(np.int64), box[alone, 1].astype(np.int64))
+    key = _encode_cells(box[alone, 0].astype(np.int64), box[alone, 1].astype(np.int64))
     order = np.argsort(key, kind="stable")
     return _Index(
         row=row,
@@ -131,13 +133,13 @@ def _index(found: Shown, t: int) -> _Index:
     )
 
 
-def _key(x: Int, y: Int) -> Int:
+def _encode_cells(x: Int, y: Int) -> Int:
     # A person's y is from 0 to 2^30 + 1 (`_demand_bounded`) and a region's from -2 to 2^31 - 1 (`_boxes`): they differ
     # by less than 2^31, so where their keys are equal, x and y are.
     return (x << 31) + y
 
 
-@kernel
+@compile_kernel
 def _fits(i: Any, j: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any) -> bool:
     """Whether the record of j holds i at each instant that is known of i."""
     for q in range(offset[i], offset[i + 1]):
@@ -148,8 +150,8 @@ def _fits(i: Any, j: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any
     return True
 
 
-@kernel
-def _holding(x: Any, y: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, holding: Any) -> int:
+@compile_kernel
+def _find_holding(x: Any, y: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, holding: Any) -> int:
     """Write the regions that hold a cell; say how many there are."""
     number = 0
     # Each region is wide or single, and none stands twice: there is room for all.
@@ -166,17 +168,19 @@ def _holding(x: Any, y: Any, wide: Any, wide_box: Any, single: Any, single_key: 
     return number
 
 
-@kernel
-def _rows_holding(x: Any, y: Any, row: Any, first: Any, wide: Any, wide_box: Any, single: Any, single_key: Any) -> Any:
+@compile_kernel
+def _count_rows_holding(
+    x: Any, y: Any, row: Any, first: Any, wide: Any, wide_box: Any, single: Any, single_key: Any
+) -> Any:
     rows, holding = np.zeros(len(x), np.int64), np.empty(len(wide) + len(single), np.int64)
     for p in range(len(x)):
-        for h in range(_holding(x[p], y[p], wide, wide_box, single, single_key, holding)):
+        for h in range(_find_holding(x[p], y[p], wide, wide_box, single, single_key, holding)):
             rows[p] += first[holding[h] + 1] - first[holding[h]]
     return rows
 
 
-@kernel
-def _records(
+@compile_kernel
+def _find_records(
     who: Any, t: Any, row: Any, first: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, offset: Any,
     instant: Any, x: Any, y: Any, region: Any, box: Any, most: Any, most_looked_at: Any,
 ) -> Any:  # fmt: skip
@@ -185,7 +189,7 @@ def _records(
     for i in who:
         found, looked_at = 0, 0
         # Of the records whose rows of this instant hold the person, those that do at all its other instants.
-        for h in range(_holding(x[i, t], y[i, t], wide, wide_box, single, single_key, holding)):
+        for h in range(_find_holding(x[i, t], y[i, t], wide, wide_box, single, single_key, holding)):
             for j in row[first[holding[h]] : first[holding[h] + 1]]:
                 if found == most or looked_at == most_looked_at:
                     break

@@ -53,7 +53,7 @@ class ObjectEvidence(Evidence):
 def read(evidence: Evidence, source: Source) -> ObjectEvidence:
     """Read the quasi-identifiers, which rows are cloaked, and what random queries find in PostGIS."""
     queries = source.table("query_evidence")
-    return evidence.extended(
+    return evidence.extend(
         ObjectEvidence,
         **source.inputs("quasi_identifiers"),
         region_cloaked=read_cloaked(evidence, source),

@@ -14,9 +14,9 @@ import numpy as np
 from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.semantic._fixes import Fixes
 from dbanon.attacks.semantic._groups import Groups
-from dbanon.attacks.semantic._regions import Regions, counted, divergence, far, reveals
-from dbanon.attacks.shared.keys import distinct
-from dbanon.base.kernels import kernel
+from dbanon.attacks.semantic._regions import Regions, count_pois, is_far, measure_divergence, reveals
+from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Cells, Int
 
 _MAX_LISTED_ATOMS = 50  # of how many atoms a city is said to allow no more
@@ -38,14 +38,14 @@ def measure_parts(of: Int, found: Regions, cells: Cells, rules: Rules) -> Parts:
     `of` (int64[c]): the set of each cell, from 0 on, none empty.
     """
     number = int(of.max()) + 1
-    pois = counted(of, np.arange(len(of)), cells, number)
+    pois = count_pois(of, np.arange(len(of)), cells, number)
     held = np.bincount(of[found.cell], minlength=number) > 0
-    kl = divergence(pois, cells.pois.sum(axis=0))
+    kl = measure_divergence(pois, cells.pois.sum(axis=0))
     weak = held & reveals((pois > 0).sum(axis=1), kl, rules.atom_l, rules.atom_t)
     return Parts(of=of, size=np.bincount(of), held=held, weak=weak)
 
 
-def classes(found: Regions) -> Int:
+def number_classes(found: Regions) -> Int:
     """Number the classes of cells that no region tells apart: int64[c], in O(cells of regions) time."""
     label = np.zeros(found.width, np.int64)
     _tell_apart(found.low, found.cell, label)
@@ -53,11 +53,11 @@ def classes(found: Regions) -> Int:
 
 
 def prepare() -> None:
-    """Compile for the types of `classes`."""
+    """Compile for the types of `number_classes`."""
     _tell_apart(np.zeros(1, np.int64), np.empty(0, np.int32), np.zeros(1, np.int64))
 
 
-@kernel
+@compile_kernel
 def _tell_apart(low: Any, cell: Any, label: Any) -> None:
     """Give cells the same label if the same regions hold them; all have label 0 at first."""
     # Kept true: the labels are 0 to number - 1, none without a cell, and tell apart what the regions before r do.
@@ -84,20 +84,20 @@ def _tell_apart(low: Any, cell: Any, label: Any) -> None:
             met[label[c]] = 0
 
 
-def loose(told: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
+def mark_loose(told: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
     """Say which rows show a class in which no fix of theirs lies: bool[c]; `region` is that of each row."""
     number, head = len(told.size), np.zeros(len(told.of), bool)
     head[np.unique(told.of, return_index=True)[1]] = True
     # A region is a union of classes, so it shows those of which it holds the first cell.
     shown = _count(head, found)[region]
-    key = distinct(fate.row[fate.covered] * number + told.of[fate.cell[fate.covered]])
+    key = sort_distinct(fate.row[fate.covered] * number + told.of[fate.cell[fate.covered]])
     return np.asarray(np.bincount(key // number, minlength=len(region)) < shown)
 
 
-def torn(atoms: Parts, told: Parts, region: Int, found: Regions) -> Bool:
+def mark_torn(atoms: Parts, told: Parts, region: Int, found: Regions) -> Bool:
     """Say which rows hold a part of an atom, or one that breaks its promise: bool[c]."""
     number = len(atoms.size)
-    of_classes = distinct(atoms.of * len(told.size) + told.of) // len(told.size)
+    of_classes = sort_distinct(atoms.of * len(told.size) + told.of) // len(told.size)
     apart = np.bincount(of_classes, minlength=number) > 1
     # Only of atoms in more than one class a region may hold a part.
     at = np.flatnonzero(apart[atoms.of][found.cell])
@@ -108,10 +108,10 @@ def torn(atoms: Parts, told: Parts, region: Int, found: Regions) -> Bool:
     return np.asarray(bad[region])
 
 
-def unlike(atoms: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
+def mark_unlike(atoms: Parts, region: Int, found: Regions, fate: Fixes) -> Bool:
     """Say which rows hold other cells than the first one with fixes in the same atoms: bool[c]."""
     number, other = len(atoms.size), np.zeros(len(region), bool)
-    key = distinct(fate.row * number + atoms.of[fate.cell])
+    key = sort_distinct(fate.row * number + atoms.of[fate.cell])
     row, atom = key // number, key % number
     low = np.searchsorted(row, np.arange(len(region) + 1))
     # Regions may differ in crowd alone.
@@ -128,7 +128,7 @@ def _count(flag: Bool, found: Regions) -> Int:
     return np.diff(np.searchsorted(np.flatnonzero(flag[found.cell]), found.low))
 
 
-def figures(of: Parts, grouped: Groups, fate: Fixes, cells: Cells, rules: Rules) -> dict[str, int | float]:
+def measure_atoms(of: Parts, grouped: Groups, fate: Fixes, cells: Cells, rules: Rules) -> dict[str, int | float]:
     """Measure what the clauses do not: where atoms are so small, so large or so lopsided that they hide little."""
     part = of.of[fate.cell]
     # A row tells the very cells if each of its fixes is in a part of one cell.
@@ -143,18 +143,18 @@ def figures(of: Parts, grouped: Groups, fate: Fixes, cells: Cells, rules: Rules)
         if share.size
         else np.zeros((len(of.size), 0))
     )
-    popular = far(divergence(mix, cells.pois.sum(axis=0)), rules.atom_t)[part]
+    popular = is_far(measure_divergence(mix, cells.pois.sum(axis=0)), rules.atom_t)[part]
     kinds = int((cells.pois.sum(axis=0) > 0).sum())
     # n points drawn from the city's mix of q kinds diverge from it by (q - 1) / 2n on average: fewer make no atom.
     room = 2 * rules.atom_t * int(cells.pois.sum()) / (kinds - 1) if kinds > 1 else math.inf
     return {
         "atoms": int(of.held.sum()),
-        "largest_atom_percent": _percent(part == np.argmax(np.where(of.held, of.size, 0))),
+        "largest_atom_percent": _compute_percent(part == np.argmax(np.where(of.held, of.size, 0))),
         "replayed_percent": 100 * float(records[told].sum() / max(records.sum(), 1)),
-        "popular_percent": _percent(popular),
+        "popular_percent": _compute_percent(popular),
         "few_atoms": max(int(room), 1) if room < _MAX_LISTED_ATOMS else 0,
     }
 
 
-def _percent(flag: Bool) -> float:
+def _compute_percent(flag: Bool) -> float:
     return 100 * float(flag.mean()) if len(flag) else 0.0

@@ -7,20 +7,20 @@ from typing import Any
 
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.claims import (
-    LATEST,
+    LARGEST_NUMBER,
     Hours,
-    considered_slots,
     demand_sane,
-    get,
-    integer,
     must,
+    read_considered_slots,
     read_hours,
-    reasons,
+    read_integer,
+    read_parameter,
+    read_reasons,
 )
 
 OUTSIDE, FEW, COARSE = "outside", "few_cells", "coarse"
 REASONS = (OUTSIDE, FEW, COARSE)
-MM2 = 1_000_000
+MM2_PER_M2 = 1_000_000
 """Square millimetres in a square metre: areas are added up in whole ones, in any order the same."""
 _MALFORMED = (
     "The run's counts of rows left out must be whole counts of fixes and of people by reason, and by hour. They are "
@@ -77,17 +77,17 @@ def read_rules(evidence: RegionEvidence) -> Rules:
     params, data, cells = evidence.params, evidence.trajectories, evidence.cells
     must(len(cells.cell_id) > 0, "The dataset must hold cells to attack with. It holds none.")
     must(cells.overlap_m2 < 1, "Cells must not cover one another. They do.")
-    since, until = considered_slots(params, data.grid_s)
-    l, t = integer(params, "l", 0), _limit(params, "t", endless="inf")  # noqa: E741 - the paper's name
+    since, until = read_considered_slots(params, data.grid_s)
+    l, t = read_integer(params, "l", 0), _read_limit(params, "t", endless="inf")  # noqa: E741 - the paper's name
     rules = Rules(
-        k=integer(params, "k", 1),
+        k=read_integer(params, "k", 1),
         l=l,
         t=t,
-        atom_l=l if get(params, "atom_l") is None else integer(params, "atom_l", 0),
-        atom_t=t if get(params, "atom_t") is None else _limit(params, "atom_t", endless="inf"),
-        least_atoms=integer(params, "min_cells", 1),
-        longest_s=_limit(params, "suppress_span_s", endless=None),
-        largest_m2=_limit(params, "suppress_area_km2", endless=None) * MM2,
+        atom_l=l if read_parameter(params, "atom_l") is None else read_integer(params, "atom_l", 0),
+        atom_t=t if read_parameter(params, "atom_t") is None else _read_limit(params, "atom_t", endless="inf"),
+        least_atoms=read_integer(params, "min_cells", 1),
+        longest_s=_read_limit(params, "suppress_span_s", endless=None),
+        largest_m2=_read_limit(params, "suppress_area_km2", endless=None) * MM2_PER_M2,
         since=since,
         until=until,
     )
@@ -97,12 +97,12 @@ def read_rules(evidence: RegionEvidence) -> Rules:
     return rules
 
 
-def _limit(params: Mapping[str, Any], name: str, *, endless: str | None) -> float:
+def _read_limit(params: Mapping[str, Any], name: str, *, endless: str | None) -> float:
     """Look up a number that is not negative; infinity where the parameter is as `endless`."""
-    value = get(params, name)
+    value = read_parameter(params, name)
     if value == endless:
         return math.inf
-    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LATEST
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
     must(number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit. It is not.")
     return float(value)
 
@@ -110,6 +110,6 @@ def _limit(params: Mapping[str, Any], name: str, *, endless: str | None) -> floa
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     """Make sense of what the run says it left out; raises `UndecidableError` if it is not what the method writes."""
     must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"fixes", "subjects", "by_hour"}, _MALFORMED)
-    fixes, subjects = (reasons(suppressed, what, _MALFORMED) for what in ("fixes", "subjects"))
+    fixes, subjects = (read_reasons(suppressed, what, _MALFORMED) for what in ("fixes", "subjects"))
     must({*fixes, *subjects} <= set(REASONS), _MALFORMED)
     return Stated(fixes=fixes, subjects=subjects, hours=read_hours(suppressed))

@@ -1,6 +1,6 @@
 """What the attack on semantic demands of a run, in words, and what it leaves open."""
 
-from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, columns, region
+from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, make_columns_clause, make_region_clause
 
 CLAUSES = (
     DECIDABLE,
@@ -12,8 +12,8 @@ CLAUSES = (
         plain="Every row lasts whole slots of time, so no odd second distinguishes one person's row.",
         test="singling out",
     ),
-    region("a valid MultiPolygon of whole cells, no larger than the run allows"),
-    columns("`categories` the number of categories in the region"),
+    make_region_clause("a valid MultiPolygon of whole cells, no larger than the run allows"),
+    make_columns_clause("`categories` the number of categories in the region"),
     Condition(
         name="members",
         must="Every record must be one of as many alike as it has members, whole and in no other, with all their "

@@ -4,16 +4,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.semantic._atoms import Parts, classes, figures, loose, measure_parts, torn, unlike
+from dbanon.attacks.semantic._atoms import (
+    Parts,
+    mark_loose,
+    mark_torn,
+    mark_unlike,
+    measure_atoms,
+    measure_parts,
+    number_classes,
+)
 from dbanon.attacks.semantic._claims import Rules, read_rules, read_stated
-from dbanon.attacks.semantic._fixes import Fixes, fixes, misstated
-from dbanon.attacks.semantic._groups import Groups, groups
-from dbanon.attacks.semantic._regions import Regions, divergence, far, regions, reveals
-from dbanon.attacks.semantic._units import Units, units
+from dbanon.attacks.semantic._fixes import Fixes, count_misstated, trace_fixes
+from dbanon.attacks.semantic._groups import Groups, find_groups
+from dbanon.attacks.semantic._regions import Regions, is_far, measure_divergence, measure_regions, reveals
+from dbanon.attacks.semantic._units import Units, find_units
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.attacks.shared.claims import LATEST, must
+from dbanon.attacks.shared.claims import LARGEST_NUMBER, must
 from dbanon.attacks.shared.frame import Counts
-from dbanon.attacks.shared.keys import distinct
+from dbanon.attacks.shared.keys import sort_distinct
 from dbanon.base.trajectory import Bool, Int
 
 
@@ -34,13 +42,13 @@ def count_clauses(evidence: RegionEvidence) -> Counts:
     """Count what breaks each clause: O((fixes + rows + cells of regions) log) time."""
     rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
     data = evidence.trajectories
-    start, end, timely = _times(evidence, rules)
+    start, end, timely = _find_slots(evidence, rules)
     cells, stored = evidence.cells, np.unique(evidence.atom, return_inverse=True)[1].reshape(-1)
-    of, places = units(evidence, stored, rules), regions(evidence, rules)
-    grouped = groups(evidence, of, start, end, rules)
+    of, places = find_units(evidence, stored, rules), measure_regions(evidence, rules)
+    grouped = find_groups(evidence, of, start, end, rules)
     region = evidence.region[grouped.row].astype(np.int64)
-    fate = fixes(of, grouped, places, region, rules)
-    told, atoms = (measure_parts(sets, places, cells, rules) for sets in (classes(places), stored))
+    fate = trace_fixes(of, grouped, places, region, rules)
+    told, atoms = (measure_parts(sets, places, cells, rules) for sets in (number_classes(places), stored))
     found = _Found(of=of, places=places, grouped=grouped, region=region, fate=fate, told=told, atoms=atoms)
     broken = {
         "period": int((~timely).sum()),
@@ -51,30 +59,30 @@ def count_clauses(evidence: RegionEvidence) -> Counts:
         "size": int((grouped.crowd < rules.k).sum()),
         "covers": int((~fate.covered).sum()),
         "complete": fate.missing,
-        "left-out": misstated(data, of, fate.state, stated),
+        "left-out": count_misstated(data, of, fate.state, stated),
         "truth": fate.empty,
         "diversity": int((places.categories < rules.l)[evidence.region].sum()),
-        "closeness": int(far(places.kl, rules.t)[evidence.region].sum()),
+        "closeness": int(is_far(places.kl, rules.t)[evidence.region].sum()),
         "classes": int(told.weak.sum()),
-        "tight": int(_free(found, rules).sum()),
+        "tight": int(_mark_free(found, rules).sum()),
     }
-    return broken, _figures(evidence, found, rules)
+    return broken, _compute_figures(evidence, found, rules)
 
 
-def _free(found: _Found, rules: Rules) -> Bool:
+def _mark_free(found: _Found, rules: Rules) -> Bool:
     """Say which rows of `Groups` have regions that do not follow from the atoms of their fixes: bool[c]."""
     atoms, told, rows = found.atoms, found.told, (found.region, found.places)
     # Where regions grow, what one has besides the atoms of its fixes must be the same wherever these are the same.
-    free = unlike(atoms, *rows, found.fate) if rules.grows else loose(told, *rows, found.fate)
+    free = mark_unlike(atoms, *rows, found.fate) if rules.grows else mark_loose(told, *rows, found.fate)
     if rules.asks_atoms:
-        free |= torn(atoms, told, *rows)
+        free |= mark_torn(atoms, told, *rows)
     return free
 
 
-def _times(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]:
+def _find_slots(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]:
     """Give the slots in which each row begins and ends, and whether it may: after the row before it, in whole slots."""
     start_s, end_s, grid_s = evidence.cloak_start_s, evidence.cloak_end_s, evidence.trajectories.grid_s
-    known = bool((np.abs(start_s) <= LATEST).all() and (np.abs(end_s) <= LATEST).all())
+    known = bool((np.abs(start_s) <= LARGEST_NUMBER).all() and (np.abs(end_s) <= LARGEST_NUMBER).all())
     must(known, "Every period must be in unix seconds. Some are too large to be.")
     start, end = (np.floor(side / grid_s).astype(np.int64) for side in (start_s, end_s))
     timely = (start * grid_s == start_s) & (end * grid_s == end_s) & (start < end)
@@ -92,17 +100,19 @@ def _times(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]:
     return start, end, timely & follows
 
 
-def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str, int | float]:
+def _compute_figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str, int | float]:
     of, places, cells = found.of, found.places, evidence.cells
     kl = places.kl[evidence.region]
     some = kl[np.isfinite(kl)]
     quarters = np.quantile(some, [0.25, 0.5, 0.75]) if len(some) else np.zeros(3)
-    of_cell = reveals((cells.pois > 0).sum(axis=1), divergence(cells.pois, cells.pois.sum(axis=0)), rules.l, rules.t)
+    of_cell = reveals(
+        (cells.pois > 0).sum(axis=1), measure_divergence(cells.pois, cells.pois.sum(axis=0)), rules.l, rules.t
+    )
     raw = of_cell[of.fix_cell[of.fix_cell >= 0]]
     shown = reveals(places.categories, places.kl, rules.l, rules.t)[evidence.region]
     return {
-        "subjects": len(distinct(of.subject)),
-        "published": len(distinct(of.subject[found.grouped.unit])),
+        "subjects": len(sort_distinct(of.subject)),
+        "published": len(sort_distinct(of.subject[found.grouped.unit])),
         "records": len(evidence.record_id),
         "rows": evidence.rows,
         "fixes": len(of.fix_t),
@@ -117,5 +127,5 @@ def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str,
         "kl_three_quarters": float(quarters[2]),
         "raw_fixes_revealing_percent": 100 * float(raw.mean()) if len(raw) else 0.0,
         "revealing_percent": 100 * float(shown.mean()),
-        **figures(found.atoms if rules.grows else found.told, found.grouped, found.fate, cells, rules),
+        **measure_atoms(found.atoms if rules.grows else found.told, found.grouped, found.fate, cells, rules),
     }

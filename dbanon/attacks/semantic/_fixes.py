@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from dbanon.attacks.semantic._claims import COARSE, FEW, REASONS, Rules, Stated
 from dbanon.attacks.semantic._groups import Groups
 from dbanon.attacks.semantic._regions import Regions
-from dbanon.attacks.semantic._units import Units, few
-from dbanon.attacks.shared.claims import hours_misstated
-from dbanon.attacks.shared.keys import distinct
+from dbanon.attacks.semantic._units import Units, has_few_atoms
+from dbanon.attacks.shared.claims import count_misstated_hours
+from dbanon.attacks.shared.keys import sort_distinct
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 PUBLISHED = len(REASONS)
@@ -30,29 +30,29 @@ class Fixes:
     empty: int  # pairs of a row and a member without a fix in it
 
 
-def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules) -> Fixes:
+def trace_fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules) -> Fixes:
     """Find the row of each fix.
 
     `region` (int64[c]): the region of each row of `grouped`.
     """
     inside = np.flatnonzero(of.fix_cell >= 0)
     unit, slot, cell = of.fix_unit[inside], of.fix_slot[inside], of.fix_cell[inside]
-    left = few(of, rules)[unit]
+    left = has_few_atoms(of, rules)[unit]
     units, shown = len(of.subject), np.zeros(len(inside), bool)
     rows, cells, covered, met = list[Int](), list[NDArray[np.int32]](), list[Bool](), [np.empty(0, np.int64)]
     # A unit is in one group unless rows were tampered with; then each of its groups is looked at.
     for group in grouped.of_unit:
-        row = _rows(grouped, group[unit], slot)
+        row = _find_rows(grouped, group[unit], slot)
         at = np.flatnonzero((row >= 0) & ~left)
         shown[at] = True
         row = row[at]
         rows.append(row)
         cells.append(cell[at])
-        covered.append(_covered(region[row], cell[at], found))
-        met.append(distinct(row * units + unit[at]))
+        covered.append(_mark_covered(region[row], cell[at], found))
+        met.append(sort_distinct(row * units + unit[at]))
     state = np.zeros(len(of.fix_cell), np.int8)
     state[inside] = np.where(left, REASONS.index(FEW), np.where(shown, PUBLISHED, REASONS.index(COARSE)))
-    sought = grouped.unit_group[~few(of, rules)[grouped.unit]]
+    sought = grouped.unit_group[~has_few_atoms(of, rules)[grouped.unit]]
     due = np.bincount(sought, minlength=len(grouped.first))[grouped.row_group]
     seen = np.bincount(np.concatenate(met) // units, minlength=len(due))
     return Fixes(
@@ -65,16 +65,16 @@ def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules)
     )
 
 
-def _covered(region: Int, cell: NDArray[np.int32], found: Regions) -> Bool:
+def _mark_covered(region: Int, cell: NDArray[np.int32], found: Regions) -> Bool:
     """Say whether each region holds a cell."""
     # Each pair is looked up once, and each fix only where one of these is false.
-    key = distinct(region * found.width + cell)
+    key = sort_distinct(region * found.width + cell)
     if found.hold(key // found.width, key % found.width).all():
         return np.ones(len(cell), bool)
     return found.hold(region, cell.astype(np.int64))
 
 
-def _rows(grouped: Groups, group: Int, slot: Int) -> Int:
+def _find_rows(grouped: Groups, group: Int, slot: Int) -> Int:
     """Find the row of `grouped` that holds each slot of a group; -1 where none does."""
     if not len(grouped.row):
         return np.full(len(slot), -1)
@@ -86,15 +86,15 @@ def _rows(grouped: Groups, group: Int, slot: Int) -> Int:
     return np.where(there, at, -1)
 
 
-def misstated(data: Trajectories, of: Units, state: NDArray[np.int8], stated: Stated) -> int:
+def count_misstated(data: Trajectories, of: Units, state: NDArray[np.int8], stated: Stated) -> int:
     """Count what the run says it left out and is not what is missing."""
     subject, t = of.subject[of.fix_unit], of.fix_t
     hour = of.fix_slot * data.grid_s // 3600
-    hours = distinct(hour)
+    hours = sort_distinct(hour)
     people, width = int(subject.max()) + 1, PUBLISHED + 1
     fixes_of, subjects_of = np.bincount(state, minlength=width), np.zeros(width, np.int64)
-    subjects_of += np.bincount(_reasons(subject, t, state)[1], minlength=width)
-    seen, why = _reasons(np.searchsorted(hours, hour) * people + subject, t, state)
+    subjects_of += np.bincount(_find_reasons(subject, t, state)[1], minlength=width)
+    seen, why = _find_reasons(np.searchsorted(hours, hour) * people + subject, t, state)
     counts = np.bincount(seen // people * width + why, minlength=len(hours) * width).reshape(len(hours), width)
     wrong = sum(
         said.get(name, 0) != due[i]
@@ -103,12 +103,12 @@ def misstated(data: Trajectories, of: Units, state: NDArray[np.int8], stated: St
     )
     due = {"seen": counts.sum(axis=1), "published": counts[:, PUBLISHED]}
     due |= {f"left_out {name}": counts[:, i] for i, name in enumerate(REASONS)}
-    return int(wrong) + hours_misstated(stated.hours, hours * 3600, due)
+    return int(wrong) + count_misstated_hours(stated.hours, hours * 3600, due)
 
 
-def _reasons(key: Int, t: Float, state: NDArray[np.int8]) -> tuple[Int, Int]:
+def _find_reasons(key: Int, t: Float, state: NDArray[np.int8]) -> tuple[Int, Int]:
     """Say of each key that occurs whether a fix of it is published, or else why its first one is not."""
-    shown = distinct(key[state == PUBLISHED])
+    shown = sort_distinct(key[state == PUBLISHED])
     lost: Bool = state != PUBLISHED
     if len(shown):
         at = np.minimum(np.searchsorted(shown, key), len(shown) - 1)

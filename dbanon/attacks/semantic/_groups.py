@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.attacks.semantic._claims import Rules
-from dbanon.attacks.semantic._units import Units, count_subjects, few
+from dbanon.attacks.semantic._units import Units, count_subjects, has_few_atoms
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.replay import runs
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.trajectory import Int
 
 
@@ -30,40 +30,42 @@ class Groups:
     miscounted: int  # rows that do not say how many people their group has, or that they stand for one
 
 
-def groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rules) -> Groups:
+def find_groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rules) -> Groups:
     """Put records that are alike together, and count what is not as it should be.
 
     `start`, `end` (int64[c]): slots of the rows.
     """
-    members, faults = _members(evidence, of)
-    record, first = _classes(evidence, members, start, end)
+    members, faults = _find_members(evidence, of)
+    record, first = _number_groups(evidence, members, start, end)
     number = len(first)
     low = np.searchsorted(members[0], np.stack([first, first + 1]))
-    path = members[1][runs(low[0], low[1] - low[0])]
+    path = members[1][join_ranges(low[0], low[1] - low[0])]
     width = len(of.subject)
-    pair = distinct(np.repeat(np.arange(number), low[1] - low[0]) * width + of.unit[path])
+    pair = sort_distinct(np.repeat(np.arange(number), low[1] - low[0]) * width + of.unit[path])
     group, unit = pair // width, pair % width
     # All trajectories of each unit: as many as there are, for each is one of a unit that is there.
     due = np.bincount(group, np.bincount(of.unit, minlength=width)[unit], number)
     faults += int(np.abs(due - (low[1] - low[0])).sum())
     faults += int(np.abs(np.bincount(group, minlength=number) - np.bincount(record, minlength=number)).sum())
-    faults += len(unit) - len(distinct(unit)) + int(few(of, rules)[unit].sum()) + len(evidence.hiding_record)
+    faults += (
+        len(unit) - len(sort_distinct(unit)) + int(has_few_atoms(of, rules)[unit].sum()) + len(evidence.hiding_record)
+    )
     crowd = count_subjects(group, of.subject[unit], number)
     said = np.repeat(crowd[record], np.diff(evidence.offset))
     miscounted = (evidence.cloak_crowd != said) | (evidence.cloak_subjects != 1)
     length = np.diff(evidence.offset)[first]
-    row = runs(evidence.offset[:-1][first], length)
+    row = join_ranges(evidence.offset[:-1][first], length)
     row_group = np.repeat(np.arange(number), length)
     order = np.lexsort((start[row], row_group))
     row = row[order]
     return Groups(
-        first=first, unit=unit, unit_group=group, of_unit=_layers(unit, group, width), crowd=crowd, row=row,
+        first=first, unit=unit, unit_group=group, of_unit=_split_layers(unit, group, width), crowd=crowd, row=row,
         row_group=row_group[order], start=start[row], end=end[row], faults=faults,
         miscounted=int(miscounted.sum()),
     )  # fmt: skip
 
 
-def _layers(unit: Int, group: Int, width: int) -> tuple[Int, ...]:
+def _split_layers(unit: Int, group: Int, width: int) -> tuple[Int, ...]:
     """Give each unit its first group, then those that have more their second one, and so on."""
     order = np.argsort(unit, kind="stable")
     unit, group = unit[order], group[order]
@@ -73,17 +75,17 @@ def _layers(unit: Int, group: Int, width: int) -> tuple[Int, ...]:
     return tuple(layers)
 
 
-def _members(evidence: RegionEvidence, of: Units) -> tuple[tuple[Int, Int], int]:
+def _find_members(evidence: RegionEvidence, of: Units) -> tuple[tuple[Int, Int], int]:
     """Find the memberships of whole considered trajectories, by record and trajectory, each once; count the others."""
     ids, by_id = np.unique(evidence.record_id, return_index=True)
     at, path = find(ids, evidence.member_record), find(of.trajectory_id, evidence.member_trajectory)
     sound = (at >= 0) & (path >= 0) & evidence.member_whole
     width = len(of.trajectory_id)
-    key = distinct(by_id[at[sound]] * width + path[sound])
+    key = sort_distinct(by_id[at[sound]] * width + path[sound])
     return (key // width, key % width), len(at) - len(key) + len(evidence.record_id) - len(ids)
 
 
-def _classes(evidence: RegionEvidence, members: tuple[Int, Int], start: Int, end: Int) -> tuple[Int, Int]:
+def _number_groups(evidence: RegionEvidence, members: tuple[Int, Int], start: Int, end: Int) -> tuple[Int, Int]:
     """Number the groups of records whose rows and members are the same to the last bit."""
     rows = np.stack([evidence.region.astype(np.int64), start, end, evidence.cloak_seq], axis=1)
     low = np.searchsorted(members[0], np.arange(len(evidence.record_id) + 1))

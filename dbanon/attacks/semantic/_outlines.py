@@ -10,11 +10,11 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.base.kernels import kernel
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 
-_ELEMENT = 12  # bytes of an element of bigint[] as the server sends it: its length, then 8 bytes
+_ELEMENT_BYTES = 12  # bytes of an element of bigint[] as the server sends it: its length, then 8 bytes
 
 
 def build_outlines(
@@ -50,8 +50,8 @@ def build_outlines(
     city, ids = _CellEdges.of(cells["outline"]), cells["cell_id"]
     nos, numbers, held = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for batch in regions:
-        number = np.array([len(sent) // _ELEMENT for sent in batch["cells"]], np.int64)
-        sent = np.frombuffer(b"".join(batch["cells"]), np.uint8).reshape(-1, _ELEMENT)[:, 4:]
+        number = np.array([len(sent) // _ELEMENT_BYTES for sent in batch["cells"]], np.int64)
+        sent = np.frombuffer(b"".join(batch["cells"]), np.uint8).reshape(-1, _ELEMENT_BYTES)[:, 4:]
         cell = find(ids, np.ascontiguousarray(sent).view(">i8")[:, 0].astype(np.int64)).astype(np.int32)
         edge, owner = city.edges(batch["outline"])
         ends, low = np.concatenate([[0], np.cumsum(number)]), np.searchsorted(owner, np.arange(len(number) + 1))
@@ -79,16 +79,16 @@ class _CellEdges:
     @classmethod
     def of(cls, outlines: NDArray[Any]) -> "_CellEdges":
         """Number the corners and edges of cells."""
-        begin, end, _ = _directed(outlines)
+        begin, end, _ = _split_edges(outlines)
         corners = np.unique(begin)
         ends = np.searchsorted(corners, begin), np.searchsorted(corners, end)
-        pairs, none = distinct(np.minimum(*ends) * len(corners) + np.maximum(*ends)), np.empty(0, np.int64)
+        pairs, none = sort_distinct(np.minimum(*ends) * len(corners) + np.maximum(*ends)), np.empty(0, np.int64)
         edge, owner = cls(corners, pairs, none, none).edges(outlines)
         return cls(corners, pairs, np.searchsorted(owner, np.arange(len(outlines) + 1)), edge)
 
     def edges(self, outlines: NDArray[Any]) -> tuple[Int, Int]:
         """Give the edges of polygons as in `edge`, 0 for those that no cell has, and whose they are, ascending."""
-        begin, end, owner = _directed(outlines)
+        begin, end, owner = _split_edges(outlines)
         first, second = (np.minimum(np.searchsorted(self.corners, at), len(self.corners) - 1) for at in (begin, end))
         edge = find(self.pairs, np.minimum(first, second) * len(self.corners) + np.maximum(first, second)) + 1
         # A corner that no cell has lands on another one, from which it differs.
@@ -96,7 +96,7 @@ class _CellEdges:
         return np.where(known, np.where(first < second, edge, -edge), 0), owner
 
 
-def _directed(outlines: NDArray[Any]) -> tuple[NDArray[np.complex128], NDArray[np.complex128], Int]:
+def _split_edges(outlines: NDArray[Any]) -> tuple[NDArray[np.complex128], NDArray[np.complex128], Int]:
     """Take polygons apart into edges: where each begins and ends, x + iy, and whose it is, ascending."""
     polygons, of = shapely.get_parts(shapely.from_wkb(outlines), return_index=True)
     rings, polygon = shapely.get_rings(polygons, return_index=True)
@@ -112,7 +112,7 @@ def prepare() -> None:
     _add_up(zero, none, zero, np.empty(0, np.int32), zero, none, zero, np.empty(0, bool))
 
 
-@kernel
+@compile_kernel
 def _add_up(low: Any, edge: Any, ends: Any, cell: Any, cell_low: Any, cell_edge: Any, left: Any, same: Any) -> None:
     """Keep `same` where the cells' edges add up to the outline; `left` is what is left of each: 0 between regions."""
     for r in range(len(same)):

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks.semantic._claims import MM2, Rules
+from dbanon.attacks.semantic._claims import MM2_PER_M2, Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.base.trajectory import Bool, Cells, Float, Int
 
 _SLIVER_M2 = 1.0
 _MISFIT_M2 = 1.0  # by which a region's area may differ from that of its cells
 _MISFIT_SHARE = 1e-6  # of the area, where that is more
-_SLACK = 1e-9  # of comparisons with t
+_KL_SLACK = 1e-9  # of comparisons with t
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,20 +41,20 @@ class Regions:
         return find(self.key, region * self.width + cell) >= 0
 
 
-def regions(evidence: RegionEvidence, rules: Rules) -> Regions:
+def measure_regions(evidence: RegionEvidence, rules: Rules) -> Regions:
     """Look at each region once."""
     cells, number = evidence.cells, len(evidence.region_no)
     width = len(cells.cell_id)
-    key = distinct(evidence.held_region * width + evidence.held_cell)
+    key = sort_distinct(evidence.held_region * width + evidence.held_cell)
     region, cell = key // width, (key % width).astype(np.int32)
     low = np.searchsorted(region, np.arange(number + 1))
-    pois = counted(region, cell, cells, number)
-    own_mm2 = np.rint(cells.area_m2 * MM2).astype(np.int64)
+    pois = count_pois(region, cell, cells, number)
+    own_mm2 = np.rint(cells.area_m2 * MM2_PER_M2).astype(np.int64)
     area_mm2 = np.zeros(number, np.int64)
     np.add.at(area_mm2, region, own_mm2[cell])
-    area_m2 = area_mm2 / MM2
+    area_m2 = area_mm2 / MM2_PER_M2
     sound = evidence.region_several & evidence.region_valid & (evidence.region_least_m2 >= _SLIVER_M2)
-    sound |= _of_a_small_cell(evidence, area_m2)
+    sound |= _mark_small_regions(evidence, area_m2)
     misfit_m2 = np.abs(evidence.region_area_m2 - area_m2)
     whole = ~evidence.region_split & (misfit_m2 <= np.maximum(_MISFIT_M2, _MISFIT_SHARE * area_m2))
     categories = (pois > 0).sum(axis=1)
@@ -70,23 +70,23 @@ def regions(evidence: RegionEvidence, rules: Rules) -> Regions:
         & (area_m2 <= rules.largest_m2),
         told=(evidence.region_other_keys == 0) & (evidence.region_categories == categories),
         categories=categories,
-        kl=divergence(pois, cells.pois.sum(axis=0)),
+        kl=measure_divergence(pois, cells.pois.sum(axis=0)),
     )
 
 
-def _of_a_small_cell(evidence: RegionEvidence, area_m2: Float) -> Bool:
+def _mark_small_regions(evidence: RegionEvidence, area_m2: Float) -> Bool:
     """Say which regions are less than a square metre themselves: one part without a hole is no sliver then."""
     alone = (evidence.region_parts == 1) & (evidence.region_holes == 0) & (area_m2 < _SLIVER_M2)
     return np.asarray(evidence.region_several & evidence.region_valid & alone)
 
 
-def counted(region: Int, cell: NDArray[np.integer], cells: Cells, number: int) -> Int:
+def count_pois(region: Int, cell: NDArray[np.integer], cells: Cells, number: int) -> Int:
     """Count the points of interest of each region, or of each of other sets of cells, by category: int64[r, q]."""
     counts = [np.bincount(region, of_cells[cell], number) for of_cells in cells.pois.T]
     return np.stack(counts, axis=1).astype(np.int64) if counts else np.zeros((number, 0), np.int64)
 
 
-def divergence(pois: Int | Float, city: Int) -> Float:
+def measure_divergence(pois: Int | Float, city: Int) -> Float:
     """Measure the Kullback-Leibler divergence (natural logarithm) of places from the city; infinite without any point.
 
     Parameters
@@ -103,9 +103,9 @@ def divergence(pois: Int | Float, city: Int) -> Float:
 
 def reveals(categories: Int, kl: Float, least: int, t: float) -> Bool:
     """Say which places tell a function: of fewer categories than `least`, or too far from the city."""
-    return (categories < least) | far(kl, t)
+    return (categories < least) | is_far(kl, t)
 
 
-def far(kl: Float, t: float) -> Bool:
+def is_far(kl: Float, t: float) -> Bool:
     """Say which places are further from the city than t."""
-    return kl > t + _SLACK
+    return kl > t + _KL_SLACK

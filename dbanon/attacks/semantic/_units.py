@@ -10,11 +10,11 @@ from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.apart import call_where_fixes_are
 from dbanon.attacks.shared.claims import must
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.replay import runs, slots
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.replay import join_ranges, number_slots
 from dbanon.base.trajectory import Bool, Float, Int
 
-_MOST_SLOTS = 1 << 40
+_MOST_SPAN_SLOTS = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,16 +42,16 @@ class Places:
     t: Float  # [m]
 
 
-def units(evidence: RegionEvidence, atom: Int, rules: Rules) -> Units:
+def find_units(evidence: RegionEvidence, atom: Int, rules: Rules) -> Units:
     """Find the considered fixes and the units they make.
 
     `atom` (int64[c]): of each cell, from 0 on.
 
     Raises `UndecidableError` if there is no fix, or the data span too long a time to be counted in slots.
     """
-    data, at = evidence.trajectories, _places(evidence, rules)
+    data, at = evidence.trajectories, _find_places(evidence, rules)
     must(len(at.slot) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
-    must(int(at.slot.max()) - int(at.slot.min()) < _MOST_SLOTS, "Fixes must lie within 2^40 slots. They do not.")
+    must(int(at.slot.max()) - int(at.slot.min()) < _MOST_SPAN_SLOTS, "Fixes must lie within 2^40 slots. They do not.")
     there = find(data.trajectory_id, at.trajectory_id)
     day = np.zeros(len(there), np.int64) if data.day is None else data.day[there]
     # From the data alone, by subject and day: what the run says of its records is compared with this.
@@ -59,7 +59,7 @@ def units(evidence: RegionEvidence, atom: Int, rules: Rules) -> Units:
     unit = unit.reshape(-1)
     fix_unit = np.repeat(unit.astype(np.int32), at.number)
     width, inside = int(atom.max()) + 1, at.cell >= 0
-    seen = distinct(fix_unit[inside].astype(np.int64) * width + atom[at.cell[inside]])
+    seen = sort_distinct(fix_unit[inside].astype(np.int64) * width + atom[at.cell[inside]])
     return Units(
         subject=who[0],
         atoms=np.bincount(seen // width, minlength=who.shape[1]),
@@ -72,29 +72,29 @@ def units(evidence: RegionEvidence, atom: Int, rules: Rules) -> Units:
     )
 
 
-def _places(evidence: RegionEvidence, rules: Rules) -> Places:
+def _find_places(evidence: RegionEvidence, rules: Rules) -> Places:
     """Find where and when all considered fixes are, by trajectory."""
     cells = evidence.cells
     some = call_where_fixes_are(
-        evidence, _considered, rules, len(cells.cell_id), given="fix_cell", here=(cells.fix_cell,)
+        evidence, _find_part_places, rules, len(cells.cell_id), given="fix_cell", here=(cells.fix_cell,)
     )
     if len(some) == 1:
         return some[0]
     number = np.concatenate([one.number for one in some])
     ids = np.concatenate([one.trajectory_id for one in some])
     order = np.argsort(ids)
-    at = runs((np.cumsum(number) - number)[order], number[order])
+    at = join_ranges((np.cumsum(number) - number)[order], number[order])
     slot, cell, t = (np.concatenate([getattr(one, name) for one in some])[at] for name in ("slot", "cell", "t"))
     return Places(trajectory_id=ids[order], number=number[order], slot=slot, cell=cell, t=t)
 
 
-def _considered(evidence: Evidence, rules: Rules, cells: int, fix_cell: Int) -> Places:
+def _find_part_places(evidence: Evidence, rules: Rules, cells: int, fix_cell: Int) -> Places:
     """Find where and when the considered fixes of some people are."""
     data = evidence.trajectories
     must(len(fix_cell) == data.fixes, "Each fix must come with its cell. This is a defect of the read.")
     sane = bool((fix_cell >= -1).all() and (fix_cell < cells).all())
     must(sane, "The cell of each fix must be one of the dataset's. Some are not.")
-    slot = slots(data.t, data.grid_s)
+    slot = number_slots(data.t, data.grid_s)
     kept = np.ones(len(slot), bool)
     if rules.since is not None:
         kept &= slot >= rules.since
@@ -114,9 +114,9 @@ def _considered(evidence: Evidence, rules: Rules, cells: int, fix_cell: Int) -> 
 def count_subjects(group: Int, subject: Int, groups: int) -> Int:
     """Count the distinct subjects of each group: int64[groups]."""
     width = int(subject.max(initial=0)) + 1
-    return np.bincount(distinct(group * width + subject) // width, minlength=groups)
+    return np.bincount(sort_distinct(group * width + subject) // width, minlength=groups)
 
 
-def few(of: Units, rules: Rules) -> Bool:
+def has_few_atoms(of: Units, rules: Rules) -> Bool:
     """Say which units are left out because they are in too few atoms."""
     return of.atoms < rules.least_atoms

@@ -78,7 +78,7 @@ def read(evidence: Evidence, source: Source) -> RegionEvidence:
     region, of_made = evidence.regions(held["region_no"]), np.repeat(evidence.regions(made), number)
     holds, used = region >= 0, of_made >= 0
     columns = ("several", "valid", "area_m2", "parts", "holes", "least_m2", "categories")
-    return evidence.extended(
+    return evidence.extend(
         RegionEvidence,
         cells=cells,
         atom=atom,

@@ -15,19 +15,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, read_rules, read_stated, snapshot
+from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, find_snapshot, read_rules, read_stated
 from dbanon.attacks.sensitive_sites._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence, read
-from dbanon.attacks.shared.claims import considered, hours_misstated
+from dbanon.attacks.shared.claims import count_misstated_hours, select_considered
 from dbanon.attacks.shared.frame import Attack, Counts
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.rectangles import count_meeting, find_cells, find_holding, find_region_cells, hold
 from dbanon.base.trajectory import Bool, Int
 
 __all__ = ["APART", "attack", "read"]
 
 APART = True
-_NEARER = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
+_NEARER_FACTOR = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,44 +69,44 @@ def _count(evidence: SiteEvidence) -> Counts:
     O((fixes + rows) log) time, and that of the largest flow from places of sites to the rectangles that hold them.
     """
     rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
-    every, evidence = evidence, considered(evidence)
-    users = snapshot(every, evidence.trajectories, rules)
-    rows = _rows(evidence, users)
-    regions = _regions(evidence, rows)
-    sites = _sites(evidence, rules, regions)
-    inside = int((meeting(rows.cells[~rows.cloaked], regions.cells) > 0).sum())
+    every, evidence = evidence, select_considered(evidence)
+    users = find_snapshot(every, evidence.trajectories, rules)
+    rows = _build_rows(evidence, users)
+    regions = _group_rows(evidence, rows)
+    sites = _measure_sites(evidence, rules, regions)
+    inside = int((count_meeting(rows.cells[~rows.cloaked], regions.cells) > 0).sum())
     absent = {ABSENT: int((~users.there).sum())}
     misstated = sum(absent.get(reason, 0) != stated.get(reason, 0) for reason in absent.keys() | stated.keys())
     counts = {"seen": len(users.subject), "published": int(users.there.sum()), f"left_out {ABSENT}": absent[ABSENT]}
     found = {name: np.array([number]) for name, number in counts.items()}
-    misstated += hours_misstated(hours, np.array([users.start_s]), found)
+    misstated += count_misstated_hours(hours, np.array([users.start_s]), found)
     off_time = (evidence.cloak_start_s != users.start_s) | (evidence.cloak_end_s != users.end_s)
     broken = {
         "period": int(off_time.sum()),
         "region": int((~rows.sound).sum()),
         "columns": int(((evidence.cloak_other_keys != 0) | ~np.isin(evidence.cloak_cloaked, (0, 1))).sum()),
         "members": rows.faults,
-        "crowd": _miscounted(evidence, rows, regions),
+        "crowd": _count_miscounted(evidence, rows, regions),
         "size": int((regions.crowd < rules.k).sum()),
-        "covers": _unmasked(users, rows),
+        "covers": _count_unmasked(users, rows),
         "complete": int(users.there.sum()) - len(rows.published),
         "left-out": misstated,
-        "exact": _inexact(evidence, users, rows),
+        "exact": _count_inexact(evidence, users, rows),
         "nearest": sites.tied,
         "own-rectangle": len(sites.seen) - sites.served + sites.idle,
         "guards": sites.near + (inside if rules.guard_inside else 0),
     }
-    return broken, _figures(evidence, users, rows, regions, sites) | {"exact_inside_rectangles": inside}
+    return broken, _compute_figures(evidence, users, rows, regions, sites) | {"exact_inside_rectangles": inside}
 
 
 attack = Attack(name="sensitive-sites", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=("bk", "mk"))
 """Decides whether any site can be tied to fewer than k users, and whether what is published is true."""
 
 
-def _figures(
+def _compute_figures(
     evidence: SiteEvidence, users: Snapshot, rows: _Rows, regions: _Regions, sites: _Sites
 ) -> dict[str, int | float]:
-    at_sites = meeting(users.cells[users.there], _site_cells(evidence)) > 0
+    at_sites = count_meeting(users.cells[users.there], _find_site_cells(evidence)) > 0
     return {
         "subjects": len(users.subject),
         "published": len(rows.published),
@@ -130,17 +130,17 @@ def _figures(
 # The rows: whose they are, and whether they are true.
 
 
-def _rows(evidence: SiteEvidence, users: Snapshot) -> _Rows:
-    key = distinct(evidence.cloak_record)
-    record, user, faults = _members(evidence, users, key)
+def _build_rows(evidence: SiteEvidence, users: Snapshot) -> _Rows:
+    key = sort_distinct(evidence.cloak_record)
+    record, user, faults = _find_members(evidence, users, key)
     faults += len(evidence.cloak_record) - len(key) + int((evidence.cloak_seq != 1).sum())
     owner = np.full(len(key), -1)
     # A record of several users, or of none, is among the faults: the run is refused, whichever stands here.
     owner[record] = user
-    cells, on_grid = of_regions(evidence.cloak_bounds, evidence.trajectories.grid_m)
+    cells, on_grid = find_region_cells(evidence.cloak_bounds, evidence.trajectories.grid_m)
     return _Rows(
         owner=owner[find(key, evidence.cloak_record)],
-        published=distinct(user[users.there[user]]),
+        published=sort_distinct(user[users.there[user]]),
         cells=cells,
         sound=on_grid & evidence.cloak_rectangle & (evidence.cloak_srid == evidence.trajectories.srid),
         cloaked=evidence.cloak_cloaked == 1,
@@ -148,7 +148,7 @@ def _rows(evidence: SiteEvidence, users: Snapshot) -> _Rows:
     )
 
 
-def _members(evidence: SiteEvidence, users: Snapshot, key: Int) -> tuple[Int, Int, int]:
+def _find_members(evidence: SiteEvidence, users: Snapshot, key: Int) -> tuple[Int, Int, int]:
     """Give record and user of the memberships that are known, and count what keeps records from being a user each."""
     record = find(key, evidence.member_record)
     trajectory = find(evidence.trajectories.trajectory_id, evidence.member_trajectory)
@@ -156,31 +156,31 @@ def _members(evidence: SiteEvidence, users: Snapshot, key: Int) -> tuple[Int, In
     user = np.searchsorted(users.subject, evidence.trajectories.subject[trajectory])
     right = known & evidence.member_whole & users.there[user] & (users.supplier[user] == trajectory)
     record, user = record[known], user[known]
-    records, people = len(distinct(record)), len(distinct(user))
-    pairs = len(distinct(record * len(users.subject) + user))
+    records, people = len(sort_distinct(record)), len(sort_distinct(user))
+    pairs = len(sort_distinct(record * len(users.subject) + user))
     # All four are 0 only where every record has one membership, and no user is in two records.
     faults = int((~right).sum()) + (len(key) - records) + (len(record) - records) + (pairs - people)
     return record, user, faults
 
 
-def _inexact(evidence: SiteEvidence, users: Snapshot, rows: _Rows) -> int:
+def _count_inexact(evidence: SiteEvidence, users: Snapshot, rows: _Rows) -> int:
     exact = np.flatnonzero(~rows.cloaked & (rows.owner >= 0))
     same = (rows.cells[exact] == users.cells[rows.owner[exact]]).all(axis=1)
     return int((~same | (evidence.cloak_crowd[exact] != 1)).sum())
 
 
-def _unmasked(users: Snapshot, rows: _Rows) -> int:
+def _count_unmasked(users: Snapshot, rows: _Rows) -> int:
     cloaked = np.flatnonzero(rows.cloaked & (rows.owner >= 0))
     return int((~hold(rows.cells[cloaked], users.cells[rows.owner[cloaked]])).sum())
 
 
-def _miscounted(evidence: SiteEvidence, rows: _Rows, regions: _Regions) -> int:
+def _count_miscounted(evidence: SiteEvidence, rows: _Rows, regions: _Regions) -> int:
     wrong = evidence.cloak_subjects != 1
     wrong[rows.cloaked] |= evidence.cloak_crowd[rows.cloaked] != regions.crowd[regions.of[rows.cloaked]]
     return int(wrong.sum())
 
 
-def _regions(evidence: SiteEvidence, rows: _Rows) -> _Regions:
+def _group_rows(evidence: SiteEvidence, rows: _Rows) -> _Regions:
     """Group the cloaked rows by all that an analyst can distinguish: the last bit of a bound is enough."""
     cloaked = np.flatnonzero(rows.cloaked)
     columns = (*evidence.cloak_bounds[cloaked].T, evidence.cloak_start_s[cloaked], evidence.cloak_end_s[cloaked])
@@ -194,7 +194,7 @@ def _regions(evidence: SiteEvidence, rows: _Rows) -> _Regions:
     owned = cloaked[rows.owner[cloaked] >= 0]
     width = int(rows.owner.max(initial=0)) + 1
     # A user counts once for a region. Rows of nobody known count for none, so a crowd can only come out too small.
-    people = distinct(of[owned] * width + rows.owner[owned]) // width
+    people = sort_distinct(of[owned] * width + rows.owner[owned]) // width
     crowd = np.bincount(people, minlength=int(new.sum()))
     return _Regions(of=of, cells=rows.cells[cloaked[order[new]]], crowd=crowd)
 
@@ -202,13 +202,13 @@ def _regions(evidence: SiteEvidence, rows: _Rows) -> _Regions:
 # The sites: who is nearest, and whether each has its own rectangle.
 
 
-def _site_cells(evidence: SiteEvidence) -> Int:
-    return of_bounds(evidence.sites.site_bounds, evidence.trajectories.grid_m)
+def _find_site_cells(evidence: SiteEvidence) -> Int:
+    return find_cells(evidence.sites.site_bounds, evidence.trajectories.grid_m)
 
 
-def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
+def _measure_sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
     # Sites in the same cells are one place to an adversary, and pairs are of the first; `number` counts them.
-    place_cells, of, number = np.unique(_site_cells(evidence), axis=0, return_inverse=True, return_counts=True)
+    place_cells, of, number = np.unique(_find_site_cells(evidence), axis=0, return_inverse=True, return_counts=True)
     of = of.ravel()  # the place of each site
     place = of[find(evidence.sites.site_id, evidence.pair_site)]
     # Definition 1, the rows nearest to a site: a rectangle that holds it is at distance 0. A site is tied to people
@@ -219,20 +219,20 @@ def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
         for some in (least, least & cloaked & (evidence.pair_rows >= rules.k), least & ~cloaked)
     )
     distance_m = np.sqrt(evidence.pair_squared) * evidence.trajectories.grid_m
-    near = ~cloaked & (distance_m < rules.guard_m * _NEARER)
-    region, held = holding(regions.cells, place_cells)
+    near = ~cloaked & (distance_m < rules.guard_m * _NEARER_FACTOR)
+    region, held = find_holding(regions.cells, place_cells)
     return _Sites(
         seen=seen[of],
         tied=int(number[(hidden == 0) | (bare > 0)].sum()),
         near=int((evidence.pair_rows[near] * number[place[near]]).sum()),
         # Definition 3: sites share no users, so a region of c users serves c // k sites at most.
-        served=_served(region, held, regions.crowd // rules.k, number),
-        idle=len(regions.crowd) - len(distinct(region)),
-        alone=len(distinct(region[(regions.cells[region] == place_cells[held]).all(axis=1)])),
+        served=_count_served(region, held, regions.crowd // rules.k, number),
+        idle=len(regions.crowd) - len(sort_distinct(region)),
+        alone=len(sort_distinct(region[(regions.cells[region] == place_cells[held]).all(axis=1)])),
     )
 
 
-def _served(region: Int, place: Int, capacity: Int, number: Int) -> int:
+def _count_served(region: Int, place: Int, capacity: Int, number: Int) -> int:
     """Count the sites that can be given a region that holds them, each region to so many sites (a largest flow).
 
     `number` of sites are at each place; a pair of `region` and `place` says that the one holds the other.

@@ -10,26 +10,26 @@ from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.attacks.shared.apart import call_where_fixes_are, find_ends
 from dbanon.attacks.shared.claims import (
     Hours,
-    considered_slots,
+    count_slots,
     demand_sane,
-    get,
-    in_slots,
-    integer,
-    length_m,
-    moment,
     must,
+    read_considered_slots,
     read_hours,
-    reasons,
-    switch,
+    read_integer,
+    read_length_m,
+    read_moment,
+    read_parameter,
+    read_reasons,
+    read_switch,
 )
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.rectangles import FURTHEST, of_bounds
-from dbanon.attacks.shared.replay import Timetable, replay, slots, within
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.rectangles import FURTHEST_CELL, find_cells
+from dbanon.attacks.shared.replay import Timetable, number_slots, replay, select_slots
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 _MALFORMED = "The run's counts of rows left out must be whole counts of people by reason and hour. They are not."
-_FAR = "Every coordinate must be so small that its cell can be numbered exactly. Some are not."
-_SHAPES = "Every shape must be that of a trajectory of one fix. It is not."
+_TOO_FAR = "Every coordinate must be so small that its cell can be numbered exactly. Some are not."
+_MALFORMED_SHAPES = "Every shape must be that of a trajectory of one fix. It is not."
 ABSENT = "absent_at_instant"
 
 
@@ -65,29 +65,29 @@ def read_rules(evidence: SiteEvidence) -> Rules:
     demand_sane(evidence)
     params, data, sites = evidence.params, evidence.trajectories, evidence.sites
     must(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at. It holds none.")
-    must(bool((find(data.trajectory_id, sites.shape_trajectory) >= 0).all()), _SHAPES)
-    must(_near(sites.site_bounds, data.grid_m) and _near(sites.shape_bounds, data.grid_m), _FAR)
+    must(bool((find(data.trajectory_id, sites.shape_trajectory) >= 0).all()), _MALFORMED_SHAPES)
+    must(_is_near(sites.site_bounds, data.grid_m) and _is_near(sites.shape_bounds, data.grid_m), _TOO_FAR)
     _demand_pairs(evidence)
-    at = None if get(params, "at") is None else in_slots(moment(params, "at"), "at", data.grid_s)
-    since, until = considered_slots(params, data.grid_s)
+    at = None if read_parameter(params, "at") is None else count_slots(read_moment(params, "at"), "at", data.grid_s)
+    since, until = read_considered_slots(params, data.grid_s)
     within = at is None or ((since is None or at >= since) and (until is None or at < until))
     must(within, "The instant 'at' must lie in the time from 'since' to 'until'. It does not.")
     return Rules(
-        k=integer(params, "k", 2),
+        k=read_integer(params, "k", 2),
         at=at,
         bounds=(since, until),
-        max_gap_s=integer(params, "max_gap_s", 0),
-        guard_m=length_m(params, "guard_m") or 0.0,
-        guard_inside=switch(params, "guard_inside"),
+        max_gap_s=read_integer(params, "max_gap_s", 0),
+        guard_m=read_length_m(params, "guard_m") or 0.0,
+        guard_inside=read_switch(params, "guard_inside"),
     )
 
 
-def _near(metres: Float, grid_m: float) -> bool:
-    return not metres.size or max(-float(metres.min()), float(metres.max())) / grid_m < FURTHEST
+def _is_near(metres: Float, grid_m: float) -> bool:
+    return not metres.size or max(-float(metres.min()), float(metres.max())) / grid_m < FURTHEST_CELL
 
 
 def _demand_pairs(evidence: SiteEvidence) -> None:
-    cells = of_bounds(evidence.sites.site_bounds, evidence.trajectories.grid_m)
+    cells = find_cells(evidence.sites.site_bounds, evidence.trajectories.grid_m)
     # Sites come by id, so the first in its cells is the one that the join was asked for.
     first = np.unique(cells, axis=0, return_index=True)[1]
     sites = bool(np.isin(evidence.pair_site, evidence.sites.site_id[first]).all())
@@ -102,31 +102,33 @@ def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours
     Raises `UndecidableError` if it is not what the method writes.
     """
     must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects", "by_hour"}, _MALFORMED)
-    stated = reasons(suppressed, "subjects", _MALFORMED) if "subjects" in suppressed else {}
+    stated = read_reasons(suppressed, "subjects", _MALFORMED) if "subjects" in suppressed else {}
     return stated, read_hours(suppressed)
 
 
-def snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules) -> Snapshot:
+def find_snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules) -> Snapshot:
     """Find where every user is: in the slot `at`, or at the only fix; `considered`: those of the run's time.
 
     Raises `UndecidableError` if cells cannot be numbered, a shape is of several fixes, or users have several.
     """
-    some = call_where_fixes_are(evidence, _seen, rules, evidence.sites.shape_trajectory)
+    some = call_where_fixes_are(evidence, _find_part_users, rules, evidence.sites.shape_trajectory)
     subject, there, supplier, x, y = (np.concatenate(column) for column in zip(*some, strict=True))
     order = np.argsort(subject)
     subject, there, supplier, x, y = subject[order], there[order], supplier[order], x[order], y[order]
     supplier = find(considered.trajectory_id, supplier)
     first, last = (
-        slots(np.array(find_ends(considered)), considered.grid_s).tolist() if rules.at is None else 2 * [rules.at]
+        number_slots(np.array(find_ends(considered)), considered.grid_s).tolist()
+        if rules.at is None
+        else 2 * [rules.at]
     )
     data = considered
-    cells = of_bounds(np.stack((x, y, x, y), axis=1), data.grid_m)
+    cells = find_cells(np.stack((x, y, x, y), axis=1), data.grid_m)
     # A user with a shape is represented by its rectangle (section 2.1), not by the cell of its fix.
     shape = np.full(len(data.trajectory_id), -1)
     known = find(data.trajectory_id, evidence.sites.shape_trajectory)  # -1: of a trajectory that is not considered
     shape[known[known >= 0]] = np.flatnonzero(known >= 0)
     shaped = np.flatnonzero(there & (shape[supplier] >= 0))
-    cells[shaped] = of_bounds(evidence.sites.shape_bounds[shape[supplier[shaped]]], data.grid_m)
+    cells[shaped] = find_cells(evidence.sites.shape_bounds[shape[supplier[shaped]]], data.grid_m)
     return Snapshot(
         subject=subject,
         there=there,
@@ -137,18 +139,18 @@ def snapshot(evidence: SiteEvidence, considered: Trajectories, rules: Rules) -> 
     )
 
 
-def _seen(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int, Bool, Int, Float, Float]:
+def _find_part_users(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int, Bool, Int, Float, Float]:
     """Give of some people each subject, whether it has a position, whose trajectory's by id, and where."""
     data = evidence.trajectories
-    must(_near(data.x, data.grid_m) and _near(data.y, data.grid_m), _FAR)
+    must(_is_near(data.x, data.grid_m) and _is_near(data.y, data.grid_m), _TOO_FAR)
     own = find(data.trajectory_id, shaped)
-    must(bool((np.diff(data.offset)[own[own >= 0]] == 1).all()), _SHAPES)
+    must(bool((np.diff(data.offset)[own[own >= 0]] == 1).all()), _MALFORMED_SHAPES)
     if rules.bounds != (None, None):
-        data = within(data, *rules.bounds)
+        data = select_slots(data, *rules.bounds)
     if not len(data.trajectory_id):
         return data.subject, data.subject > 0, data.trajectory_id, data.x, data.y
     if rules.at is not None:
-        subject, there, supplier, x, y = _at(data, rules.at, rules.max_gap_s)
+        subject, there, supplier, x, y = _find_users_at(data, rules.at, rules.max_gap_s)
         return subject, there, data.trajectory_id[supplier], x, y
     single = bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
     must(single, "Without 'at' every person must have exactly one fix. Some have more.")
@@ -157,13 +159,13 @@ def _seen(evidence: Evidence, rules: Rules, shaped: Int) -> tuple[Int, Bool, Int
     return data.subject[supplier], there, data.trajectory_id[supplier], data.x[supplier], data.y[supplier]
 
 
-def _at(data: Trajectories, at: int, max_gap_s: int) -> tuple[Int, Bool, Int, Float, Float]:
+def _find_users_at(data: Trajectories, at: int, max_gap_s: int) -> tuple[Int, Bool, Int, Float, Float]:
     """Give each subject, whether it has a `last` fix at a slot, whose trajectory's, and where."""
     # Whose other fixes are of another hour (UTC) is not looked for.
     hour = at * data.grid_s // 3600 * 3600
-    slot_s = slots(data.t, data.grid_s) * data.grid_s
+    slot_s = number_slots(data.t, data.grid_s) * data.grid_s
     looked = (slot_s >= min(hour, at * data.grid_s - max_gap_s)) & (slot_s < hour + 3600)
-    subject = distinct(data.subject[np.repeat(np.arange(len(data.subject)), np.diff(data.offset))[looked]])
+    subject = sort_distinct(data.subject[np.repeat(np.arange(len(data.subject)), np.diff(data.offset))[looked]])
     there, supplier = np.zeros(len(subject), dtype=bool), np.zeros(len(subject), dtype=np.int64)
     x, y = np.zeros((2, len(subject)))
     instant = Timetable(grid_s=data.grid_s, first=at, step=1, count=1, length=1)

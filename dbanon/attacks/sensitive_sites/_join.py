@@ -12,28 +12,28 @@ import shapely
 from numpy.typing import NDArray
 
 from dbanon.attacks import Evidence
-from dbanon.attacks.shared.keys import distinct
-from dbanon.attacks.shared.replay import runs
+from dbanon.attacks.shared.keys import sort_distinct
+from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.trajectory import Bool, Float, Int, Sites
 
-_ENDLESS = 1e300
+_ENDLESS_CELLS = 1e300
 _FARTHEST_M = 1e12
 """No guard reaches further: beyond it a run's parameter is a mistake, which the attack refuses."""
 
 
 def join(evidence: Evidence, hidden: Bool, sites: Sites) -> dict[str, NDArray[Any]]:
     """Find the pairs of `SiteEvidence`: its columns by name. `hidden`: of each region, whether it is no exact place."""
-    grid_m, guard_m = evidence.trajectories.grid_m, _guard_m(evidence.params.get("guard_m"))
+    grid_m, guard_m = evidence.trajectories.grid_m, _read_guard_m(evidence.params.get("guard_m"))
     # The first site stands for all in its cells: there may be thousands, and as many rectangles that hold them.
     cells, first = np.unique(np.floor(sites.site_bounds / grid_m), axis=0, return_index=True)
     sides = np.rint(evidence.region_bounds / grid_m) - np.array([0, 0, 1, 1])
-    region, site = _near(sides, np.where(hidden, 0, guard_m / grid_m + 1), cells)
+    region, site = _find_near(sides, np.where(hidden, 0, guard_m / grid_m + 1), cells)
     # How many cells lie from one rectangle to the other.
     own, other = sides[region], cells[site]
     apart = np.maximum(0, np.maximum(own[:, :2] - other[:, 2:], other[:, :2] - own[:, 2:]))
     squared = (apart * apart).sum(axis=1)
     met = (squared == 0) | (~hidden[region] & (np.sqrt(squared) * grid_m < guard_m))
-    of, pair, rows = _shown(evidence, hidden, region[met])
+    of, pair, rows = _count_shown_rows(evidence, hidden, region[met])
     return {
         "pair_site": sites.site_id[first[site[met][pair]]],
         "pair_cloaked": hidden[of],
@@ -42,29 +42,29 @@ def join(evidence: Evidence, hidden: Bool, sites: Sites) -> dict[str, NDArray[An
     }
 
 
-def _guard_m(given: object) -> float:
+def _read_guard_m(given: object) -> float:
     """Read the run's guard as far as it is a length: `read_rules` refuses others."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         return 0.0
     return float(min(max(given, 0), _FARTHEST_M))
 
 
-def _near(sides: Float, reach: Float, cells: Float) -> tuple[Int, Int]:
+def _find_near(sides: Float, reach: Float, cells: Float) -> tuple[Int, Int]:
     """Find pairs of regions and sites whose rectangles meet, the former's with so many cells around it."""
     known = np.flatnonzero(~np.isnan(sides).any(axis=1))
     around = sides[known] + np.array([-1, -1, 1, 1]) * reach[known, None]
     tree = shapely.STRtree(shapely.box(*cells.T))
-    region, site = tree.query(shapely.box(*np.clip(around, -_ENDLESS, _ENDLESS).T))
+    region, site = tree.query(shapely.box(*np.clip(around, -_ENDLESS_CELLS, _ENDLESS_CELLS).T))
     return known[region], site
 
 
-def _shown(evidence: Evidence, hidden: Bool, region: Int) -> tuple[Int, Int, Int]:
+def _count_shown_rows(evidence: Evidence, hidden: Bool, region: Int) -> tuple[Int, Int, Int]:
     """Count the rows that show the regions of some pairs: of each, one of these regions, its pair, and how many.
 
     What an analyst can distinguish is not shared: rows are counted together whose region has the same bytes, if they
     are of one period. A region that is not its own envelope is refused, and counts by itself.
     """
-    few = distinct(region)
+    few = sort_distinct(region)
     odd = np.where(evidence.region_rectangle[few], -1, few)
     bits = np.ascontiguousarray(evidence.region_bounds[few]).view(np.int64)
     told = np.column_stack([bits, evidence.region_srid[few], hidden[few], odd])
@@ -82,4 +82,4 @@ def _shown(evidence: Evidence, hidden: Bool, region: Int) -> tuple[Int, Int, Int
     first = np.searchsorted(told_at, kind_of[region[pair]] * periods)
     number = np.searchsorted(told_at, (kind_of[region[pair]] + 1) * periods) - first
     pair = np.repeat(pair, number)
-    return region[pair], pair, rows[runs(first, number)]
+    return region[pair], pair, rows[join_ranges(first, number)]

@@ -59,4 +59,4 @@ def read(evidence: Evidence, source: Source) -> SiteEvidence:
 
     given, cloaked = source.inputs("sites"), read_cloaked(evidence, source)
     pairs = join(evidence, cloaked == 1, given["sites"])
-    return evidence.extended(SiteEvidence, **given, region_cloaked=cloaked, **pairs)
+    return evidence.extend(SiteEvidence, **given, region_cloaked=cloaked, **pairs)

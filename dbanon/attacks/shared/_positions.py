@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 
 
-@kernel
-def gather(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any) -> Any:
+@compile_kernel
+def gather_fixes(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any) -> Any:
     """Copy the fixes of chosen trajectories, which come by subject.
 
     Returns
@@ -44,8 +44,8 @@ def gather(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any) -> An
     return who, first, trajectory, time, east, north, ordered
 
 
-@kernel
-def reach(first: Any, slot: Any, begin: Any, step: Any, count: Any, length: Any, gap: Any) -> Any:
+@compile_kernel
+def find_windows(first: Any, slot: Any, begin: Any, step: Any, count: Any, length: Any, gap: Any) -> Any:
     """For each fix the windows it can serve and no earlier fix of its subject can: the first, and how many."""
     window, number = np.zeros(len(slot), np.int64), np.zeros(len(slot), np.int64)
     for person in range(len(first) - 1):
@@ -61,8 +61,8 @@ def reach(first: Any, slot: Any, begin: Any, step: Any, count: Any, length: Any,
     return window, number
 
 
-@kernel
-def look(  # noqa: C901 - one loop, in which the last fix before an instant only moves on
+@compile_kernel
+def find_positions(  # noqa: C901 - one loop, in which the last fix before an instant only moves on
     low: Any, high: Any, first: Any, slot: Any, x: Any, y: Any, trajectory: Any, window: Any, number: Any,
     begin: Any, step: Any, count: Any, length: Any, gap: Any, linear: Any,
 ) -> Any:  # fmt: skip

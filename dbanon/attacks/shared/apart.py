@@ -41,7 +41,7 @@ class Ask(Protocol):
             gave. Rows and hiding sets are those of all, members those of these trajectories; without `prepare` there
             are none. Subjects have the codes that they have among all.
         bounds : (int or None, int or None)
-            The slots from which, and before which, fixes count: see `dbanon.attacks.shared.replay.within`.
+            The slots from which, and before which, fixes count: see `dbanon.attacks.shared.replay.select_slots`.
         prepare : callable, optional
             Of a module. Called with the evidence on the rows alone, and the arguments; at times once for several parts.
         given : str, optional
@@ -64,7 +64,7 @@ class WithoutFixes:
     bounds: Bounds = (None, None)
 
     def within(self, bounds: Bounds) -> "WithoutFixes":
-        """Keep what `dbanon.attacks.shared.replay.within` would keep."""
+        """Keep what `dbanon.attacks.shared.replay.select_slots` would keep."""
         found = self.ask(_survey, (), bounds, None, None)
         ids = np.sort(np.concatenate([np.empty(0, np.int64), *(ids for ids, _, _ in found)]))
         kept = np.isin(self.trajectory_id, ids, assume_unique=True)

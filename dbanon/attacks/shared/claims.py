@@ -13,11 +13,11 @@ import numpy as np
 
 from dbanon.attacks import Evidence, Kind
 from dbanon.attacks.shared.apart import find_ends
-from dbanon.attacks.shared.replay import slots, within
+from dbanon.attacks.shared.replay import number_slots, select_slots
 from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
-_HOURS = "The run's counts of people left out by hour must be whole, each hour once. They are not."
-LATEST = 1e12  # times beyond this are no unix seconds, and no parameter is larger
+_MALFORMED_HOURS = "The run's counts of people left out by hour must be whole, each hour once. They are not."
+LARGEST_NUMBER = 1e12  # times beyond this are no unix seconds, and no parameter is larger
 
 
 class UndecidableError(Exception):
@@ -39,59 +39,61 @@ def demand_sane(evidence: Evidence) -> None:
     grids = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
     must(grids, "The dataset's grids must be positive. They are not.")
     first_s, last_s = find_ends(data)
-    times = max(-first_s, last_s) <= LATEST
+    times = max(-first_s, last_s) <= LARGEST_NUMBER
     must(times, "Every time must be in unix seconds. Some are too large to be.")
     must(isinstance(evidence.params, Mapping), "The run's parameters must be a JSON object. They are not.")
 
 
-def get(params: Mapping[str, Any], name: str) -> Any:
+def read_parameter(params: Mapping[str, Any], name: str) -> Any:
     """Look up a parameter, which must be stored even where it is left at its default."""
     must(name in params, f"The run must say its parameter '{name}'. It does not.")
     return params[name]
 
 
-def integer(params: Mapping[str, Any], name: str, minimum: int) -> int:
+def read_integer(params: Mapping[str, Any], name: str, minimum: int) -> int:
     """Look up a whole number."""
-    value = get(params, name)
-    whole = isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LATEST
+    value = read_parameter(params, name)
+    whole = isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LARGEST_NUMBER
     must(whole, f"The run's parameter '{name}' must be an integer >= {minimum}. It is not.")
     return int(value)
 
 
-def length_m(params: Mapping[str, Any], name: str) -> float | None:
+def read_length_m(params: Mapping[str, Any], name: str) -> float | None:
     """Look up a length in metres, or null."""
-    value = get(params, name)
+    value = read_parameter(params, name)
     if value is None:
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    must(number and 0 <= value <= LATEST, f"The run's parameter '{name}' must be a length in metres. It is not.")
+    must(
+        number and 0 <= value <= LARGEST_NUMBER, f"The run's parameter '{name}' must be a length in metres. It is not."
+    )
     return float(value)
 
 
-def switch(params: Mapping[str, Any], name: str) -> bool:
+def read_switch(params: Mapping[str, Any], name: str) -> bool:
     """Look up a JSON boolean."""
-    value = get(params, name)
+    value = read_parameter(params, name)
     must(isinstance(value, bool), f"The run's parameter '{name}' must be true or false. It is not.")
     return bool(value)
 
 
-def choice(params: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
+def read_choice(params: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> str:
     """Look up one of several texts."""
-    value = get(params, name)
+    value = read_parameter(params, name)
     known = isinstance(value, str) and value in choices
     must(known, f"The run's parameter '{name}' must be one of {', '.join(choices)}. It is not.")
     return str(value)
 
 
-def moment(params: Mapping[str, Any], name: str) -> int:
+def read_moment(params: Mapping[str, Any], name: str) -> int:
     """Look up a time: unix seconds or ISO 8601, as whole unix seconds."""
-    seconds = _unix_s(get(params, name))
-    if seconds is None or not abs(seconds) <= LATEST or not seconds.is_integer():
+    seconds = _parse_unix_s(read_parameter(params, name))
+    if seconds is None or not abs(seconds) <= LARGEST_NUMBER or not seconds.is_integer():
         raise UndecidableError(f"The run's parameter '{name}' must be a time in whole seconds. It is not.")
     return int(seconds)
 
 
-def _unix_s(value: object) -> float | None:
+def _parse_unix_s(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -107,62 +109,62 @@ def _unix_s(value: object) -> float | None:
         return None
 
 
-def in_slots(seconds: int, name: str, grid_s: int) -> int:
+def count_slots(seconds: int, name: str, grid_s: int) -> int:
     """Count the slots of a parameter in seconds."""
     must(seconds % grid_s == 0, f"The run's parameter '{name}' must be a multiple of the dataset's grid_s. It is not.")
     return seconds // grid_s
 
 
-def considered_slots(params: Mapping[str, Any], grid_s: int) -> tuple[int | None, int | None]:
+def read_considered_slots(params: Mapping[str, Any], grid_s: int) -> tuple[int | None, int | None]:
     """Look up the slots from which (`since`) and before which (`until`) a run considers the data; None: all."""
     since, until = (
-        None if get(params, name) is None else in_slots(moment(params, name), name, grid_s)
+        None if read_parameter(params, name) is None else count_slots(read_moment(params, name), name, grid_s)
         for name in ("since", "until")
     )
     return since, until
 
 
-def own_slots(params: Mapping[str, Any], grid_s: int) -> tuple[int | None, int | None]:
+def read_own_slots(params: Mapping[str, Any], grid_s: int) -> tuple[int | None, int | None]:
     """Look up the slots of the own time of a run about instants: it begins at `start` where `since` is not given."""
-    since, until = considered_slots(params, grid_s)
-    if since is None and get(params, "start") is not None:
-        since = in_slots(moment(params, "start"), "start", grid_s)
+    since, until = read_considered_slots(params, grid_s)
+    if since is None and read_parameter(params, "start") is not None:
+        since = count_slots(read_moment(params, "start"), "start", grid_s)
     return since, until
 
 
-def in_own_time(t: Float, data: Trajectories, params: Mapping[str, Any]) -> Bool:
+def is_in_own_time(t: Float, data: Trajectories, params: Mapping[str, Any]) -> Bool:
     """Say which times lie in the own time of a run about instants: bool[n].
 
     Without `since` and `start` it begins with the first fix, without `until` it ends a step after the last one's slot.
     """
-    first, end = own_slots(params, data.grid_s)
-    known = slots(np.array(find_ends(data)), data.grid_s).tolist()
+    first, end = read_own_slots(params, data.grid_s)
+    known = number_slots(np.array(find_ends(data)), data.grid_s).tolist()
     begin_s = (known[0] if first is None else first) * data.grid_s
-    end_s = known[1] * data.grid_s + integer(params, "step_s", 1) if end is None else end * data.grid_s
+    end_s = known[1] * data.grid_s + read_integer(params, "step_s", 1) if end is None else end * data.grid_s
     return (t >= begin_s) & (t < end_s)
 
 
-def considered(evidence: Kind, *, since: bool = True) -> Kind:
+def select_considered(evidence: Kind, *, since: bool = True) -> Kind:
     """Leave out the data beyond the run's `until` and, unless that is False, from before its `since`."""
     demand_sane(evidence)
     data = evidence.trajectories
-    first, end = considered_slots(evidence.params, data.grid_s)
+    first, end = read_considered_slots(evidence.params, data.grid_s)
     if end is None and (first is None or not since):
         return evidence
-    data = within(data, first if since else None, end)
+    data = select_slots(data, first if since else None, end)
     must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with. It holds none.")
     return replace(evidence, trajectories=data)
 
 
-def reasons(suppressed: Mapping[str, Any], what: str, otherwise: str) -> dict[str, int]:
+def read_reasons(suppressed: Mapping[str, Any], what: str, otherwise: str) -> dict[str, int]:
     """Look up counts by reason; `otherwise` is the sentence if they are none."""
     counts = suppressed.get(what)
     if not isinstance(counts, Mapping):
         raise UndecidableError(otherwise)
-    return {str(reason): count(counts, reason, otherwise) for reason in counts}
+    return {str(reason): read_count(counts, reason, otherwise) for reason in counts}
 
 
-def count(entry: Mapping[str, Any], name: str, otherwise: str, *, minimum: int | None = 0) -> int:
+def read_count(entry: Mapping[str, Any], name: str, otherwise: str, *, minimum: int | None = 0) -> int:
     """Look up a whole number that JSON may hold as 3.0; `otherwise` is the sentence if it is none."""
     value = entry.get(name)
     if isinstance(value, float) and value.is_integer():
@@ -182,17 +184,22 @@ def read_hours(suppressed: Mapping[str, Any]) -> Hours:
     Raises `UndecidableError` if it is no list of whole counts by distinct hours.
     """
     listed = suppressed.get("by_hour", [])
-    must(isinstance(listed, list | tuple), _HOURS)
+    must(isinstance(listed, list | tuple), _MALFORMED_HOURS)
     stated: dict[str, dict[str, int]] = {}
     for entry in listed or ():
-        must(isinstance(entry, Mapping) and isinstance(entry.get("hour"), str) and entry["hour"] not in stated, _HOURS)
-        counts = {name: count(entry, name, _HOURS) for name in ("seen", "published")}
-        left_out = reasons(entry, "left_out", _HOURS)
-        stated[entry["hour"]] = _some({**counts, **{f"left_out {name}": number for name, number in left_out.items()}})
+        must(
+            isinstance(entry, Mapping) and isinstance(entry.get("hour"), str) and entry["hour"] not in stated,
+            _MALFORMED_HOURS,
+        )
+        counts = {name: read_count(entry, name, _MALFORMED_HOURS) for name in ("seen", "published")}
+        left_out = read_reasons(entry, "left_out", _MALFORMED_HOURS)
+        stated[entry["hour"]] = _drop_zeros(
+            {**counts, **{f"left_out {name}": number for name, number in left_out.items()}}
+        )
     return stated
 
 
-def whatever_the_reason(stated: Hours) -> Hours:
+def merge_reasons(stated: Hours) -> Hours:
     """Add up what was left out for all reasons, as ``left_out``: the rows do not show why a subject was left out."""
     summed: dict[str, dict[str, int]] = {}
     for hour, counts in stated.items():
@@ -202,7 +209,7 @@ def whatever_the_reason(stated: Hours) -> Hours:
     return summed
 
 
-def hours_misstated(stated: Hours, start_s: Int, found: Mapping[str, Int]) -> int:
+def count_misstated_hours(stated: Hours, start_s: Int, found: Mapping[str, Int]) -> int:
     """Count the hours of which a run says something else than the data do.
 
     Parameters
@@ -215,10 +222,12 @@ def hours_misstated(stated: Hours, start_s: Int, found: Mapping[str, Int]) -> in
     hours, of = np.unique(start_s // 3600, return_inverse=True)
     names = np.datetime_as_string((hours * 60).astype("datetime64[m]")).tolist()
     totals = {name: np.bincount(of, counts, len(hours)).astype(np.int64).tolist() for name, counts in found.items()}
-    due = {f"{hour}Z": _some({name: total[at] for name, total in totals.items()}) for at, hour in enumerate(names)}
+    due = {
+        f"{hour}Z": _drop_zeros({name: total[at] for name, total in totals.items()}) for at, hour in enumerate(names)
+    }
     return sum(due.get(hour, {}) != stated.get(hour, {}) for hour in due.keys() | stated.keys())
 
 
-def _some(counts: Mapping[str, int]) -> dict[str, int]:
+def _drop_zeros(counts: Mapping[str, int]) -> dict[str, int]:
     """Drop what is zero: it need not be listed."""
     return {name: number for name, number in counts.items() if number}

@@ -74,7 +74,7 @@ LEFT_OUT = Condition(
 )
 
 
-def region(shape: str) -> Condition:
+def make_region_clause(shape: str) -> Condition:
     """Make the clause on regions, which must be of one shape: "one rectangle of whole cells"."""
     return Condition(
         name="region",
@@ -85,7 +85,7 @@ def region(shape: str) -> Condition:
     )
 
 
-def columns(true: str = "") -> Condition:
+def make_columns_clause(true: str = "") -> Condition:
     """Make the clause on columns beside those of every release; `true` says what must hold of the method's own."""
     return Condition(
         name="columns",
@@ -96,7 +96,7 @@ def columns(true: str = "") -> Condition:
     )
 
 
-def undecided(attack: str, why: str) -> Verdict:
+def refuse_undecided(attack: str, why: str) -> Verdict:
     """Refuse what could not be decided."""
     clause = Clause(name=DECIDABLE.name, passed=False, violations=1, sentence=why)
     return Verdict(attack=attack, passed=False, figures={}, clauses=(clause,))
@@ -139,7 +139,7 @@ class Attack(Generic[Kind]):
         try:
             broken, figures = self._counted(evidence)
         except UndecidableError as doubt:
-            return undecided(self.name, str(doubt))
+            return refuse_undecided(self.name, str(doubt))
         asked = [c for c in self.clauses if not c.algorithms or evidence.algorithm in c.algorithms]
         broken = {DECIDABLE.name: 0, **broken}
         if broken.keys() != {c.name for c in asked}:

@@ -6,12 +6,20 @@ from typing import Any
 import numpy as np
 
 from dbanon.attacks.shared.apart import find_ends
-from dbanon.attacks.shared.claims import choice, considered_slots, get, in_slots, integer, moment, must
-from dbanon.attacks.shared.replay import Timetable, slots
+from dbanon.attacks.shared.claims import (
+    count_slots,
+    must,
+    read_choice,
+    read_considered_slots,
+    read_integer,
+    read_moment,
+    read_parameter,
+)
+from dbanon.attacks.shared.replay import Timetable, number_slots
 from dbanon.base.trajectory import Trajectories
 
 
-def timetable(params: Mapping[str, Any], data: Trajectories, length: int) -> Timetable:
+def build_timetable(params: Mapping[str, Any], data: Trajectories, length: int) -> Timetable:
     """Lay out the instants of a run anew, in windows of `length` instants, or fewer where there are fewer.
 
     Parameters
@@ -26,34 +34,34 @@ def timetable(params: Mapping[str, Any], data: Trajectories, length: int) -> Tim
     UndecidableError
         If a parameter is missing or absurd, or there is no instant.
     """
-    step = in_slots(integer(params, "step_s", 1), "step_s", data.grid_s)
-    since, until = considered_slots(params, data.grid_s)
-    align, gap_s = choice(params, "align", ("last", "exact", "linear")), integer(params, "max_gap_s", 0)
-    end = int(slots(np.array(find_ends(data)), data.grid_s)[1]) + step
+    step = count_slots(read_integer(params, "step_s", 1), "step_s", data.grid_s)
+    since, until = read_considered_slots(params, data.grid_s)
+    align, gap_s = read_choice(params, "align", ("last", "exact", "linear")), read_integer(params, "max_gap_s", 0)
+    end = int(number_slots(np.array(find_ends(data)), data.grid_s)[1]) + step
     if until is not None:
         end = min(end, until)  # every row ends before it
-    first = _first(params, data, since)
+    first = _read_first_slot(params, data, since)
     if first is None:
-        first = _of_the_data(data, step, end, gap_s if align == "last" else None)
+        first = _derive_first_slot(data, step, end, gap_s if align == "last" else None)
     must(since is None or first >= since, "The first instant must not lie before 'since'. It does.")
     instants = (end - first) // step
     must(instants > 0, "The first instant must not lie after the data. It does.")
     return Timetable(grid_s=data.grid_s, first=first, step=step, count=instants, length=min(length, instants))
 
 
-def _first(params: Mapping[str, Any], data: Trajectories, since: int | None) -> int | None:
+def _read_first_slot(params: Mapping[str, Any], data: Trajectories, since: int | None) -> int | None:
     """Find the slot of the first instant if a parameter gives it."""
-    if get(params, "start") is not None:
-        return in_slots(moment(params, "start"), "start", data.grid_s)
+    if read_parameter(params, "start") is not None:
+        return count_slots(read_moment(params, "start"), "start", data.grid_s)
     return since
 
 
-def _of_the_data(data: Trajectories, step: int, end: int, gap_s: int | None) -> int:
+def _derive_first_slot(data: Trajectories, step: int, end: int, gap_s: int | None) -> int:
     """Find the first instant from the data: a multiple of `step` slots, `gap_s` after the first slot if one ends then.
 
     `end` is the slot before which the last instant must end.
     """
-    begin = int(slots(np.array(find_ends(data)), data.grid_s)[0])
+    begin = int(number_slots(np.array(find_ends(data)), data.grid_s)[0])
     if gap_s is not None:
         # Rounded up: subjects with a fix every `gap_s` have one by then, and are not absent from the first instants.
         late = -(-(begin * data.grid_s + gap_s) // (step * data.grid_s)) * step

@@ -1,8 +1,8 @@
 """Derives from the data where every subject was at every instant: what a trajectory-aware adversary knows.
 
 Time is counted in slots of the dataset's time grid. Subjects are taken in batches, and of each subject only the windows
-one of its fixes can reach, so memory does not grow with the data: a batch holds about `ELEMENTS` fixes and as many
-positions.
+one of its fixes can reach, so memory does not grow with the data: a batch holds about `FIXES_PER_BATCH` fixes and as
+many positions.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from dbanon.base.trajectory import Bool, Float, Int, Trajectories
 
 T = TypeVar("T")
 
-ELEMENTS = 1 << 17
+FIXES_PER_BATCH = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +86,12 @@ class Sighting:
         return np.asarray((self.there | ~self.inside).all(axis=1))
 
 
-def within(data: Trajectories, first: int | None, end: int | None) -> Trajectories:
+def select_slots(data: Trajectories, first: int | None, end: int | None) -> Trajectories:
     """Keep the fixes in the slots from `first` to before `end` (None: no bound), and trajectories that have any."""
     apart: object = data
     if isinstance(apart, WithoutFixes):
         return cast("Trajectories", apart.within((first, end)))
-    slot = slots(data.t, data.grid_s)
+    slot = number_slots(data.t, data.grid_s)
     kept = (slot >= (slot.min(initial=0) if first is None else first)) & (
         slot < (slot.max(initial=0) + 1 if end is None else end)
     )
@@ -129,23 +129,23 @@ def replay(data: Trajectories, timetable: Timetable, align: str, max_gap_s: int)
     -----
     O(fixes + pairs x length) time beside sorting subjects.
     """
-    for chosen in _batches(data):
-        yield from _sightings(data, chosen, timetable, align, max_gap_s)
+    for chosen in _cut_batches(data):
+        yield from _find_sightings(data, chosen, timetable, align, max_gap_s)
 
 
-def replayed(
+def map_sightings(
     data: Trajectories, timetable: Timetable, align: str, max_gap_s: int, task: Callable[[Sighting], T]
 ) -> Iterator[T]:
     """Do a task for each sighting of a `replay`, on all cores: what it gives, in the order of the sightings."""
 
     def part(chosen: Int) -> list[T]:
-        return [task(sighting) for sighting in _sightings(data, chosen, timetable, align, max_gap_s)]
+        return [task(sighting) for sighting in _find_sightings(data, chosen, timetable, align, max_gap_s)]
 
-    for found in cores.map_each(part, _batches(data)):
+    for found in cores.map_each(part, _cut_batches(data)):
         yield from found
 
 
-def slices(sizes: Int, limit: int) -> Iterator[tuple[int, int]]:
+def cut_slices(sizes: Int, limit: int) -> Iterator[tuple[int, int]]:
     """Cut ``range(len(sizes))`` where the sizes add up to `limit`; at least one item each."""
     # Kept true: the items before `low` were given, and `done` is the sum of their sizes.
     total, low, done = np.cumsum(sizes), 0, 0
@@ -155,50 +155,52 @@ def slices(sizes: Int, limit: int) -> Iterator[tuple[int, int]]:
         low, done = high, int(total[high - 1])
 
 
-def runs(begin: Int, number: Int) -> Int:
+def join_ranges(begin: Int, number: Int) -> Int:
     """Write one after the other the ranges ``begin[i], begin[i] + 1, ...`` of `number[i]` items each."""
     ends = np.cumsum(number)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(begin - (ends - number), number) + np.arange(total, dtype=np.int64)
 
 
-def slots(t: Float, grid_s: int) -> Int:
+def number_slots(t: Float, grid_s: int) -> Int:
     """Number the slot of each time, from 1970 UTC."""
     return np.floor(t / grid_s).astype(np.int64)
 
 
-def _batches(data: Trajectories) -> Iterator[Int]:
-    """Cut the trajectories, by subject, where about `ELEMENTS` fixes of whole subjects are together."""
+def _cut_batches(data: Trajectories) -> Iterator[Int]:
+    """Cut the trajectories, by subject, where about `FIXES_PER_BATCH` fixes of whole subjects are together."""
     order = np.argsort(data.subject, kind="stable")
     subject = data.subject[order]
     heads = np.flatnonzero(np.diff(subject, prepend=subject[:1] - 1))
     fixes = np.add.reduceat(np.diff(data.offset)[order], heads)
     ends = np.append(heads, len(order))
     # Batches hold whole subjects, so each (subject, window) is in one batch, and batches may run at once.
-    for low, high in slices(fixes, ELEMENTS):
+    for low, high in cut_slices(fixes, FIXES_PER_BATCH):
         yield order[ends[low] : ends[high]]
 
 
-def _sightings(data: Trajectories, chosen: Int, timetable: Timetable, align: str, max_gap_s: int) -> Iterator[Sighting]:
-    """Give the positions of the subjects of chosen trajectories, about `ELEMENTS` at a time."""
+def _find_sightings(
+    data: Trajectories, chosen: Int, timetable: Timetable, align: str, max_gap_s: int
+) -> Iterator[Sighting]:
+    """Give the positions of the subjects of chosen trajectories, about `FIXES_PER_BATCH` at a time."""
     from dbanon.attacks.shared import _positions  # Numba is slow to import
 
     # `exact` is `last` with a fix of age 0. The cap keeps sums of slots within int64.
     gap = 0 if align == "exact" else min(max_gap_s // data.grid_s, 1 << 53)
     times = (timetable.first, timetable.step, timetable.count, timetable.length, gap)
-    subject, first, trajectory, t, x, y, ordered = _positions.gather(
+    subject, first, trajectory, t, x, y, ordered = _positions.gather_fixes(
         chosen, data.subject, data.offset, data.t, data.x, data.y
     )
     if not ordered:  # stable: ties stay in the order of the trajectories' ids
         order = np.lexsort((t, np.repeat(np.arange(len(subject)), np.diff(first))))
         trajectory, t, x, y = trajectory[order], t[order], x[order], y[order]
-    slot = slots(t, data.grid_s)
+    slot = number_slots(t, data.grid_s)
     # Each pair (subject, window) comes once: it is given to the first fix of the subject that can serve it.
-    window, number = _positions.reach(first, slot, *times)
+    window, number = _positions.find_windows(first, slot, *times)
     served = (first, slot, x, y, trajectory, window, number, *times, align == "linear")
-    for low, high in slices(number, max(1, ELEMENTS // timetable.length)):
+    for low, high in cut_slices(number, max(1, FIXES_PER_BATCH // timetable.length)):
         if number[low:high].any():
-            owner, of, inside, there, east, north, before, after = _positions.look(low, high, *served)
+            owner, of, inside, there, east, north, before, after = _positions.find_positions(low, high, *served)
             yield Sighting(
                 subject=subject[owner],
                 window=of,

@@ -16,10 +16,10 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.apart import call_where_fixes_are
-from dbanon.attacks.shared.claims import considered, hours_misstated
+from dbanon.attacks.shared.claims import count_misstated_hours, select_considered
 from dbanon.attacks.shared.frame import Attack, Counts
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.replay import Sighting, replayed
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.replay import Sighting, map_sightings
 from dbanon.attacks.tp_aware import _requests, _stored
 from dbanon.attacks.tp_aware._claims import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.tp_aware._clauses import CLAUSES, LEFT_OPEN
@@ -31,7 +31,7 @@ __all__ = ["APART", "READS", "attack", "prepare", "read"]
 
 READS = ("requests",)
 APART = True
-_TOLERANCE = 1e-6  # of a cell
+_TOLERANCE_CELLS = 1e-6  # of a cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,30 +79,32 @@ def _count(evidence: RequestEvidence) -> Counts:
 
     O((fixes + subjects x instants) log) time; memory beyond the evidence is that of the rows and members.
     """
-    evidence = considered(evidence, since=False)  # instants begin at `since`, at positions that may be older
-    evidence = _requests.considered(evidence)
+    evidence = select_considered(evidence, since=False)  # instants begin at `since`, at positions that may be older
+    evidence = _requests.select_own_requests(evidence)
     rules = read_rules(evidence)
     stated = read_stated(evidence.suppressed, rules.timetable)
-    records = _stored.records(evidence, rules)
-    members = _stored.members(evidence, records, rules.timetable)
-    watch = _added(call_where_fixes_are(evidence, _watch, rules, prepare=_stored.records, here=(records, members)))
-    published = _stored.published(members, records, rules.timetable)
-    shown = _stored.shown(evidence, records)
-    requests = _requests.requests(evidence, rules, records, members, shown)
+    records = _stored.build_records(evidence, rules)
+    members = _stored.find_members(evidence, records, rules.timetable)
+    watch = _add_parts(
+        call_where_fixes_are(evidence, _watch_people, rules, prepare=_stored.build_records, here=(records, members))
+    )
+    published = _stored.count_published(members, records, rules.timetable)
+    shown = _stored.find_shown_requests(evidence, records)
+    requests = _requests.compare_requests(evidence, rules, records, members, shown)
     crowd = np.empty(evidence.rows, dtype=np.int64)
-    crowd[records.order] = np.repeat(members.crowd, _stored.rows(records))
+    crowd[records.order] = np.repeat(members.crowd, _stored.count_rows(records))
     miscounted = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != crowd)
     feasible = watch.present >= rules.k
     broken = {
         "period": int((~records.sound).sum()),
-        "region": _misshapen(evidence, rules),
+        "region": _count_misshapen(evidence, rules),
         "columns": int((evidence.cloak_other_keys != 0).sum()),
         "members": members.faults + watch.unlisted,
         "crowd": int(miscounted.sum()),
         "size": int((members.crowd < rules.k).sum()),
         "covers": watch.unmasked,
         "complete": int(watch.missed[feasible].sum()),
-        "left-out": _misstated(stated, watch, published, requests.left_out, rules),
+        "left-out": _count_misstated(stated, watch, published, requests.left_out, rules),
         "once": int((np.diff(members.key) == 0).sum()),
         "presence": len(members.key) - watch.presences,
         "requests-sent": requests.unsent,
@@ -110,7 +112,7 @@ def _count(evidence: RequestEvidence) -> Counts:
         "requests-few": _requests.count_poor_rows(shown, rules.min_contents),
         "requests-complete": requests.missing,
     }
-    figures = _figures(evidence, members, watch, published)
+    figures = _compute_figures(evidence, members, watch, published)
     return broken, figures | _requests.count_rare_contents(evidence, records, members, shown, rules.k)
 
 
@@ -118,10 +120,12 @@ attack = Attack(name="tp-aware", clauses=CLAUSES, count=_count, left_open=LEFT_O
 """Decides whether the stored bundles keep their promise."""
 
 
-def _figures(evidence: RequestEvidence, members: Members, watch: _Watch, published: Int) -> dict[str, int | float]:
+def _compute_figures(
+    evidence: RequestEvidence, members: Members, watch: _Watch, published: Int
+) -> dict[str, int | float]:
     return {
         "subjects": watch.subjects,
-        "published": len(distinct(members.subject)),
+        "published": len(sort_distinct(members.subject)),
         "records": len(members.crowd),
         "rows": evidence.rows,
         "members": int(members.crowd.sum()),
@@ -136,10 +140,10 @@ def _figures(evidence: RequestEvidence, members: Members, watch: _Watch, publish
     }
 
 
-def _misshapen(evidence: RequestEvidence, rules: Rules) -> int:
+def _count_misshapen(evidence: RequestEvidence, rules: Rules) -> int:
     sides = evidence.region_bounds / rules.cell_m
     with np.errstate(invalid="ignore"):
-        on_grid = (np.abs(sides - np.rint(sides)) <= _TOLERANCE).all(axis=1)
+        on_grid = (np.abs(sides - np.rint(sides)) <= _TOLERANCE_CELLS).all(axis=1)
         positive = (np.rint(sides[:, 2:]) > np.rint(sides[:, :2])).all(axis=1)
     right = evidence.region_rectangle & (evidence.region_srid == evidence.trajectories.srid) & on_grid & positive
     return int((~right[evidence.region]).sum())
@@ -148,13 +152,13 @@ def _misshapen(evidence: RequestEvidence, rules: Rules) -> int:
 # The replay: who is present, who is missed, which cloaks do not hold their members.
 
 
-def _watch(evidence: Evidence, rules: Rules, records: Records, members: Members | None = None) -> _Watch:
+def _watch_people(evidence: Evidence, rules: Rules, records: Records, members: Members | None = None) -> _Watch:
     """Follow some people, or all; their members are found where they are not given."""
     from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
 
-    members = _stored.members(evidence, records, rules.timetable) if members is None else members
+    members = _stored.find_members(evidence, records, rules.timetable) if members is None else members
     windows, data = rules.timetable.windows, evidence.trajectories
-    held = _held(evidence.cloak_bounds[records.order], rules.cell_m)
+    held = _find_held_cells(evidence.cloak_bounds[records.order], rules.cell_m)
     shared = np.bincount(data.subject) > 1
     rows = (records.sound, records.begin, records.covering, held, rules.cell_m)
     people = np.zeros(int(data.subject.max()) + 1, dtype=bool)
@@ -168,13 +172,13 @@ def _watch(evidence: Evidence, rules: Rules, records: Records, members: Members 
         kinds = (sighting.seen, whole, whole & ~published)
         counts = np.stack([np.bincount(sighting.window[kind], minlength=windows) for kind in kinds])
         record = members.record[member]
-        unmasked = _passes.unmasked(pair, record, sighting.there, sighting.x, sighting.y, *rows)
+        unmasked = _passes.count_unmasked(pair, record, sighting.there, sighting.x, sighting.y, *rows)
         several = shared[sighting.subject[pair]]  # a subject with one trajectory is a member by that one
-        unlisted = _unlisted(sighting, pair[several], record[several], members.listed, len(data.trajectory_id))
+        unlisted = _count_unlisted(sighting, pair[several], record[several], members.listed, len(data.trajectory_id))
         return counts, np.array([whole[pair].sum(), unmasked, unlisted])
 
     counts, totals = np.zeros((3, windows), dtype=np.int64), np.zeros(3, dtype=np.int64)
-    for by_window, total in replayed(data, rules.timetable, rules.align, rules.max_gap_s, look):
+    for by_window, total in map_sightings(data, rules.timetable, rules.align, rules.max_gap_s, look):
         counts += by_window
         totals += total
     seen, present, missed = counts
@@ -185,18 +189,18 @@ def _watch(evidence: Evidence, rules: Rules, records: Records, members: Members 
     )  # fmt: skip
 
 
-def _added(parts: list[_Watch]) -> _Watch:
+def _add_parts(parts: list[_Watch]) -> _Watch:
     """Add up what was found of some people at a time: each is in one part, with all trajectories."""
     return _Watch(**{item.name: sum(getattr(part, item.name) for part in parts) for item in fields(_Watch)})
 
 
-def _held(bounds: Float, cell_m: float) -> Float:
+def _find_held_cells(bounds: Float, cell_m: float) -> Float:
     """First and behind-last whole cell inside each cloak: float64[c, 4], so that NaN holds nothing."""
     low, high = bounds[:, :2] / cell_m, bounds[:, 2:] / cell_m
-    return np.concatenate((np.ceil(low - _TOLERANCE), np.floor(high + _TOLERANCE)), axis=1)
+    return np.concatenate((np.ceil(low - _TOLERANCE_CELLS), np.floor(high + _TOLERANCE_CELLS)), axis=1)
 
 
-def _unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, trajectories: int) -> int:
+def _count_unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, trajectories: int) -> int:
     """Count trajectories that supply a member's position and are not listed with its record."""
     if not len(pair):
         return 0
@@ -206,10 +210,10 @@ def _unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, trajector
         there[:, 1:] &= (side[:, 1:] != side[:, :-1]) | ~there[:, :-1]  # who supplies two instants on end counts once
         owner = np.broadcast_to(record[:, None], there.shape)[there]
         supplies.append(owner * trajectories + side[there])
-    return int((find(listed, distinct(np.concatenate(supplies))) < 0).sum())
+    return int((find(listed, sort_distinct(np.concatenate(supplies))) < 0).sum())
 
 
-def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: Mapping[str, int], rules: Rules) -> int:
+def _count_misstated(stated: Stated, watch: _Watch, published: Int, left_out: Mapping[str, int], rules: Rules) -> int:
     """Count windows, hours, reasons and requests of which the run says something else than the data do."""
     windows = len(published)
     instants = rules.timetable.instants(np.arange(windows))
@@ -223,7 +227,7 @@ def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: Mapping[
     reasons = {"absent_at_some_instant": absent, "window_below_k": below}
     names = reasons.keys() | stated.subjects.keys()
     wrong = sum(reasons.get(name, 0) != stated.subjects.get(name) for name in names)
-    wrong += hours_misstated(stated.hours, rules.timetable.start_s(np.arange(windows) * rules.timetable.length), {
+    wrong += count_misstated_hours(stated.hours, rules.timetable.start_s(np.arange(windows) * rules.timetable.length), {
         "seen": watch.seen,
         "published": published,
         "left_out absent_at_some_instant": watch.seen - watch.present,

@@ -8,20 +8,20 @@ from typing import Any
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.claims import (
     Hours,
-    choice,
-    count,
     demand_sane,
-    integer,
-    length_m,
     must,
+    read_choice,
+    read_count,
     read_hours,
-    reasons,
+    read_integer,
+    read_length_m,
+    read_reasons,
 )
-from dbanon.attacks.shared.instants import timetable
+from dbanon.attacks.shared.instants import build_timetable
 from dbanon.attacks.shared.replay import Timetable
 
 _MOST_WINDOWS = 10_000_000
-_COUNTS = ("instants", "seen", "present", "published")
+_COUNT_NAMES = ("instants", "seen", "present", "published")
 _MALFORMED = (
     "The run's counts of rows left out must be whole, by reason and by window, each window of the timetable "
     "once. They are not."
@@ -57,21 +57,21 @@ def read_rules(evidence: Evidence) -> Rules:
     """
     demand_sane(evidence)
     params, data = evidence.params, evidence.trajectories
-    instants = timetable(params, data, integer(params, "instants", 1))
+    instants = build_timetable(params, data, read_integer(params, "instants", 1))
     must(instants.windows <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most. It has more.")
-    choice(params, "cloak", ("mbr", "quadrant"))
+    read_choice(params, "cloak", ("mbr", "quadrant"))
     return Rules(
-        k=integer(params, "k", 2),
-        align=choice(params, "align", ("last", "exact", "linear")),
-        max_gap_s=integer(params, "max_gap_s", 0),
-        cell_m=_cell_m(params, data.grid_m),
-        min_contents=integer(params, "min_contents", 1),
+        k=read_integer(params, "k", 2),
+        align=read_choice(params, "align", ("last", "exact", "linear")),
+        max_gap_s=read_integer(params, "max_gap_s", 0),
+        cell_m=_read_cell_m(params, data.grid_m),
+        min_contents=read_integer(params, "min_contents", 1),
         timetable=instants,
     )
 
 
-def _cell_m(params: Mapping[str, Any], grid_m: float) -> float:
-    value = length_m(params, "min_cloak_m")
+def _read_cell_m(params: Mapping[str, Any], grid_m: float) -> float:
+    value = read_length_m(params, "min_cloak_m")
     if value is None:
         return grid_m
     return float(max(1, math.ceil(value / grid_m - 1e-9)) * grid_m)
@@ -85,14 +85,14 @@ def read_stated(suppressed: Mapping[str, Any], times: Timetable) -> Stated:
     must(isinstance(listed, list | tuple), _MALFORMED)
     for entry in listed or ():
         must(isinstance(entry, Mapping), _MALFORMED)
-        since_s = count(entry, "start", _MALFORMED, minimum=None) - times.first * times.grid_s
+        since_s = read_count(entry, "start", _MALFORMED, minimum=None) - times.first * times.grid_s
         index, rest = divmod(since_s, times.length * times.step_s)
         must(rest == 0 and 0 <= index < times.windows and index not in windows, _MALFORMED)
-        instants, seen, present, published = (count(entry, name, _MALFORMED) for name in _COUNTS)
+        instants, seen, present, published = (read_count(entry, name, _MALFORMED) for name in _COUNT_NAMES)
         windows[index] = (instants, seen, present, published)
     return Stated(
-        subjects=reasons(suppressed, "subjects", _MALFORMED),
+        subjects=read_reasons(suppressed, "subjects", _MALFORMED),
         windows=windows,
         hours=read_hours(suppressed),
-        requests=reasons(suppressed, "requests", _MALFORMED) if "requests" in suppressed else {},
+        requests=read_reasons(suppressed, "requests", _MALFORMED) if "requests" in suppressed else {},
     )

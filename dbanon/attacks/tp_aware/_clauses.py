@@ -1,6 +1,6 @@
 """What the attack on tp-aware demands of a run, in words, and what it leaves open."""
 
-from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, columns, region
+from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, make_columns_clause, make_region_clause
 
 CLAUSES = (
     DECIDABLE,
@@ -12,8 +12,8 @@ CLAUSES = (
         plain="The rows of a group fill one window of time, so no group is distinguished by when it begins or ends.",
         test="singling out",
     ),
-    region("one rectangle of whole cells of the run's grid"),
-    columns(),
+    make_region_clause("one rectangle of whole cells of the run's grid"),
+    make_columns_clause(),
     Condition(
         name="members",
         must="Memberships must be of the dataset's trajectories, whole, single, of every record, and name all that "

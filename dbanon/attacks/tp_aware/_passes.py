@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 
 
-@kernel
-def unmasked(
+@compile_kernel
+def count_unmasked(
     pair: Any, record: Any, there: Any, x: Any, y: Any, sound: Any, begin: Any, covering: Any, held: Any, cell_m: Any
 ) -> int:
     """Count positions whose cell is not held by the row that covers the instant.
@@ -42,8 +42,8 @@ def unmasked(
     return count
 
 
-@kernel
-def addressed(
+@compile_kernel
+def find_addressed_rows(
     subject: Any, window: Any, place: Any, first: Any, member_window: Any, member_record: Any, sound: Any, begin: Any,
     covering: Any, row: Any,
 ) -> Any:  # fmt: skip

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dbanon.attacks.shared.claims import in_own_time
-from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.claims import is_in_own_time
+from dbanon.attacks.shared.keys import find, sort_distinct
 from dbanon.attacks.shared.replay import Timetable
 from dbanon.attacks.tp_aware import _contents
 from dbanon.attacks.tp_aware._claims import Rules
@@ -15,7 +15,7 @@ from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.base import cores
 from dbanon.base.trajectory import Int
 
-_PART = 1 << 18  # requests looked at together
+_REQUESTS_PER_PART = 1 << 18  # requests looked at together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +27,9 @@ class Requests:
     left_out: Mapping[str, int]
 
 
-def considered(evidence: RequestEvidence) -> RequestEvidence:
+def select_own_requests(evidence: RequestEvidence) -> RequestEvidence:
     """Leave out the requests beyond the run's own time: another evening's point to nobody in this one."""
-    own = in_own_time(evidence.request_t, evidence.trajectories, evidence.params)
+    own = is_in_own_time(evidence.request_t, evidence.trajectories, evidence.params)
     if own.all():
         return evidence
     return replace(
@@ -40,9 +40,11 @@ def considered(evidence: RequestEvidence) -> RequestEvidence:
     )
 
 
-def requests(evidence: RequestEvidence, rules: Rules, records: Records, members: Members, shown: Shown) -> Requests:
+def compare_requests(
+    evidence: RequestEvidence, rules: Rules, records: Records, members: Members, shown: Shown
+) -> Requests:
     instant = rules.timetable.instant(evidence.request_t)
-    request, record, place = _addressed(evidence.request_subject, instant, rules.timetable, records, members)
+    request, record, place = _find_addressed_rows(evidence.request_subject, instant, rules.timetable, records, members)
     content = evidence.request_content[request]
     # Contents are counted by record: where they are too few, the record loses the requests of all its members.
     few = np.zeros(len(request), dtype=bool)
@@ -50,24 +52,26 @@ def requests(evidence: RequestEvidence, rules: Rules, records: Records, members:
         few = _contents.count_distinct(record, content)[record] < rules.min_contents
     left_out = {
         "outside_windows": int((instant < 0).sum()),
-        "sender_not_published": int((instant >= 0).sum()) - len(distinct(request)),
-        "bundle_below_min_contents": len(distinct(request[few])),
+        "sender_not_published": int((instant >= 0).sum()) - len(sort_distinct(request)),
+        "bundle_below_min_contents": len(sort_distinct(request[few])),
     }
     del request, instant  # as long as the requests, as is each of what follows
     # Sets of (record, row, content): what members sent, and what is published.
-    sent, published = _keys((record, place + 1, content), (shown.record, shown.seq, shown.content))
+    sent, published = _number_keys((record, place + 1, content), (shown.record, shown.seq, shown.content))
     del record, place, content
-    all_sent = distinct(sent)
-    due = all_sent if not few.any() else distinct(sent[~few])
+    all_sent = sort_distinct(sent)
+    due = all_sent if not few.any() else sort_distinct(sent[~few])
     del sent
     return Requests(
-        unsent=_lacking(published, all_sent),
-        missing=_lacking(due, distinct(published)),
+        unsent=_count_lacking(published, all_sent),
+        missing=_count_lacking(due, sort_distinct(published)),
         left_out=left_out,
     )
 
 
-def _addressed(subject: Int, instant: Int, timetable: Timetable, records: Records, members: Members) -> list[Int]:
+def _find_addressed_rows(
+    subject: Int, instant: Int, timetable: Timetable, records: Records, members: Members
+) -> list[Int]:
     """Find the rows that requests belong in: three int64[m], see `_passes.addressed`."""
     from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
 
@@ -76,22 +80,24 @@ def _addressed(subject: Int, instant: Int, timetable: Timetable, records: Record
     rows = (records.sound, records.begin, records.covering, records.first)
 
     def part(low: int) -> Int:
-        at = instant[low : low + _PART]
+        at = instant[low : low + _REQUESTS_PER_PART]
         window, place = np.divmod(at, timetable.length)  # -1 // length is -1
-        found = np.asarray(_passes.addressed(subject[low : low + _PART], window, place, *to, *rows))
+        found = np.asarray(
+            _passes.find_addressed_rows(subject[low : low + _REQUESTS_PER_PART], window, place, *to, *rows)
+        )
         found[0] += low
         return found
 
-    parts = [np.empty((3, 0), np.int64), *cores.map_each(part, range(0, len(subject), _PART))]
+    parts = [np.empty((3, 0), np.int64), *cores.map_each(part, range(0, len(subject), _REQUESTS_PER_PART))]
     return [np.concatenate([found[i] for found in parts]) for i in range(3)]
 
 
-def _lacking(keys: Int, known: Int) -> int:
+def _count_lacking(keys: Int, known: Int) -> int:
     """Count the keys that are not among the known ones, which are sorted."""
     return int((find(known, keys) < 0).sum()) if len(known) else len(keys)
 
 
-def _keys(sent: tuple[Int, Int, Int], shown: tuple[Int, Int, Int]) -> tuple[Int, Int]:
+def _number_keys(sent: tuple[Int, Int, Int], shown: tuple[Int, Int, Int]) -> tuple[Int, Int]:
     """Number rows of two tables of integers, -1 or more, so that equal ones have one number."""
     seqs, contents = (2 + max(int(table[i].max(initial=0)) for table in (sent, shown)) for i in (1, 2))
     records = 2 + max(int(table[0].max(initial=0)) for table in (sent, shown))

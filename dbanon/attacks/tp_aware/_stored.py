@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.attacks import Evidence
-from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.replay import Timetable, runs
+from dbanon.attacks.shared.keys import find, sort_distinct
+from dbanon.attacks.shared.replay import Timetable, join_ranges
 from dbanon.attacks.tp_aware._claims import Rules
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.base.trajectory import Bool, Int
@@ -44,7 +44,7 @@ class Members:
         """Find, for each key, the entries with it: index of the key, index of the entry."""
         low = np.searchsorted(self.key, key)
         number = np.searchsorted(self.key, key, side="right") - low
-        return np.repeat(np.arange(len(key)), number), runs(low, number)
+        return np.repeat(np.arange(len(key)), number), join_ranges(low, number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Shown:
     row: Int  # [q]
 
 
-def records(evidence: Evidence, rules: Rules) -> Records:
+def build_records(evidence: Evidence, rules: Rules) -> Records:
     record, seq, timetable = evidence.cloak_record, evidence.cloak_seq, rules.timetable
     order = np.lexsort((seq, record))
     key, first, rows = np.unique(record[order], return_index=True, return_counts=True)
@@ -71,7 +71,7 @@ def records(evidence: Evidence, rules: Rules) -> Records:
     with np.errstate(invalid="ignore"):
         span = (end_s - start_s) / timetable.step_s
         whole = np.isfinite(span) & (span == np.floor(span)) & (span >= 1)
-    place = runs(np.zeros(len(key), dtype=np.int64), rows)
+    place = join_ranges(np.zeros(len(key), dtype=np.int64), rows)
     right = (seq[order] == place + 1) & (start_s == due_s) & whole & ((span == 1) | (rules.min_contents > 1))
     filled = np.add.reduceat(np.where(whole, span, 0), first) == timetable.instants(window)
     sound = np.logical_and.reduceat(right, first) & (window >= 0) & filled
@@ -88,20 +88,20 @@ def records(evidence: Evidence, rules: Rules) -> Records:
     )
 
 
-def rows(records: Records) -> Int:
+def count_rows(records: Records) -> Int:
     return np.diff(np.append(records.first, len(records.order)))
 
 
-def members(evidence: Evidence, records: Records, timetable: Timetable) -> Members:
+def find_members(evidence: Evidence, records: Records, timetable: Timetable) -> Members:
     data = evidence.trajectories
     record = find(records.key, evidence.member_record)
     trajectory = find(data.trajectory_id, evidence.member_trajectory)
     known = (record >= 0) & (trajectory >= 0)
     # The crowd is of distinct subjects: a subject with several trajectories in a record counts once (Definition 2).
-    listed = distinct(record[known] * len(data.trajectory_id) + trajectory[known])
+    listed = sort_distinct(record[known] * len(data.trajectory_id) + trajectory[known])
     faults = int((~known).sum() + known.sum() - len(listed) + (~evidence.member_whole).sum())
     codes = int(data.subject.max()) + 1
-    record, subject = np.divmod(distinct(record[known] * codes + data.subject[trajectory[known]]), codes)
+    record, subject = np.divmod(sort_distinct(record[known] * codes + data.subject[trajectory[known]]), codes)
     crowd = np.bincount(record, minlength=len(records.key))
     placed = records.window[record] >= 0
     record, subject = record[placed], subject[placed]
@@ -117,12 +117,12 @@ def members(evidence: Evidence, records: Records, timetable: Timetable) -> Membe
     )
 
 
-def published(members: Members, records: Records, timetable: Timetable) -> Int:
+def count_published(members: Members, records: Records, timetable: Timetable) -> Int:
     """Distinct subjects published in each window."""
-    return np.bincount(distinct(members.key) % timetable.windows, minlength=timetable.windows)
+    return np.bincount(sort_distinct(members.key) % timetable.windows, minlength=timetable.windows)
 
 
-def shown(evidence: RequestEvidence, records: Records) -> Shown:
+def find_shown_requests(evidence: RequestEvidence, records: Records) -> Shown:
     record, seq = evidence.published_request_record, evidence.published_request_seq.astype(np.int64)
     content = evidence.published_request_content
     earlier = (record[1:] < record[:-1]) | ((record[1:] == record[:-1]) & (seq[1:] < seq[:-1]))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks import Evidence, Source
-from dbanon.attacks.shared.replay import runs
+from dbanon.attacks.shared.replay import join_ranges
 from dbanon.base.trajectory import Float, Int, Requests
 
 
@@ -51,9 +51,9 @@ def read(evidence: Evidence, source: Source) -> RequestEvidence:
     code, asked_code = _number(asked.contents, lists)
     length, has = np.array([*map(len, lists), 0]), np.flatnonzero(of_region >= 0)
     number = length[of_region[has]]
-    request, row = evidence.showing(np.repeat(has, number))
-    content = code[runs((np.cumsum(length) - length)[of_region[has]], number)]
-    return evidence.extended(
+    request, row = evidence.find_rows(np.repeat(has, number))
+    content = code[join_ranges((np.cumsum(length) - length)[of_region[has]], number)]
+    return evidence.extend(
         RequestEvidence,
         published_request_record=evidence.cloak_record[row],
         published_request_seq=evidence.cloak_seq[row],

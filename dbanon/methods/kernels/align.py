@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.errors import DataError, format_count
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int, Trajectories, freeze
 from dbanon.methods.parsing import LATEST_S
 
@@ -108,13 +108,13 @@ def merge(data: Trajectories) -> Timeline:
     )
 
 
-def reached(line: Timeline, windows: list[Instants]) -> NDArray[np.bool_]:
+def find_reached_windows(line: Timeline, windows: list[Instants]) -> NDArray[np.bool_]:
     """Find the windows in which any fix can give a position, so that a fix of a wild time costs nothing."""
     first = windows[0]
     gap_s = 0 if first.mode == EXACT else first.max_gap_s
     # Each fix adds one where the windows it serves begin, and takes one away behind them: sums count fixes by window.
     change = np.zeros(len(windows) + 1, np.int64)
-    _reached(line.t, line.grid_s, first.start, first.count * first.step_s, gap_s, change)
+    _add_window_changes(line.t, line.grid_s, first.start, first.count * first.step_s, gap_s, change)
     return np.cumsum(change[:-1]) > 0
 
 
@@ -145,15 +145,15 @@ def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDAr
     return found, np.flatnonzero(found == instants.count).astype(np.int32), extent
 
 
-def positions(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Float, Float]:
+def compute_positions(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Float, Float]:
     """Coordinates in metres of subjects at each instant, two float64[p, count]; NaN where there is none."""
     x, y = np.full((2, len(who), instants.count), np.nan)
     scratch = np.empty((2, instants.count), np.int64)
-    _positions(*line.fixes, line.begin[who], line.end[who], *instants.key, scratch, x, y)
+    _fill_positions(*line.fixes, line.begin[who], line.end[who], *instants.key, scratch, x, y)
     return x, y
 
 
-def cells(
+def compute_cells(
     line: Timeline, instants: Instants, who: NDArray[np.int32], cell_m: float, root: tuple[float, float]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Cells relative to the cell `root` of subjects present at every instant: two int32[p, count]."""
@@ -162,13 +162,13 @@ def cells(
 
     def task(low: int, high: int) -> None:
         scratch, some = np.empty((2, instants.count), np.int64), slice(low, high)
-        _cells(*line.fixes, begin[some], end[some], *instants.key, cell_m, *root, scratch, x[some], y[some])
+        _fill_cells(*line.fixes, begin[some], end[some], *instants.key, cell_m, *root, scratch, x[some], y[some])
 
     cores.share_work(np.full(len(who), instants.count), task, _MIN_POSITIONS_PER_THREAD)
     return x, y
 
 
-def suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Int, NDArray[np.int32]]:
+def list_suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Int, NDArray[np.int32]]:
     """List every trajectory that gives a subject a position: (place in `who`, index of trajectory), distinct."""
     if line.single:
         return np.arange(len(who)), line.trajectory[who]
@@ -177,27 +177,27 @@ def suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tup
     times = line.t, line.trajectory, line.grid_s
     row, trajectory = np.empty(0, np.int64), np.empty(0, np.int32)
     # Counted first, written second, since a kernel that allocates costs time to compile.
-    number = _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
+    number = _write_suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
     row, trajectory = np.empty(number, np.int64), np.empty(number, np.int32)
-    _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
+    _write_suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
     return row, trajectory
 
 
 # Kernels allocate nothing, call nothing of NumPy's and take few types: each of these costs a first run time to compile.
 
 
-@kernel
+@compile_kernel
 def _order_by_time(t: Any, order: Any, trajectory: Any, begin: Any, end: Any) -> None:
     """Sort both by t within each subject; they come by trajectory, so a stable sort leaves ties by trajectory id."""
     for i in range(len(begin)):
         for f in range(begin[i] + 1, end[i]):
             if t[order[f]] < t[order[f - 1]]:
-                _heap_sort(t, order, trajectory, begin[i], end[i])
+                _sort_by_heap(t, order, trajectory, begin[i], end[i])
                 break
 
 
-@kernel
-def _heap_sort(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None:
+@compile_kernel
+def _sort_by_heap(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None:
     """Sort ``[lo, hi)`` by (t, trajectory); fixes of one trajectory have distinct times, so there are no ties."""
     n = hi - lo
     for heaped in range(n // 2 - 1, -n, -1):
@@ -208,9 +208,9 @@ def _heap_sort(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None:
             trajectory[lo], trajectory[lo + size] = trajectory[lo + size], trajectory[lo]
         while 2 * root + 1 < size:
             child = 2 * root + 1
-            if child + 1 < size and _earlier(t, order, trajectory, lo + child, lo + child + 1):
+            if child + 1 < size and _is_earlier(t, order, trajectory, lo + child, lo + child + 1):
                 child += 1
-            if not _earlier(t, order, trajectory, lo + root, lo + child):
+            if not _is_earlier(t, order, trajectory, lo + root, lo + child):
                 break
             a, b = lo + root, lo + child
             order[a], order[b] = order[b], order[a]
@@ -218,18 +218,18 @@ def _heap_sort(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None:
             root = child
 
 
-@kernel
-def _earlier(t: Any, order: Any, trajectory: Any, a: Any, b: Any) -> Any:
+@compile_kernel
+def _is_earlier(t: Any, order: Any, trajectory: Any, a: Any, b: Any) -> Any:
     ta, tb = t[order[a]], t[order[b]]
     return ta < tb or (ta == tb and trajectory[a] < trajectory[b])
 
 
-@kernel
-def _slot(t: Any, grid: Any) -> Any:
+@compile_kernel
+def _floor_to_slot(t: Any, grid: Any) -> Any:
     return np.int64(np.floor(t / grid)) * grid
 
 
-@kernel
+@compile_kernel
 def _locate(
     t: Any, lo: Any, hi: Any, grid: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any, scratch: Any
 ) -> Any:
@@ -241,21 +241,21 @@ def _locate(
     # Binary search for the first fix with a slot after the start: those of [lo, low) have none, of [high, hi) all.
     while low < high:
         middle = (low + high) // 2
-        if _slot(t[middle], grid) <= start:
+        if _floor_to_slot(t[middle], grid) <= start:
             low = middle + 1
         else:
             high = middle
     # Kept true: fixes before p have slots up to the last instant looked at, at first the start; `before` is the slot of
     # fix p - 1.
     p = low
-    before = _slot(t[p - 1], grid) if p > lo else start
+    before = _floor_to_slot(t[p - 1], grid) if p > lo else start
     found = 0
     # Both indices only grow from instant to instant: O(fixes in the window + count).
     for j in range(count):
         at = start + j * step
         after = before
         while p < hi:
-            after = _slot(t[p], grid)
+            after = _floor_to_slot(t[p], grid)
             if after > at:
                 break
             before = after
@@ -277,21 +277,21 @@ def _locate(
     return found
 
 
-@kernel
-def _between(t: Any, v: Any, a: Any, b: Any, grid: Any, at: Any) -> Any:
+@compile_kernel
+def _interpolate(t: Any, v: Any, a: Any, b: Any, grid: Any, at: Any) -> Any:
     """Coordinate at an instant: of fix a, or on the straight line from a to b, in exactly the form the attack uses."""
     if b < 0:
         return v[a]
-    slot = _slot(t[a], grid)
-    return v[a] + (v[b] - v[a]) * ((at - slot) / (_slot(t[b], grid) - slot))
+    slot = _floor_to_slot(t[a], grid)
+    return v[a] + (v[b] - v[a]) * ((at - slot) / (_floor_to_slot(t[b], grid) - slot))
 
 
-@kernel
-def _reached(t: Any, grid: Any, start: Any, width: Any, gap: Any, change: Any) -> None:
+@compile_kernel
+def _add_window_changes(t: Any, grid: Any, start: Any, width: Any, gap: Any, change: Any) -> None:
     """Add differences, from window to window, of how many fixes reach it."""
     windows = len(change) - 1
     for p in range(len(t)):
-        slot = _slot(t[p], grid)
+        slot = _floor_to_slot(t[p], grid)
         # It may serve instants from its slot until `gap` later; clipped, so that a wild time costs no more than others.
         begin, end = (slot - start) // width, (slot + gap - start) // width
         if end >= 0 and begin < windows:
@@ -299,7 +299,7 @@ def _reached(t: Any, grid: Any, start: Any, width: Any, gap: Any, change: Any) -
             change[min(end + 1, windows)] -= 1
 
 
-@kernel
+@compile_kernel
 def _survey(
     t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
     cell_m: Any, scratch: Any, found: Any, extent: Any,
@@ -311,16 +311,16 @@ def _survey(
             continue
         for j in range(count):
             a, b, at = scratch[0, j], scratch[1, j], start + j * step
-            cx = np.floor(_between(t, x, a, b, grid, at) / cell_m)
-            cy = np.floor(_between(t, y, a, b, grid, at) / cell_m)
+            cx = np.floor(_interpolate(t, x, a, b, grid, at) / cell_m)
+            cy = np.floor(_interpolate(t, y, a, b, grid, at) / cell_m)
             extent[0] = min(extent[0], cx)
             extent[1] = min(extent[1], cy)
             extent[2] = max(extent[2], cx)
             extent[3] = max(extent[3], cy)
 
 
-@kernel
-def _positions(
+@compile_kernel
+def _fill_positions(
     t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
     scratch: Any, out_x: Any, out_y: Any,
 ) -> None:  # fmt: skip
@@ -329,12 +329,12 @@ def _positions(
         for j in range(count):
             a, b, at = scratch[0, j], scratch[1, j], start + j * step
             if a >= 0:
-                out_x[i, j] = _between(t, x, a, b, grid, at)
-                out_y[i, j] = _between(t, y, a, b, grid, at)
+                out_x[i, j] = _interpolate(t, x, a, b, grid, at)
+                out_y[i, j] = _interpolate(t, y, a, b, grid, at)
 
 
-@kernel
-def _cells(
+@compile_kernel
+def _fill_cells(
     t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
     cell_m: Any, root_x: Any, root_y: Any, scratch: Any, out_x: Any, out_y: Any,
 ) -> None:  # fmt: skip
@@ -342,12 +342,12 @@ def _cells(
         _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
         for j in range(count):
             a, b, at = scratch[0, j], scratch[1, j], start + j * step
-            out_x[i, j] = np.int32(np.floor(_between(t, x, a, b, grid, at) / cell_m) - root_x)
-            out_y[i, j] = np.int32(np.floor(_between(t, y, a, b, grid, at) / cell_m) - root_y)
+            out_x[i, j] = np.int32(np.floor(_interpolate(t, x, a, b, grid, at) / cell_m) - root_x)
+            out_y[i, j] = np.int32(np.floor(_interpolate(t, y, a, b, grid, at) / cell_m) - root_y)
 
 
-@kernel
-def _suppliers(
+@compile_kernel
+def _write_suppliers(
     t: Any, trajectory: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
     scratch: Any, row: Any, which: Any,
 ) -> Any:  # fmt: skip

@@ -9,7 +9,7 @@ from dbanon.base.errors import ParameterError
 from dbanon.base.trajectory import Trajectories
 
 
-def considered(
+def select_considered(
     method: str,
     data: Trajectories,
     since: int | None,
@@ -20,15 +20,15 @@ def considered(
 ) -> Trajectories:
     """Keep the fixes in the slots of a run's own time; nothing is copied where that has no bounds.
 
-    Parameters and errors are those of `kept`.
+    Parameters and errors are those of `mark_considered`.
 
     Trajectories of which nothing is left go; codes of subjects stay.
     """
-    fixes = kept(method, data, since, until, start=start, before_s=before_s)
+    fixes = mark_considered(method, data, since, until, start=start, before_s=before_s)
     return data if since is None and start is None and until is None else select_fixes(data, fixes)
 
 
-def kept(
+def mark_considered(
     method: str,
     data: Trajectories,
     since: int | None,

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 
 
-def order_for(cells: int) -> int:
+def choose_order(cells: int) -> int:
     """Give the least order of a curve whose square has so many cells a side."""
     return max(1, (cells - 1).bit_length())
 
 
-def index(x: NDArray[np.integer], y: NDArray[np.integer], order: int) -> Int:
+def number_cells(x: NDArray[np.integer], y: NDArray[np.integer], order: int) -> Int:
     """Number cells along the curve that fills the square of side 2^order from (0, 0) to (2^order - 1, 0).
 
     Parameters
@@ -37,12 +37,12 @@ def index(x: NDArray[np.integer], y: NDArray[np.integer], order: int) -> Int:
     O(n x order).
     """
     place = np.empty(x.shape, np.int64)
-    _index(np.ravel(x), np.ravel(y), order, place.reshape(-1))
+    _number_cells(np.ravel(x), np.ravel(y), order, place.reshape(-1))
     return place
 
 
-@kernel
-def _index(all_x: Any, all_y: Any, order: Any, out: Any) -> None:
+@compile_kernel
+def _number_cells(all_x: Any, all_y: Any, order: Any, out: Any) -> None:
     for i in range(len(out)):
         x, y = np.int64(all_x[i]), np.int64(all_y[i])
         place = np.int64(0)

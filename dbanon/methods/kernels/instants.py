@@ -28,7 +28,7 @@ class Parameters(Protocol):
     def until(self) -> int | None: ...  # noqa: D102
 
 
-def instants(method: str, data: Trajectories, params: Parameters) -> align.Instants:
+def list_instants(method: str, data: Trajectories, params: Parameters) -> align.Instants:
     """List all instants of a run, which may be none.
 
     Parameters
@@ -54,45 +54,45 @@ def instants(method: str, data: Trajectories, params: Parameters) -> align.Insta
         raise ParameterError(
             f"The 'start' parameter of {method} must not lie before 'since'. Got {start} and {params.since}."
         )
-    start = _first(data, params) if start is None else start
+    start = _find_first(data, params) if start is None else start
     return align.Instants(
         start=start,
         step_s=params.step_s,
-        count=_count(start, data, params),
+        count=_count_instants(start, data, params),
         mode=align.MODES[params.align],
         max_gap_s=params.max_gap_s,
     )
 
 
-def in_own_time(t: Float, data: Trajectories, params: Parameters) -> NDArray[np.bool_]:
+def is_in_own_time(t: Float, data: Trajectories, params: Parameters) -> NDArray[np.bool_]:
     """Say which times lie in a run's own time, which other evenings of a dataset do not: bool[n].
 
     It begins at `since`, or else at `start`, or else with the first fix. It ends at `until`, or else a step after the
     slot of the last fix, as the last instant's period does at the latest.
     """
     begin = params.since if params.since is not None else params.start
-    begin = _slot(data.t.min(), data.grid_s) if begin is None else begin
-    end = _slot(data.t.max(), data.grid_s) + params.step_s if params.until is None else params.until
+    begin = _floor_to_slot(data.t.min(), data.grid_s) if begin is None else begin
+    end = _floor_to_slot(data.t.max(), data.grid_s) + params.step_s if params.until is None else params.until
     return (t >= begin) & (t < end)
 
 
-def _slot(t: float, grid_s: int) -> int:
+def _floor_to_slot(t: float, grid_s: int) -> int:
     return math.floor(t / grid_s) * grid_s
 
 
-def _first(data: Trajectories, params: Parameters) -> int:
+def _find_first(data: Trajectories, params: Parameters) -> int:
     """Find the first instant by default: a multiple of `step_s`, `max_gap_s` late (last) if any instant is left."""
     first_s = float(data.t.min())
     if params.align == "last":
         # Sooner, subjects with a fix every `max_gap_s` have none yet, and would be absent from the first instants.
-        start = -(-(_slot(first_s, data.grid_s) + params.max_gap_s) // params.step_s) * params.step_s
-        if _count(start, data, params):
+        start = -(-(_floor_to_slot(first_s, data.grid_s) + params.max_gap_s) // params.step_s) * params.step_s
+        if _count_instants(start, data, params):
             return start
     return math.floor(first_s / params.step_s) * params.step_s
 
 
-def _count(start: int, data: Trajectories, params: Parameters) -> int:
-    total = (_slot(data.t.max(), data.grid_s) - start) // params.step_s + 1
+def _count_instants(start: int, data: Trajectories, params: Parameters) -> int:
+    total = (_floor_to_slot(data.t.max(), data.grid_s) - start) // params.step_s + 1
     if params.until is not None:
         # The period of the last instant must end at `until` or before.
         total = min(total, (params.until - start) // params.step_s)

@@ -7,7 +7,7 @@ import numpy as np
 from dbanon.base.trajectory import Int, Trajectories
 
 
-def run_order(data: Trajectories, rng: np.random.Generator) -> Int:
+def rank_subjects(data: Trajectories, rng: np.random.Generator) -> Int:
     """Rank the subjects of a dataset by a keyed hash of their names.
 
     An adversary without the seed can predict nothing of this order, so a tie that is broken by it says nothing about

@@ -15,41 +15,41 @@ import numpy as np
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Trajectories
-from dbanon.methods import Algorithm, Method, parameter, since, until
+from dbanon.methods import Algorithm, Method, declare_parameter, declare_since, declare_until
 
-_HIDE = ("kte-hide",)
+_KTE_HIDE_ONLY = ("kte-hide",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
     """What a run of kte can be asked for."""
 
-    k: int = parameter(
+    k: int = declare_parameter(
         2, "Least number of records that fit the knowledge of an adversary.", type="integer", minimum=2, promises="more"
     )
-    tau_s: int = parameter(
+    tau_s: int = declare_parameter(
         1800,
         "How long an adversary may have followed a person, a multiple of leak_s.",
         type="integer",
         unit="s",
         minimum=1,
         maximum=604_800,
-        algorithms=_HIDE,
+        algorithms=_KTE_HIDE_ONLY,
         multiple_of="leak_s",
         promises="more",
     )
-    leak_s: int = parameter(
+    leak_s: int = declare_parameter(
         1800,
         "How much more of the person's movements the adversary may then learn, a multiple of grid_s.",
         type="integer",
         unit="s",
         minimum=1,
         maximum=604_800,
-        algorithms=_HIDE,
+        algorithms=_KTE_HIDE_ONLY,
         multiple_of="grid_s",
         promises="less",
     )
-    grid_s: int = parameter(
+    grid_s: int = declare_parameter(
         60,
         "Length of a slot of time, a multiple of the dataset's grid_s.",
         type="integer",
@@ -57,7 +57,7 @@ class Parameters:
         minimum=1,
         maximum=86_400,
     )
-    grid_m: float = parameter(
+    grid_m: float = declare_parameter(
         100.0,
         "Side of a cell, a multiple of the dataset's grid_m.",
         type="number",
@@ -65,22 +65,22 @@ class Parameters:
         minimum=0,
         maximum=100_000,
     )
-    reuse: str = parameter(
+    reuse: str = declare_parameter(
         "never",
         "Whether the same person may hide another one again: never, or apart, after a whole epoch without. "
         "With k = 2, apart means never.",
         type="choice",
         choices=("never", "apart"),
-        algorithms=_HIDE,
+        algorithms=_KTE_HIDE_ONLY,
         promises="other",
     )
-    improve: bool = parameter(
+    improve: bool = declare_parameter(
         True,
         "Whether to search for less suppression and finer samples by means that are not in the paper.",
         type="switch",
     )
-    since: int | None = since()
-    until: int | None = until()
+    since: int | None = declare_since()
+    until: int | None = declare_until()
 
 
 METHOD = Method(

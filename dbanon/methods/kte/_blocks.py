@@ -11,12 +11,12 @@ from dbanon.methods.kte import _near
 from dbanon.methods.kte._samples import Samples
 
 MAX_BLOCK_SUBJECTS = 4096  # subjects of a block; more would take longer each, fewer leave more at the borders
-_BINS = 4
+_TIME_BINS = 4
 
 
-def places(samples: Samples, order: Int) -> Float:
+def locate_subjects(samples: Samples, order: Int) -> Float:
     """Where subjects are in each quarter of the time, and how active: float64[n, 9]."""
-    signature = _near.signatures(samples, _BINS)[order].astype(np.float64)
+    signature = _near.compute_signatures(samples, _TIME_BINS)[order].astype(np.float64)
     return np.hstack([signature[:, 0], signature[:, 1], signature[:, 2].mean(axis=1, keepdims=True)])
 
 
@@ -38,7 +38,7 @@ def cut(place: Float, most: int, whole: int) -> list[Int]:
     return blocks
 
 
-def turned(place: Float) -> Float:
+def turn_places(place: Float) -> Float:
     """Turn places by 45 degrees in each plane, so that the next cut runs across the borders of the first."""
-    x, y, other = place[:, :_BINS], place[:, _BINS : 2 * _BINS], place[:, 2 * _BINS :]
+    x, y, other = place[:, :_TIME_BINS], place[:, _TIME_BINS : 2 * _TIME_BINS], place[:, 2 * _TIME_BINS :]
     return np.hstack([(x + y) / np.sqrt(2), (x - y) / np.sqrt(2), other])

@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
-from dbanon.methods.kte._pairs import Pairs
-from dbanon.methods.kte._pairs import cost as _cost
-from dbanon.methods.kte._pairs import total as _total
+from dbanon.methods.kte._pairs import Pairs, compute_cost, sum_costs
 
-_TRIED = 3  # exchanges of a subject whose merges are computed
-_ROUNDS = 30
+_MAX_TRIED_EXCHANGES = 3  # exchanges of a subject whose merges are computed
+_MAX_ROUNDS = 30
 
 
 class _State(NamedTuple):
@@ -28,9 +26,9 @@ class _State(NamedTuple):
     home: Int  # [g]: exchanges of groups of one home were tried before
     changed: Int  # [g]: when it was changed last
     seen: Int  # [n]: when exchanges of a subject were tried last; -1 for never
-    tried: Int  # [n, _TRIED]: with whom; -1 for nobody
-    best: Float  # [_TRIED]: scratch, as all that follows
-    proposed: Int  # [_TRIED, 2]
+    tried: Int  # [n, _MAX_TRIED_EXCHANGES]: with whom; -1 for nobody
+    best: Float  # [_MAX_TRIED_EXCHANGES]: scratch, as all that follows
+    proposed: Int  # [_MAX_TRIED_EXCHANGES, 2]
     here: Int  # [c]
     there: Int  # [c]
     begin: Int  # [c]
@@ -61,24 +59,25 @@ def improve(table: Pairs, near: Int, k: int, members: Int, size: Int, home: Int)
     """
     n, wide = len(near), members.shape[1]
     longest = int(np.sort(table.end - table.begin)[-wide:].sum())
-    rows, reach, blocks, inputs = _k_merge.scratch(longest, wide)
+    rows, reach, blocks, inputs = _k_merge.make_scratch(longest, wide)
     group = np.empty(n, np.int64)
     inside = np.arange(wide) < size[:, None]
     group[members[inside]] = np.nonzero(inside)[0]
     state = _State(
         group=group, inside=np.zeros(n), members=members, size=size, cost=np.zeros(len(size), np.int64), home=home,
-        changed=np.zeros(len(size), np.int64), seen=np.full(n, -1), tried=np.full((n, _TRIED), -1),
-        best=np.empty(_TRIED), proposed=np.empty((_TRIED, 2), np.int64), here=np.empty(wide, np.int64),
+        changed=np.zeros(len(size), np.int64), seen=np.full(n, -1), tried=np.full((n, _MAX_TRIED_EXCHANGES), -1),
+        best=np.empty(_MAX_TRIED_EXCHANGES), proposed=np.empty((_MAX_TRIED_EXCHANGES, 2), np.int64),
+        here=np.empty(wide, np.int64),
         there=np.empty(wide, np.int64), begin=np.empty(wide, np.int64), end=np.empty(wide, np.int64), inputs=inputs,
         rows=rows, reach=reach, blocks=blocks,
     )  # fmt: skip
-    _exchange(table, near, k, state, _ROUNDS)
+    _exchange(table, near, k, state, _MAX_ROUNDS)
 
 
-@kernel
+@compile_kernel
 def _exchange(table: Any, near: Any, k: Any, state: Any, rounds: Any) -> None:
     for g in range(len(state.size)):
-        _take(table, state, g, _merged(table, state, state.members[g], state.size[g]))
+        _update_group(table, state, g, _compute_merge_cost(table, state, state.members[g], state.size[g]))
     now = 0
     for _ in range(rounds):
         before = now
@@ -90,26 +89,28 @@ def _exchange(table: Any, near: Any, k: Any, state: Any, rounds: Any) -> None:
             break
 
 
-@kernel
-def _merged(table: Any, state: Any, members: Any, size: Any) -> Any:
+@compile_kernel
+def _compute_merge_cost(table: Any, state: Any, members: Any, size: Any) -> Any:
     """Cost of merging the first of some members."""
     for m in range(size):
         state.begin[m], state.end[m] = table.begin[members[m]], table.end[members[m]]
-    n = _k_merge.rows_of(table.slot, table.x, table.y, state.begin[:size], state.end[:size], state.inputs, state.rows)
+    n = _k_merge.write_rows(
+        table.slot, table.x, table.y, state.begin[:size], state.end[:size], state.inputs, state.rows
+    )
     return _k_merge.cut(state.rows, n, state.reach, state.blocks)
 
 
-@kernel
-def _take(table: Any, state: Any, g: Any, cost: Any) -> None:
+@compile_kernel
+def _update_group(table: Any, state: Any, g: Any, cost: Any) -> None:
     """Put down what follows from the members of a group."""
     state.cost[g] = cost
     for m in range(state.size[g]):
         one = state.members[g, m]
         state.group[one] = g
-        state.inside[one] = _total(table, state.members[g], state.size[g], one, -1)
+        state.inside[one] = sum_costs(table, state.members[g], state.size[g], one, -1)
 
 
-@kernel
+@compile_kernel
 def _propose(table: Any, near: Any, k: Any, state: Any, one: Any) -> None:
     """Write the exchanges of a subject that promise most by the sums of costs of pairs; -1 where there are fewer."""
     best, proposed, g = state.best, state.proposed, state.group[one]
@@ -123,27 +124,29 @@ def _propose(table: Any, near: Any, k: Any, state: Any, one: Any) -> None:
         # What was tried when both groups were as they are now is not tried again.
         changed = max(state.changed[g], state.changed[h])
         tried = changed <= seen or (changed == 0 and state.home[g] == state.home[h])
-        if h == g or tried or _met(state.group, near[one], at):
+        if h == g or tried or _has_nearer_member(state.group, near[one], at):
             continue
         there, size_there = state.members[h], state.size[h]
-        arriving = _total(table, there, size_there, one, -1)
+        arriving = sum_costs(table, there, size_there, one, -1)
         # A group of k never loses a member without getting another.
         if size_here > k:
             _keep(best, proposed, arriving / size_there - leaving / (size_here - 1), one, -2 - h)
         for m in range(size_there):
             other = there[m]
-            delta = (arriving - _cost(table, one, other) - state.inside[other]) / size_there - leaving / size_here
+            delta = (
+                arriving - compute_cost(table, one, other) - state.inside[other]
+            ) / size_there - leaving / size_here
             # Costs are not negative, so a sum that is too large already need not be completed.
             for i in range(size_here):
                 if delta >= best[-1]:
                     break
                 if here[i] != one:
-                    delta += _cost(table, here[i], other) / size_here
+                    delta += compute_cost(table, here[i], other) / size_here
             _keep(best, proposed, delta, one, other)
 
 
-@kernel
-def _met(group: Any, near: Any, at: Any) -> Any:
+@compile_kernel
+def _has_nearer_member(group: Any, near: Any, at: Any) -> Any:
     """Whether a nearer one is of the same group."""
     found = False
     for before in range(at):
@@ -151,7 +154,7 @@ def _met(group: Any, near: Any, at: Any) -> Any:
     return found
 
 
-@kernel
+@compile_kernel
 def _keep(best: Any, proposed: Any, delta: Any, one: Any, other: Any) -> None:
     """Insert an exchange among the best, least first; of equal ones the earlier stays."""
     place = len(best)
@@ -165,7 +168,7 @@ def _keep(best: Any, proposed: Any, delta: Any, one: Any, other: Any) -> None:
         proposed[place, 0], proposed[place, 1] = one, other
 
 
-@kernel
+@compile_kernel
 def _try(table: Any, k: Any, state: Any, one: Any, now: Any) -> Any:
     """Merge what is proposed for a subject, and make the first exchange that gains; 1 if there is one."""
     g = state.group[one]
@@ -182,23 +185,23 @@ def _try(table: Any, k: Any, state: Any, one: Any, now: Any) -> Any:
                 again = again or state.tried[other, i] == one
             if again:
                 continue
-        size_here = _replaced(state.members[g], state.size[g], one, other, state.here)
-        size_there = _replaced(state.members[h], state.size[h], other, one, state.there)
-        cost_here = _merged(table, state, state.here, size_here)
-        cost_there = _merged(table, state, state.there, size_there)
+        size_here = _replace_member(state.members[g], state.size[g], one, other, state.here)
+        size_there = _replace_member(state.members[h], state.size[h], other, one, state.there)
+        cost_here = _compute_merge_cost(table, state, state.here, size_here)
+        cost_there = _compute_merge_cost(table, state, state.there, size_there)
         if cost_here + cost_there < state.cost[g] + state.cost[h]:
             for m in range(len(state.here)):
                 state.members[g, m], state.members[h, m] = state.here[m], state.there[m]
             state.size[g], state.size[h] = size_here, size_there
             state.changed[g] = state.changed[h] = now + 1
-            _take(table, state, g, cost_here)
-            _take(table, state, h, cost_there)
+            _update_group(table, state, g, cost_here)
+            _update_group(table, state, h, cost_there)
             return 1
     return 0
 
 
-@kernel
-def _replaced(members: Any, size: Any, out: Any, new: Any, after: Any) -> Any:
+@compile_kernel
+def _replace_member(members: Any, size: Any, out: Any, new: Any, after: Any) -> Any:
     """Write the members after one went out and another came (negative: nobody), ascending; their number."""
     n = 0
     for m in range(size):

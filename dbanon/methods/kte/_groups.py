@@ -14,18 +14,16 @@ from typing import Any
 import numpy as np
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int
 from dbanon.methods.kte import _blocks, _exchange, _k_merge, _matching, _near, _pairs
-from dbanon.methods.kte._pairs import Pairs
-from dbanon.methods.kte._pairs import among as _among
-from dbanon.methods.kte._pairs import total as _total
-from dbanon.methods.kte._samples import Merged, Part, Samples, part, received
+from dbanon.methods.kte._pairs import Pairs, is_among, sum_costs
+from dbanon.methods.kte._samples import Merged, Part, Samples, freeze_part, select_part
 
-_NEAR = 32  # candidates, and as many again as the group has
+_CANDIDATES_BEYOND_K = 32  # candidates, and as many again as the group has
 _MAX_EXHAUSTIVE_SUBJECTS = 256  # subjects left among whom all are candidates
-_OTHERS = 8  # groups of candidates that an exchange is tried with
+_EXCHANGE_CANDIDATES = 8  # groups of candidates that an exchange is tried with
 
 
 def group(
@@ -62,14 +60,16 @@ def group(
     if n <= _blocks.MAX_BLOCK_SUBJECTS:
         numbered = _form(_select_samples(samples, order), k, improve, rng)
     else:
-        numbered = _in_blocks(samples, order, k, improve, rng, tasks)
-    groups[order] = np.unique(_first_of(numbered), return_inverse=True)[1]
+        numbered = _group_in_blocks(samples, order, k, improve, rng, tasks)
+    groups[order] = np.unique(_find_first_places(numbered), return_inverse=True)[1]
     return groups
 
 
-def _in_blocks(samples: Samples, order: Int, k: int, improve: bool, rng: np.random.Generator, tasks: Tasks) -> Int:
+def _group_in_blocks(
+    samples: Samples, order: Int, k: int, improve: bool, rng: np.random.Generator, tasks: Tasks
+) -> Int:
     """Number of the group of each, in any order."""
-    place, n = _blocks.places(samples, order), len(order)
+    place, n = _blocks.locate_subjects(samples, order), len(order)
     group, home = np.empty(n, np.int64), np.empty(n, np.int64)
     blocks = _blocks.cut(place, _blocks.MAX_BLOCK_SUBJECTS, k)
     seeds = rng.integers(1 << 62, size=len(blocks))
@@ -77,14 +77,14 @@ def _in_blocks(samples: Samples, order: Int, k: int, improve: bool, rng: np.rand
         (_select_samples(samples, order[some]), k, improve, int(seed)) for some, seed in zip(blocks, seeds, strict=True)
     )
     count = 0
-    for number, (some, found) in enumerate(zip(blocks, _do(tasks, _formed, work), strict=True)):
+    for number, (some, found) in enumerate(zip(blocks, _map_blocks(tasks, _form_block, work), strict=True)):
         group[some], home[some] = found + count, number
         count += found.max() + 1
     if not improve:
         return group
     # A group goes as a whole to where most of it is.
     size = np.bincount(group)
-    middle = np.column_stack([np.bincount(group, column) / size for column in _blocks.turned(place).T])
+    middle = np.column_stack([np.bincount(group, column) / size for column in _blocks.turn_places(place).T])
     by_group = np.argsort(group, kind="stable")
     ends = np.concatenate([[0], np.cumsum(size)])
     blocks = [
@@ -96,13 +96,13 @@ def _in_blocks(samples: Samples, order: Int, k: int, improve: bool, rng: np.rand
         (_select_samples(samples, order[some]), k, own, home[some]) for some, own in zip(blocks, numbered, strict=True)
     )
     count = 0
-    for some, found in zip(blocks, _do(tasks, _rejoined, again), strict=True):
+    for some, found in zip(blocks, _map_blocks(tasks, _exchange_block, again), strict=True):
         group[some] = found + count
         count += found.max() + 1
     return group
 
 
-def merged(samples: Samples, group: Int, tasks: Tasks = HERE) -> Merged:
+def merge_groups(samples: Samples, group: Int, tasks: Tasks = HERE) -> Merged:
     """Merge the samples of each group, by its number; of -1 nobody."""
     order = np.argsort(group, kind="stable")
     order = order[group[order] >= 0]
@@ -111,10 +111,10 @@ def merged(samples: Samples, group: Int, tasks: Tasks = HERE) -> Merged:
 
 
 def _select_samples(samples: Samples, who: Int) -> Part:
-    return part(samples, samples.offset[:-1][who], samples.offset[1:][who])
+    return select_part(samples, samples.offset[:-1][who], samples.offset[1:][who])
 
 
-def _do(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple[Any, ...]]) -> Iterable[Any]:
+def _map_blocks(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple[Any, ...]]) -> Iterable[Any]:
     """Do blocks, in this process as many at once as it has threads."""
     if tasks is not HERE:
         return tasks.map(function, work)
@@ -128,13 +128,13 @@ def _do(tasks: Tasks, function: Callable[..., Any], work: Iterable[tuple[Any, ..
 
 def prepare(samples: Samples, k: int) -> None:
     """Compile what only very many subjects need: costs that are remembered, and the index."""
-    some = received(_select_samples(samples, np.arange(len(samples.subject))))
-    _near.nearest(_near.signatures(some), k)
+    some = freeze_part(_select_samples(samples, np.arange(len(samples.subject))))
+    _near.find_nearest(_near.compute_signatures(some), k)
     for improve in (False, True):
         _partition(_Work(some, k, 0), np.random.default_rng(0), improve=improve)
 
 
-def _formed(samples: Part, k: int, improve: bool, seed: int) -> Int:
+def _form_block(samples: Part, k: int, improve: bool, seed: int) -> Int:
     """Form groups of the subjects of a block: a task."""
     return _form(samples, k, improve, np.random.default_rng(seed))
 
@@ -143,13 +143,13 @@ def _form(samples: Part, k: int, improve: bool, rng: np.random.Generator) -> Int
     return _partition(_Work(samples, k, _pairs.MAX_TABULATED_SUBJECTS), rng, improve=improve)
 
 
-def _rejoined(samples: Part, k: int, group: Int, home: Int) -> Int:
+def _exchange_block(samples: Part, k: int, group: Int, home: Int) -> Int:
     """Exchange subjects of groups that were formed in different blocks, their homes: a task."""
     work = _Work(samples, k, _pairs.MAX_TABULATED_SUBJECTS)
     if k == 2:
         foreign = (home[work.near] != home[:, None]).any(axis=1)
         _pair_up(work, group, foreign, None)
-    members, size = _tabulated(group)
+    members, size = _tabulate_members(group)
     _swap(work, group, home[members[:, 0]] if k > 2 else np.where(size > k, np.arange(len(size)), -1))
     return group
 
@@ -158,10 +158,10 @@ class _Work:
     """Subjects of a block in the run's order, with the costs of pairs and, cheapest first, whom each is near."""
 
     def __init__(self, samples: Part, k: int, most: int) -> None:
-        self.samples, self.k, self.n = received(samples), k, len(samples.offset) - 1
+        self.samples, self.k, self.n = freeze_part(samples), k, len(samples.offset) - 1
         self.table: Pairs = _pairs.build_pairs(samples, most)
-        self.wanted = min(_NEAR + k, self.n - 1)
-        self.signature = None if len(self.table.all) else _near.signatures(samples)
+        self.wanted = min(_CANDIDATES_BEYOND_K + k, self.n - 1)
+        self.signature = None if len(self.table.all) else _near.compute_signatures(samples)
         self.all_near = self.candidates(np.arange(self.n))
         self.near = np.ascontiguousarray(self.all_near[:, : self.wanted])
 
@@ -172,20 +172,20 @@ class _Work:
             near = np.broadcast_to(np.arange(number), (number, number))
             near = near[~np.eye(number, dtype=bool)].reshape(number, number - 1)
         else:
-            near = _near.nearest(self.signature[left], self.wanted).astype(np.int64)
+            near = _near.find_nearest(self.signature[left], self.wanted).astype(np.int64)
         one = np.repeat(left, near.shape[1])
         costs = _pairs.look_up(self.samples, self.table, one, left[near.ravel()]).reshape(near.shape)
         return np.asarray(left[np.take_along_axis(near, np.argsort(costs, axis=1, kind="stable"), axis=1)], np.int64)
 
-    def costs(self, members: Int, size: Int) -> Int:
+    def compute_costs(self, members: Int, size: Int) -> Int:
         """Cost of merging groups: members int64[g, c], of which the first size[g] count."""
         inside = np.arange(members.shape[1]) < size[:, None]
         who = members[inside]
         offset = np.concatenate([[0], np.cumsum(size)])
-        return _k_merge.costs(self.samples, offset, self.table.begin[who], self.table.end[who])
+        return _k_merge.compute_costs(self.samples, offset, self.table.begin[who], self.table.end[who])
 
 
-def _first_of(numbers: Int) -> Int:
+def _find_first_places(numbers: Int) -> Int:
     """The first place at which each number stands: equal for those of one group, ascending by least place."""
     _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     return np.asarray(first[inverse], np.int64)
@@ -224,27 +224,27 @@ def _partition(work: _Work, rng: np.random.Generator, *, improve: bool) -> Int:
 
 def _pair_up(work: _Work, group: Int, active: Any, rng: np.random.Generator | None) -> None:
     """Exchange the partners of pairs, from the active ones on."""
-    mate = _mates(group)
+    mate = _find_mates(group)
     _matching.improve(work.table, work.near, mate, active & (mate >= 0), rng)
-    least = np.where(mate >= 0, np.minimum(np.arange(work.n), mate), _first_of(group))
+    least = np.where(mate >= 0, np.minimum(np.arange(work.n), mate), _find_first_places(group))
     inside = group >= 0
     group[inside] = np.unique(least[inside], return_inverse=True)[1]
 
 
 def _swap(work: _Work, group: Int, home: Int) -> None:
     """Exchange subjects of groups of different homes, or of those that changed."""
-    members, size = _tabulated(group)
+    members, size = _tabulate_members(group)
     # Room for all who are too many.
     room = np.full((len(size), int(size.max() + (size - work.k).sum() + 1)), -1)
     room[:, : members.shape[1]] = members
     # Also where there are no more than that: the kernel is compiled for one layout.
-    near = np.ascontiguousarray(work.near[:, :_OTHERS])
+    near = np.ascontiguousarray(work.near[:, :_EXCHANGE_CANDIDATES])
     _exchange.improve(work.table, near, work.k, room, size, home)
     inside = np.arange(room.shape[1]) < size[:, None]
     group[room[inside]] = np.nonzero(inside)[0]
 
 
-def _mates(group: Int) -> Int:
+def _find_mates(group: Int) -> Int:
     """The other of each one's pair; -1 for those in none."""
     mate = np.full(len(group), -1, np.int64)
     order = np.argsort(group, kind="stable")
@@ -254,7 +254,7 @@ def _mates(group: Int) -> Int:
     return mate
 
 
-def _tabulated(group: Int) -> tuple[Int, Int]:
+def _tabulate_members(group: Int) -> tuple[Int, Int]:
     """Members of each group, in a row with room for others, and how many they are."""
     size = np.bincount(group)
     members = np.full((len(size), size.max()), -1, np.int64)
@@ -267,20 +267,20 @@ def _join(work: _Work, left: Int, group: Int) -> None:
     """Let those who are left, fewer than k, join the groups of their candidates that grow least by them."""
     # One after the other, in the run's order: each sees the groups as the earlier ones left them.
     for one in left:
-        members, size = _tabulated(np.where(group < 0, group.max() + 1, group))
+        members, size = _tabulate_members(np.where(group < 0, group.max() + 1, group))
         members, size = members[:-1], size[:-1]  # the last row is of those in no group
         near = np.unique(group[work.near[one]])
         near = near[near >= 0] if (group[work.near[one]] >= 0).any() else np.arange(len(size))
-        before = work.costs(members[near], size[near])
+        before = work.compute_costs(members[near], size[near])
         wider = np.full((len(near), members.shape[1] + 1), -1)
         wider[:, :-1] = members[near]
         wider[np.arange(len(near)), size[near]] = one
-        added = work.costs(wider, size[near] + 1) - before
+        added = work.compute_costs(wider, size[near] + 1) - before
         least = members[near, 0]  # of groups that grow as much, that of the first member
         group[one] = near[np.lexsort((least, added))[0]]
 
 
-@kernel
+@compile_kernel
 def _grow(table: Any, near: Any, low: Any, high: Any, members: Any, number: Any, group: Any) -> Any:
     """Number groups of k, from the cheapest pairs on; the number of the next."""
     k = len(members)
@@ -293,9 +293,9 @@ def _grow(table: Any, near: Any, low: Any, high: Any, members: Any, number: Any,
             best, by = np.inf, np.int64(-1)
             for m in range(size):
                 for one in near[members[m]]:
-                    if one < 0 or group[one] >= 0 or _among(members, size, one):
+                    if one < 0 or group[one] >= 0 or is_among(members, size, one):
                         continue
-                    added = _total(table, members, size, one, -1)
+                    added = sum_costs(table, members, size, one, -1)
                     if added < best or (added == best and one < by):
                         best, by = added, one
             if by < 0:

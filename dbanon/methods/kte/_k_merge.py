@@ -27,19 +27,19 @@ from typing import Any
 import numpy as np
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kte._samples import Merged, Part, Samples, part, received
+from dbanon.methods.kte._samples import Merged, Part, Samples, freeze_part, select_part
 
-_FAR = np.int64(2**62)
+_INFINITY = np.int64(2**62)
 _MIN_SAMPLES_PER_THREAD = 1 << 14
-_SAMPLES_ELSEWHERE = 1 << 23  # times inputs, of a task
-_BLOCK = 32  # starts
+_SAMPLE_INPUTS_PER_TASK = 1 << 23  # times inputs, of a task
+_STARTS_PER_BLOCK = 32  # starts
 
 # Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
 _T, _X0, _Y0, _X1, _Y1, _C, _COST, _START = range(8)
-_COLUMNS = 8
+_ROW_COLUMNS = 8
 # Of blocks of starts: least cost before one of them; for which sum of spans the next two hold (0: none); the least
 # over starts of (cost before - spans * slot), and the start that has it.
 _BEFORE, _SPANS, _LINE, _BY = range(4)
@@ -72,12 +72,12 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HE
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
     if tasks is HERE:
         return _merge_all(samples, offset, begin, end)
-    cuts = _cuts(_work(offset, end - begin))
+    cuts = _find_cuts(_measure_work(offset, end - begin))
 
     def work() -> Iterator[tuple[Any, ...]]:
         for low, high in pairwise(cuts):
             some = slice(offset[low], offset[high])
-            yield part(samples, begin[some], end[some]), offset[low : high + 1] - offset[low]
+            yield select_part(samples, begin[some], end[some]), offset[low : high + 1] - offset[low]
 
     done = tasks.map(_merge_part, work())
     ends = np.cumsum(np.concatenate([np.diff(each.offset) for each in done]))
@@ -85,16 +85,16 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int, tasks: Tasks = HE
     return Merged(offset=np.concatenate([[0], ends]), first=first, last=last, box=box)
 
 
-def _cuts(work: Int) -> Int:
+def _find_cuts(work: Int) -> Int:
     """Cut tasks into ranges that take a second or so each; one where there are none."""
     done = np.cumsum(work)
-    parts = int(done[-1]) // _SAMPLES_ELSEWHERE + 1 if len(work) else 1
+    parts = int(done[-1]) // _SAMPLE_INPUTS_PER_TASK + 1 if len(work) else 1
     inner = np.searchsorted(done, done[-1] * np.arange(1, parts) // parts) if len(work) else done
     return np.unique(np.concatenate([[0], inner, [len(work)]]))
 
 
 def _merge_part(samples: Part, offset: Int) -> Merged:
-    return _merge_all(received(samples), offset, samples.offset[:-1].copy(), samples.offset[1:].copy())
+    return _merge_all(freeze_part(samples), offset, samples.offset[:-1].copy(), samples.offset[1:].copy())
 
 
 def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Merged:
@@ -112,13 +112,13 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
     def task(low: int, high: int) -> None:
         # Rows that are not written take no memory.
         rows = np.empty((int(most[low:high].sum()), 6), kind)
-        room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        room = make_scratch(_find_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
         written = _merge(
             samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, *room, rows, number[low:high]
         )
         parts[low] = rows[:written]
 
-    work = _work(offset, lengths)
+    work = _measure_work(offset, lengths)
     cores.share_work(work, task, _MIN_SAMPLES_PER_THREAD)
     whole = np.concatenate([[0], np.cumsum(number)])
     first, last, box = (np.empty((whole[-1], *shape), np.int64) for shape in ((), (), (4,)))
@@ -131,21 +131,21 @@ def _merge_all(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Me
     return Merged(offset=whole, first=first, last=last, box=box)
 
 
-def costs(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Int:
+def compute_costs(samples: Samples | Part, offset: Int, begin: Int, end: Int) -> Int:
     """Cost of what `merge` gives for each task, without its rows: int64[g]."""
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
     lengths = end - begin
     cost = np.empty(len(offset) - 1, np.int64)
 
     def task(low: int, high: int) -> None:
-        room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room, cost)
+        room = make_scratch(_find_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        _fill_costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room, cost)
 
-    cores.share_work(_work(offset, lengths), task, _MIN_SAMPLES_PER_THREAD)
+    cores.share_work(_measure_work(offset, lengths), task, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 
-def pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_b: Int, end_b: Int) -> Float:
+def compute_pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_b: Int, end_b: Int) -> Float:
     """Cost of the optimal merge of many pairs of trajectories.
 
     Parameters
@@ -166,9 +166,9 @@ def pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_b: Int, 
     cost = np.empty(len(work))
 
     def task(low: int, high: int) -> None:
-        rows, reach, blocks, _ = scratch(int(work[low:high].max()), 0)
+        rows, reach, blocks, _ = make_scratch(int(work[low:high].max()), 0)
         part = slice(low, high)
-        _pair_costs(
+        _fill_pair_costs(
             samples.slot, samples.x, samples.y, begin_a[part], end_a[part], begin_b[part], end_b[part], rows, reach,
             blocks, cost[part],
         )  # fmt: skip
@@ -177,26 +177,26 @@ def pair_costs(samples: Samples | Part, begin_a: Int, end_a: Int, begin_b: Int, 
     return cost
 
 
-def _work(offset: Int, lengths: Int) -> Int:
+def _measure_work(offset: Int, lengths: Int) -> Int:
     """Samples of each task, times its inputs."""
     return np.add.reduceat(lengths, offset[:-1]) * np.diff(offset) if len(offset) > 1 else lengths[:0]
 
 
-def _largest(offset: Int, lengths: Int, low: int, high: int) -> int:
+def _find_largest(offset: Int, lengths: Int, low: int, high: int) -> int:
     return int(np.add.reduceat(lengths[: offset[high]], offset[low:high]).max())
 
 
-def scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
+def make_scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
     """Room for the rows of a task, boxes of its starts, blocks of them, and where each input is."""
     return (
-        np.empty((rows, _COLUMNS), np.int64),
+        np.empty((rows, _ROW_COLUMNS), np.int64),
         np.empty((rows, 4), np.int64),
-        np.empty((rows // _BLOCK + 1, 4), np.int64),
+        np.empty((rows // _STARTS_PER_BLOCK + 1, 4), np.int64),
         np.empty((inputs, 2), np.int64),
     )
 
 
-@kernel
+@compile_kernel
 def _merge(
     slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, rows: Any, reach: Any, blocks: Any, inputs: Any,
     merged: Any, number: Any,
@@ -204,7 +204,7 @@ def _merge(
     """Write the rows of tasks one after the other, and how many of each; the number of all."""
     written = 0
     for task in range(len(number)):
-        n = rows_of(
+        n = write_rows(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
         cut(rows, n, reach, blocks)
@@ -225,37 +225,37 @@ def _merge(
     return written
 
 
-@kernel
-def _costs(
+@compile_kernel
+def _fill_costs(
     slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, low: Any, high: Any, rows: Any, reach: Any,
     blocks: Any, inputs: Any, cost: Any,
 ) -> None:  # fmt: skip
     for task in range(low, high):
-        n = rows_of(
+        n = write_rows(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
         cost[task] = cut(rows, n, reach, blocks)
 
 
-@kernel
-def _pair_costs(
+@compile_kernel
+def _fill_pair_costs(
     slot: Any, x: Any, y: Any, begin_a: Any, end_a: Any, begin_b: Any, end_b: Any, rows: Any, reach: Any, blocks: Any,
     cost: Any,
 ) -> None:  # fmt: skip
     for pair in range(len(cost)):
-        n = rows_of_two(slot, x, y, begin_a[pair], end_a[pair], begin_b[pair], end_b[pair], rows)
+        n = write_rows_of_two(slot, x, y, begin_a[pair], end_a[pair], begin_b[pair], end_b[pair], rows)
         cost[pair] = cut(rows, n, reach, blocks)
 
 
-@kernel
-def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: Any, rows: Any) -> Any:
-    """Write slot, box and c(j) of the rows of two inputs; their number. The same as `rows_of`, in half the time."""
+@compile_kernel
+def write_rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: Any, rows: Any) -> Any:
+    """Write slot, box and c(j) of the rows of two inputs; their number. The same as `write_rows`, in half the time."""
     n, last_a, last_b = 0, -1, -1
     while a < end_a or b < end_b:
-        t_a = slot[a] if a < end_a else _FAR
-        t_b = slot[b] if b < end_b else _FAR
+        t_a = slot[a] if a < end_a else _INFINITY
+        t_b = slot[b] if b < end_b else _INFINITY
         t = min(t_a, t_b)
-        x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
+        x0, y0, x1, y1 = _INFINITY, _INFINITY, -_INFINITY, -_INFINITY
         if t_a == t:
             last_a = n
             while a < end_a and slot[a] == t:
@@ -272,23 +272,23 @@ def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: An
     return n
 
 
-@kernel
-def rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: Any) -> Any:
+@compile_kernel
+def write_rows(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: Any) -> Any:
     """Write slot, box and c(j) of the rows of any number of inputs; their number.
 
     `inputs` is, of each input, its next sample and the last row it is in.
     """
     k, n = len(begin), 0
     if k == 2:
-        return rows_of_two(slot, x, y, begin[0], end[0], begin[1], end[1], rows)
+        return write_rows_of_two(slot, x, y, begin[0], end[0], begin[1], end[1], rows)
     # Lines 1-3 of Algorithm 1 without a sort, since each input is in order: the next slot is the least next one.
-    t = _FAR
+    t = _INFINITY
     for i in range(k):
         inputs[i, 0], inputs[i, 1] = begin[i], -1
         t = min(t, slot[begin[i]])
-    while t < _FAR:
-        x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
-        later, complete = _FAR, n
+    while t < _INFINITY:
+        x0, y0, x1, y1 = _INFINITY, _INFINITY, -_INFINITY, -_INFINITY
+        later, complete = _INFINITY, n
         for i in range(k):
             at = inputs[i, 0]
             if at < end[i]:
@@ -309,14 +309,14 @@ def rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: 
     return n
 
 
-@kernel
+@compile_kernel
 def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
     """Write the least cost up to every row and the start of its last stretch; the cost of all.
 
     Rows before the first that has every input behind it end no stretch: their cost is never read.
     """
     first: Any = n
-    width: Any = _BLOCK  # starts of a block
+    width: Any = _STARTS_PER_BLOCK  # starts of a block
     c, before, low, hint = -1, -1, 0, 0
     x0 = y0 = x1 = y1 = np.int64(0)  # the box of rows c to j
     # Line 6. Kept true: rows before j hold the optimal cost of all rows up to them, which depends on no later row
@@ -338,20 +338,20 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
             hint = c
             if before < 0:
                 reach[0, 0], reach[0, 1], reach[0, 2], reach[0, 3] = _bound(rows, 0, c)
-            elif c - low >= 2 * _BLOCK:
-                width = max(_BLOCK, np.int64(np.sqrt(c - low)) // 4)
-                _block(rows, low, c, width, reach, blocks)
+            elif c - low >= 2 * _STARTS_PER_BLOCK:
+                width = max(_STARTS_PER_BLOCK, np.int64(np.sqrt(c - low)) // 4)
+                _cut_into_blocks(rows, low, c, width, reach, blocks)
         after = row[_T] + 1
         if before < 0:
             # No complete stretch ends before c: all rows up to j are one.
             row[_START] = 0
-            row[_COST] = (after - rows[0, _T]) * _spans(reach[0], x0, y0, x1, y1)
-        elif c - low >= 2 * _BLOCK:
+            row[_COST] = (after - rows[0, _T]) * _sum_spans(reach[0], x0, y0, x1, y1)
+        elif c - low >= 2 * _STARTS_PER_BLOCK:
             hint = _search(rows, low, c, width, after, x0, y0, x1, y1, hint, reach, blocks, row)
         else:
             # Lines 10-14, from the latest start to the first one that makes a stretch that can be cut in two
             # (Proposition 1). Strictly less: of equal costs the latest start stays.
-            best, start = _FAR, c
+            best, start = _INFINITY, c
             a0, b0, a1, b1 = x0, y0, x1, y1
             for i in range(c, low - 1, -1):
                 other = rows[i]
@@ -363,56 +363,56 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
     return rows[n - 1, _COST]
 
 
-@kernel
+@compile_kernel
 def _bound(rows: Any, i: Any, j: Any) -> Any:
-    x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
+    x0, y0, x1, y1 = _INFINITY, _INFINITY, -_INFINITY, -_INFINITY
     for at in range(i, j + 1):
         row = rows[at]
         x0, y0, x1, y1 = min(x0, row[_X0]), min(y0, row[_Y0]), max(x1, row[_X1]), max(y1, row[_Y1])
     return x0, y0, x1, y1
 
 
-@kernel
-def _spans(box: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> Any:
+@compile_kernel
+def _sum_spans(box: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> Any:
     """Columns and rows of cells of a box joined to another."""
     return max(box[2], x1) - min(box[0], x0) + max(box[3], y1) - min(box[1], y0) + 2
 
 
-@kernel
-def _block(rows: Any, low: Any, c: Any, width: Any, reach: Any, blocks: Any) -> None:
+@compile_kernel
+def _cut_into_blocks(rows: Any, low: Any, c: Any, width: Any, reach: Any, blocks: Any) -> None:
     """Write the box of rows i to c for every start i, and cut starts into blocks, from c down."""
-    x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
+    x0, y0, x1, y1 = _INFINITY, _INFINITY, -_INFINITY, -_INFINITY
     for i in range(c, low - 1, -1):
         row = rows[i]
         x0, y0, x1, y1 = min(x0, row[_X0]), min(y0, row[_Y0]), max(x1, row[_X1]), max(y1, row[_Y1])
         reach[i, 0], reach[i, 1], reach[i, 2], reach[i, 3] = x0, y0, x1, y1
         block = (c - i) // width
         if (c - i) % width == 0:
-            blocks[block, _BEFORE], blocks[block, _SPANS] = _FAR, 0
+            blocks[block, _BEFORE], blocks[block, _SPANS] = _INFINITY, 0
         blocks[block, _BEFORE] = min(blocks[block, _BEFORE], rows[i - 1, _COST])
 
 
-@kernel
+@compile_kernel
 def _search(
     rows: Any, low: Any, c: Any, width: Any, after: Any, x0: Any, y0: Any, x1: Any, y1: Any, hint: Any, reach: Any,
     blocks: Any, row: Any,
 ) -> Any:  # fmt: skip
     """Write the best of many starts for a row; return it."""
     # Kept true: starts passed over cost at least `best`, or more than the start that was best for the row before.
-    bar = rows[hint - 1, _COST] + (after - rows[hint, _T]) * _spans(reach[hint], x0, y0, x1, y1)
-    best, start = _FAR, c
+    bar = rows[hint - 1, _COST] + (after - rows[hint, _T]) * _sum_spans(reach[hint], x0, y0, x1, y1)
+    best, start = _INFINITY, c
     for block in range((c - low) // width + 1):
         top = c - block * width
         bottom = max(low, top - width + 1)
-        narrow = _spans(reach[top], x0, y0, x1, y1)
+        narrow = _sum_spans(reach[top], x0, y0, x1, y1)
         # No start of the block costs less: none has less before it, a shorter stretch or a smaller box.
         bound = blocks[block, _BEFORE] + (after - rows[top, _T]) * narrow
         if bound > bar or bound >= best:
             continue
         # Boxes grow as starts fall, so all starts between have this box too: costs differ by a constant in `after`.
-        if _spans(reach[bottom], x0, y0, x1, y1) == narrow:
+        if _sum_spans(reach[bottom], x0, y0, x1, y1) == narrow:
             if blocks[block, _SPANS] != narrow:
-                line, by = _FAR, top
+                line, by = _INFINITY, top
                 for i in range(top, bottom - 1, -1):
                     value = rows[i - 1, _COST] - narrow * rows[i, _T]
                     if value < line:
@@ -423,7 +423,7 @@ def _search(
                 best, start = cost, blocks[block, _BY]
             continue
         for i in range(top, bottom - 1, -1):
-            cost = rows[i - 1, _COST] + (after - rows[i, _T]) * _spans(reach[i], x0, y0, x1, y1)
+            cost = rows[i - 1, _COST] + (after - rows[i, _T]) * _sum_spans(reach[i], x0, y0, x1, y1)
             if cost < best:
                 best, start = cost, i
     row[_COST], row[_START] = best, start

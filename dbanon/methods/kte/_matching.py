@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
-from dbanon.methods.kte._pairs import Pairs
-from dbanon.methods.kte._pairs import among as _among
-from dbanon.methods.kte._pairs import cost as _cost
+from dbanon.methods.kte._pairs import Pairs, compute_cost, is_among
 
-KICKS = 40  # for each subject, where all pairs are known
-_BREADTH = (10, 5, 3)  # partners tried at each step of a chain
+KICKS_PER_SUBJECT = 40  # for each subject, where all pairs are known
+_PARTNERS_BY_STEP = (10, 5, 3)  # partners tried at each step of a chain
 
 
 def improve(table: Pairs, near: Int, mate: Int, active: Bool, rng: np.random.Generator | None) -> None:
@@ -39,11 +37,11 @@ def improve(table: Pairs, near: Int, mate: Int, active: Bool, rng: np.random.Gen
     scratch = np.empty(8, np.int64), np.empty(8, np.int64), np.empty(4, np.int64), np.empty(4)
     _exchange(table, near, mate, active, *scratch)
     if rng is not None and len(table.all) and near.shape[1] and (mate >= 0).sum() > 6:
-        draws = rng.integers(1 << 62, size=(KICKS * len(mate), 4))
+        draws = rng.integers(1 << 62, size=(KICKS_PER_SUBJECT * len(mate), 4))
         _disturb(table, near, mate, active, draws, mate.copy(), *scratch)
 
 
-@kernel
+@compile_kernel
 def _exchange(
     table: Any, near: Any, mate: Any, active: Any, e: Any, chain: Any, tried: Any, gained: Any
 ) -> Any:  # fmt: skip
@@ -56,7 +54,7 @@ def _exchange(
                 continue
             # A subject without a gaining chain is passed over until an exchange gives it another partner.
             active[t1] = False
-            gain, length = _chain(table, near, mate, t1, chain, tried, gained, e)
+            gain, length = _find_chain(table, near, mate, t1, chain, tried, gained, e)
             if gain <= 0:
                 continue
             again = True
@@ -69,31 +67,31 @@ def _exchange(
     return whole
 
 
-@kernel
-def _chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: Any, gained: Any, best: Any) -> Any:
+@compile_kernel
+def _find_chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: Any, gained: Any, best: Any) -> Any:
     """Write the chain of greatest gain from a subject; its gain and length."""
     gain, length, depth = 0.0, 0, 0
     tried[0] = 0
-    chain[0], chain[1], gained[0] = one, mate[one], _cost(table, one, mate[one])
+    chain[0], chain[1], gained[0] = one, mate[one], compute_cost(table, one, mate[one])
     while depth >= 0:
-        if depth == len(_BREADTH) or tried[depth] >= min(_BREADTH[depth], near.shape[1]):
+        if depth == len(_PARTNERS_BY_STEP) or tried[depth] >= min(_PARTNERS_BY_STEP[depth], near.shape[1]):
             depth -= 1
             continue
         last, end = chain[2 * depth + 1], 2 * depth + 2
         other = near[last, tried[depth]]
         tried[depth] += 1
         # Kept true: what is gained before the chain is closed is positive; those further away would lose it too.
-        left = gained[depth] - _cost(table, last, other)
+        left = gained[depth] - compute_cost(table, last, other)
         if left <= 0:
             tried[depth] = near.shape[1]
             continue
         # A chain takes each subject once, so what it parts and joins are pairs again.
-        if mate[other] < 0 or _among(chain, end, other):
+        if mate[other] < 0 or is_among(chain, end, other):
             continue
         depth += 1
         chain[end], chain[end + 1] = other, mate[other]
-        gained[depth] = left + _cost(table, other, mate[other])
-        closed = gained[depth] - _cost(table, mate[other], one)
+        gained[depth] = left + compute_cost(table, other, mate[other])
+        closed = gained[depth] - compute_cost(table, mate[other], one)
         if closed > gain:
             gain, length = closed, end + 2
             for i in range(length):
@@ -102,7 +100,7 @@ def _chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: Any, g
     return gain, length
 
 
-@kernel
+@compile_kernel
 def _disturb(
     table: Any, near: Any, mate: Any, active: Any, draws: Any, kept: Any, e: Any, chain: Any, tried: Any, gained: Any
 ) -> None:  # fmt: skip
@@ -113,16 +111,16 @@ def _disturb(
         t2 = mate[t1]
         if t2 < 0:
             continue
-        t3 = near[t2, draws[kick, 1] % min(_BREADTH[0], near.shape[1])]
+        t3 = near[t2, draws[kick, 1] % min(_PARTNERS_BY_STEP[0], near.shape[1])]
         t4 = mate[t3]
         if t4 < 0 or t3 == t1:
             continue
-        t5 = near[t4, draws[kick, 2] % min(_BREADTH[0], near.shape[1])]
+        t5 = near[t4, draws[kick, 2] % min(_PARTNERS_BY_STEP[0], near.shape[1])]
         t6 = mate[t5]
         if t6 < 0 or t5 in (t1, t2, t3):
             continue
-        gain = _cost(table, t1, t2) + _cost(table, t3, t4) + _cost(table, t5, t6)
-        gain -= _cost(table, t2, t3) + _cost(table, t4, t5) + _cost(table, t6, t1)
+        gain = compute_cost(table, t1, t2) + compute_cost(table, t3, t4) + compute_cost(table, t5, t6)
+        gain -= compute_cost(table, t2, t3) + compute_cost(table, t4, t5) + compute_cost(table, t6, t1)
         mate[t2], mate[t3], mate[t4], mate[t5], mate[t6], mate[t1] = t3, t2, t5, t4, t1, t6
         for t in (t1, t2, t3, t4, t5, t6):
             active[t] = True

@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.methods.kte._samples import Part, Samples
 
-BINS = 48  # stretches of time
-_COARSE = 8  # for what bounds a difference of signatures
-_LARGEST = 1 << 20  # value in a signature: sums of 3 * BINS differences fit 32 bits
-_FINEST = 16  # steps of a cell
+TIME_BINS = 48  # stretches of time
+_COARSE_BINS = 8  # for what bounds a difference of signatures
+_MAX_SIGNATURE_VALUE = 1 << 20  # value in a signature: sums of 3 * TIME_BINS differences fit 32 bits
+_MAX_STEPS_PER_CELL = 16  # steps of a cell
 _MIN_COMPARISONS_PER_THREAD = 1 << 14
 
 
-def signatures(samples: Samples | Part, bins: int = BINS) -> NDArray[np.int32]:
+def compute_signatures(samples: Samples | Part, bins: int = TIME_BINS) -> NDArray[np.int32]:
     """Describe subjects so that the merge of those with near signatures (sum of differences) is cheap.
 
     Returns
@@ -31,7 +31,7 @@ def signatures(samples: Samples | Part, bins: int = BINS) -> NDArray[np.int32]:
     n, since, until = len(samples.offset) - 1, samples.slot.min(), samples.slot.max() + 1
     west, south = int(samples.x.min()), int(samples.y.min())
     widest = max(int(samples.x.max()) - west, int(samples.y.max()) - south, 1)
-    steps = min(_FINEST, _LARGEST / widest)
+    steps = min(_MAX_STEPS_PER_CELL, _MAX_SIGNATURE_VALUE / widest)
     signature, number = np.empty((n, 3, bins), np.int32), np.empty((n, bins), np.int32)
 
     def task(low: int, high: int) -> None:
@@ -44,11 +44,11 @@ def signatures(samples: Samples | Part, bins: int = BINS) -> NDArray[np.int32]:
     cores.share_work(np.diff(samples.offset), task, _MIN_COMPARISONS_PER_THREAD)
     activity = np.log1p(number)
     spread = np.abs(signature[:, :2] - np.median(signature[:, :2], axis=0)).mean()
-    signature[:, 2] = np.minimum(np.rint(activity * (spread / (activity.std() or 1.0))), _LARGEST)
+    signature[:, 2] = np.minimum(np.rint(activity * (spread / (activity.std() or 1.0))), _MAX_SIGNATURE_VALUE)
     return signature
 
 
-def nearest(signature: NDArray[np.int32], number: int) -> NDArray[np.int32]:
+def find_nearest(signature: NDArray[np.int32], number: int) -> NDArray[np.int32]:
     """Find who is near each in signature.
 
     Parameters
@@ -68,17 +68,17 @@ def nearest(signature: NDArray[np.int32], number: int) -> NDArray[np.int32]:
     n = len(signature)
     number = min(number, n - 1)
     flat = np.ascontiguousarray(signature.reshape(n, -1))
-    coarse = np.ascontiguousarray(signature.reshape(n, 3 * _COARSE, -1).sum(axis=2, dtype=np.int32).T)
+    coarse = np.ascontiguousarray(signature.reshape(n, 3 * _COARSE_BINS, -1).sum(axis=2, dtype=np.int32).T)
     found = np.empty((n, number), np.int32)
 
     def task(low: int, high: int) -> None:
-        _nearest(flat, coarse, low, high, np.empty(n, np.int32), np.empty(number + 1, np.int32), found)
+        _find_nearest(flat, coarse, low, high, np.empty(n, np.int32), np.empty(number + 1, np.int32), found)
 
     cores.share_work(np.full(n, n), task, _MIN_COMPARISONS_PER_THREAD)
     return found
 
 
-@kernel
+@compile_kernel
 def _describe(
     offset: Any, slot: Any, x: Any, y: Any, low: Any, high: Any, since: Any, period: Any, west: Any, south: Any,
     steps: Any, sums: Any, signature: Any, number: Any,
@@ -109,8 +109,8 @@ def _describe(
                 signature[i, axis, b] = signature[i, axis, before]
 
 
-@kernel
-def _nearest(flat: Any, coarse: Any, low: Any, high: Any, least: Any, away: Any, found: Any) -> None:
+@compile_kernel
+def _find_nearest(flat: Any, coarse: Any, low: Any, high: Any, least: Any, away: Any, found: Any) -> None:
     n, number = len(flat), found.shape[1]
     for i in range(low, high):
         for j in range(n):
@@ -124,7 +124,7 @@ def _nearest(flat: Any, coarse: Any, low: Any, high: Any, least: Any, away: Any,
         for j in range(n):
             if j == i or (filled == number and least[j] >= away[number - 1]):
                 continue
-            total = _apart(own, flat[j])
+            total = _sum_differences(own, flat[j])
             if filled == number and total >= away[number - 1]:
                 continue
             # Equally near ones stay in the order of their numbers.
@@ -137,8 +137,8 @@ def _nearest(flat: Any, coarse: Any, low: Any, high: Any, least: Any, away: Any,
             filled = min(filled + 1, number)
 
 
-@kernel
-def _apart(one: Any, other: Any) -> Any:
+@compile_kernel
+def _sum_differences(one: Any, other: Any) -> Any:
     total = np.int32(0)  # Numba adds in 64 bits, of which a vector has half as many, unless each sum is cut again
     for at in range(len(one)):
         total = np.int32(total + abs(np.int32(one[at] - other[at])))

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import Part
 
 MAX_TABULATED_SUBJECTS = 1_500  # all pairs of more subjects are computed when asked for
 MAX_TABULATED_SAMPLES = 10**9  # also where merging all pairs would read more samples than this
-_SLOTS = 256  # of the table of remembered costs, for each subject
+_SLOTS_PER_SUBJECT = 256  # of the table of remembered costs, for each subject
 
 
 class Pairs(NamedTuple):
@@ -40,8 +40,8 @@ def build_pairs(samples: Part, most: int) -> Pairs:
     begin, end = samples.offset[:-1].copy(), samples.offset[1:].copy()
     lengths = np.sort(end - begin)
     tabulated = n <= most and (n - 1) * int(lengths.sum()) <= MAX_TABULATED_SAMPLES
-    size = 1 if tabulated else 1 << int(n * _SLOTS - 1).bit_length()
-    rows, reach, blocks, _ = _k_merge.scratch(int(lengths[-2:].sum()), 0)
+    size = 1 if tabulated else 1 << int(n * _SLOTS_PER_SUBJECT - 1).bit_length()
+    rows, reach, blocks, _ = _k_merge.make_scratch(int(lengths[-2:].sum()), 0)
     made = Pairs(
         all=np.empty((0, 0)), keys=np.full(size, -1), values=np.empty(size), slot=samples.slot, x=samples.x,
         y=samples.y, begin=begin, end=end, rows=rows, reach=reach, blocks=blocks,
@@ -50,7 +50,7 @@ def build_pairs(samples: Part, most: int) -> Pairs:
         return made
     a, b = np.triu_indices(n, 1)
     matrix = np.zeros((n, n))
-    matrix[a, b] = _k_merge.pair_costs(samples, begin[a], end[a], begin[b], end[b])
+    matrix[a, b] = _k_merge.compute_pair_costs(samples, begin[a], end[a], begin[b], end[b])
     matrix += matrix.T
     return made._replace(all=matrix)
 
@@ -62,28 +62,28 @@ def look_up(samples: Part, table: Pairs, a: Int, b: Int) -> Float:
     low, high = np.minimum(a, b), np.maximum(a, b)
     # A pair has one key whichever comes first; the merge's cost does not depend on the order of inputs.
     key = np.unique(low * len(table.begin) + high)
-    # Only the merges are shared among threads. The table is read and written by one at a time, here and in `cost`: two
-    # could take the same free place.
+    # Only the merges are shared among threads. The table is read and written by one at a time, here and in
+    # `compute_cost`: two could take the same free place.
     found = np.empty(len(key))
     _recall(table.keys, table.values, key, found)
     new = key[np.isnan(found)]
     first, second = new // len(table.begin), new % len(table.begin)
     ends = (table.begin[first], table.end[first], table.begin[second], table.end[second])
-    found[np.isnan(found)] = cost = _k_merge.pair_costs(samples, *ends)
+    found[np.isnan(found)] = cost = _k_merge.compute_pair_costs(samples, *ends)
     _remember_all(table.keys, table.values, new, cost)
     return np.asarray(found[np.searchsorted(key, low * len(table.begin) + high)], np.float64)
 
 
-@kernel
-def cost(table: Any, a: Any, b: Any) -> Any:
+@compile_kernel
+def compute_cost(table: Any, a: Any, b: Any) -> Any:
     """Cost of a pair, computed here and remembered if it was not known."""
     if len(table.all):
         return table.all[a, b]
     key = min(a, b) * len(table.begin) + max(a, b)
-    place = _place(table.keys, key)
+    place = _find_place(table.keys, key)
     if place >= 0 and table.keys[place] == key:
         return table.values[place]
-    n = _k_merge.rows_of_two(
+    n = _k_merge.write_rows_of_two(
         table.slot, table.x, table.y, table.begin[a], table.end[a], table.begin[b], table.end[b], table.rows
     )
     value = np.float64(_k_merge.cut(table.rows, n, table.reach, table.blocks))
@@ -92,18 +92,18 @@ def cost(table: Any, a: Any, b: Any) -> Any:
     return value
 
 
-@kernel
-def total(table: Any, members: Any, size: Any, one: Any, without: Any) -> Any:
+@compile_kernel
+def sum_costs(table: Any, members: Any, size: Any, one: Any, without: Any) -> Any:
     """Sum of the costs of pairs of one and the first of some members, but itself and another."""
     costs = 0.0
     for m in range(size):
         if members[m] != without and members[m] != one:
-            costs += cost(table, members[m], one)
+            costs += compute_cost(table, members[m], one)
     return costs
 
 
-@kernel
-def among(who: Any, number: Any, one: Any) -> Any:
+@compile_kernel
+def is_among(who: Any, number: Any, one: Any) -> Any:
     """Whether one is among the first of an array."""
     found = False
     for i in range(number):
@@ -111,8 +111,8 @@ def among(who: Any, number: Any, one: Any) -> Any:
     return found
 
 
-@kernel
-def _place(keys: Any, key: Any) -> Any:
+@compile_kernel
+def _find_place(keys: Any, key: Any) -> Any:
     """Where a key is or may be put; -1 where there is no room near its place."""
     mask = np.uint64(len(keys) - 1)
     # Fibonacci hashing: the high bits of a product with 2^64 / golden ratio.
@@ -125,17 +125,17 @@ def _place(keys: Any, key: Any) -> Any:
     return np.int64(-1)
 
 
-@kernel
+@compile_kernel
 def _recall(keys: Any, values: Any, key: Any, found: Any) -> None:
     # Costs are whole numbers, never NaN, so NaN stands for those that are not known.
     for i in range(len(key)):
-        place = _place(keys, key[i])
+        place = _find_place(keys, key[i])
         found[i] = values[place] if place >= 0 and keys[place] == key[i] else np.nan
 
 
-@kernel
+@compile_kernel
 def _remember_all(keys: Any, values: Any, key: Any, cost: Any) -> None:
     for i in range(len(key)):
-        place = _place(keys, key[i])
+        place = _find_place(keys, key[i])
         if place >= 0:
             keys[place], values[place] = key[i], cost[i]

@@ -12,10 +12,10 @@ from dbanon.base.errors import InfeasibleError, ParameterError, format_count
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import considered
-from dbanon.methods.kernels.order import run_order
+from dbanon.methods.kernels.considered import select_considered
+from dbanon.methods.kernels.order import rank_subjects
 from dbanon.methods.kte import Parameters, _groups, _hide
-from dbanon.methods.kte._samples import Merged, Samples, samples
+from dbanon.methods.kte._samples import Merged, Samples, snap_fixes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,15 +35,15 @@ def compute_cloaks(
 ) -> Cloaks:
     """Generalise trajectories; see `dbanon.methods.kte.anonymise`."""
     _demand_multiples(params, data)
-    rank = run_order(data, rng)
-    data = considered("kte", data, params.since, params.until)
+    rank = rank_subjects(data, rng)
+    data = select_considered("kte", data, params.since, params.until)
     align.demand_sane_times(data)
     if data.subjects < params.k:
         raise InfeasibleError(
             f"A run of kte must have at least k = {params.k} people with fixes. Got {data.subjects}. Choose a lower "
             f"k, or another since or until."
         )
-    known = samples(data, params.grid_s, params.grid_m)
+    known = snap_fixes(data, params.grid_s, params.grid_m)
     found = ALGORITHMS[algorithm](known, params, rank, rng, tasks)
     if not len(found.merged.first):
         raise InfeasibleError(
@@ -51,7 +51,7 @@ def compute_cloaks(
             f"{format_count(data.subjects, 'person', 'people')} are left out. Choose a lower k, a longer leak_s or "
             f"another algorithm."
         )
-    return _cloaks(data, known, found)
+    return _make_cloaks(data, known, found)
 
 
 def prepare(params: Parameters, algorithm: str) -> None:
@@ -80,7 +80,7 @@ def prepare(params: Parameters, algorithm: str) -> None:
     )
     compute_cloaks(data, few, np.random.default_rng(0), algorithm)
     if algorithm == "k-merge":
-        _groups.prepare(samples(data, few.grid_s, few.grid_m), few.k)
+        _groups.prepare(snap_fixes(data, few.grid_s, few.grid_m), few.k)
 
 
 def _demand_multiples(params: Parameters, data: Trajectories) -> None:
@@ -101,12 +101,14 @@ def _demand_multiples(params: Parameters, data: Trajectories) -> None:
 # ---- algorithms ------------------------------------------------------------------------------------------------------
 
 
-def _merged_groups(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator, tasks: Tasks) -> Published:
+def _compute_k_merge(
+    known: Samples, params: Parameters, rank: Int, rng: np.random.Generator, tasks: Tasks
+) -> Published:
     group = _groups.group(known, params.k, rank, rng, improve=params.improve, tasks=tasks)
-    return of_groups(known, group, _groups.merged(known, group, tasks))
+    return describe_groups(known, group, _groups.merge_groups(known, group, tasks))
 
 
-def of_groups(known: Samples, group: Int, merged: Merged) -> Published:
+def describe_groups(known: Samples, group: Int, merged: Merged) -> Published:
     """Publish one record a member, all of a group alike."""
     crowd = np.bincount(group[group >= 0], minlength=len(merged.offset) - 1)
     lost = np.diff(known.offset)[group < 0]
@@ -114,18 +116,20 @@ def of_groups(known: Samples, group: Int, merged: Merged) -> Published:
     suppressed = {
         "samples": {"few_alike": int(lost.sum())},
         "subjects": {"few_alike": out},
-        "by_hour": people_at_once(known, out),
+        "by_hour": count_people_once(known, out),
     }
     return Published(group=group, merged=merged, crowd=crowd, records=crowd, suppressed=suppressed)
 
 
-def people_at_once(known: Samples, out: int) -> list[dict[str, Any]]:
+def count_people_once(known: Samples, out: int) -> list[dict[str, Any]]:
     """Count people once for the whole time."""
     people, start_s = len(known.subject), np.array([known.slot.min()]) * known.grid_s
     return count_by_hour(start_s, np.array([people]), np.array([people - out]), {"few_alike": np.array([out])})
 
 
-def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator, tasks: Tasks) -> Published:
+def _compute_kte_hide(
+    known: Samples, params: Parameters, rank: Int, rng: np.random.Generator, tasks: Tasks
+) -> Published:
     found = _hide.hide(known, params, rank, rng, tasks=tasks)
     published = np.flatnonzero(np.diff(found.merged.offset) > 0)
     published = published[np.argsort(rank[known.subject[published]])]
@@ -145,12 +149,12 @@ def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random
         merged=select_records(found.merged, published),
         crowd=np.full(len(published), params.k),
         records=np.ones(len(published), np.int64),
-        suppressed=_suppressed(found, record, params.leak_s),
+        suppressed=_count_suppressed(found, record, params.leak_s),
         hiding=hiding,
     )
 
 
-def _suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]:
+def _count_suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]:
     """Count samples and people left out by reason, and people by epoch."""
     length = found.run_end - found.run_begin
     # Not the epochs in which nobody is: one wild time makes millions of them.
@@ -173,8 +177,8 @@ def _suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]
 
 
 ALGORITHMS: dict[str, Callable[[Samples, Parameters, Int, np.random.Generator, Tasks], Published]] = {
-    "kte-hide": _hidden_people,
-    "k-merge": _merged_groups,
+    "kte-hide": _compute_kte_hide,
+    "k-merge": _compute_k_merge,
 }
 
 
@@ -195,7 +199,7 @@ def _select_sets(offset: Int, values: Int, order: Int) -> tuple[Int, Int]:
     return ends, values[at]
 
 
-def _cloaks(data: Trajectories, known: Samples, found: Published) -> Cloaks:
+def _make_cloaks(data: Trajectories, known: Samples, found: Published) -> Cloaks:
     """Make rows of what is published."""
     group = np.repeat(np.arange(len(found.records)), found.records)
     merged = select_records(found.merged, group)
@@ -219,11 +223,11 @@ def _cloaks(data: Trajectories, known: Samples, found: Published) -> Cloaks:
         member_trajectory=trajectory,
         hiding=found.hiding,
         suppressed=found.suppressed,
-        metrics=_metrics(known, found, merged, box),
+        metrics=_compute_metrics(known, found, merged, box),
     )
 
 
-def _metrics(known: Samples, found: Published, merged: Merged, box: Int) -> dict[str, float]:
+def _compute_metrics(known: Samples, found: Published, merged: Merged, box: Int) -> dict[str, float]:
     """Measure the granularity of rows (space: the sum of both spans, as in the paper), and what is left out."""
     wide, high = (box[:, 2:] - box[:, :2]).T * known.grid_m
     long_s = (merged.last - merged.first + 1) * known.grid_s
@@ -233,14 +237,14 @@ def _metrics(known: Samples, found: Published, merged: Merged, box: Int) -> dict
         "rows": len(box),
         "samples": len(known.slot),
         "suppressed_percent": 100 * lost / len(known.slot),
-        **_spread("space_m", wide + high),
-        **_spread("time_s", long_s),
+        **_summarise_values("space_m", wide + high),
+        **_summarise_values("time_s", long_s),
         **summarise_sides(np.sqrt(wide * high)),
         "median_diagonal_m": float(np.median(np.hypot(wide, high))),
     }
 
 
-def _spread(name: str, values: Any) -> dict[str, float]:
+def _summarise_values(name: str, values: Any) -> dict[str, float]:
     quarter, half, three = np.quantile(values, [0.25, 0.5, 0.75])
     figures = {"mean": values.mean(), "quarter": quarter, "median": half, "three_quarters": three}
     return {f"{name}_{figure}": float(value) for figure, value in figures.items()}

@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 from dbanon.base.errors import DataError
 from dbanon.base.trajectory import Int, Trajectories, freeze
 
-LATEST, FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells: a span of all slots and cells costs 2^61
+MAX_SLOT, MAX_CELL = (
+    1 << 32,
+    1 << 26,
+)  # slots (of a second: to 2106) and cells: a span of all slots and cells costs 2^61
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,20 +44,20 @@ class Merged:
         freeze(self)
 
 
-def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
+def snap_fixes(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
     """Snap every fix to its slot and cell.
 
     Raises `DataError` if fixes lie too far away to be counted in cells or slots.
     """
     subject = np.repeat(data.subject, np.diff(data.offset))
     columns = [np.floor(values / side) for values, side in ((data.t, grid_s), (data.x, grid_m), (data.y, grid_m))]
-    if any(np.abs(v).max(initial=0) >= far for v, far in zip(columns, (LATEST, FURTHEST, FURTHEST), strict=True)):
+    if any(np.abs(v).max(initial=0) >= far for v, far in zip(columns, (MAX_SLOT, MAX_CELL, MAX_CELL), strict=True)):
         raise DataError(
             f"Fixes must lie within 2^32 slots of {grid_s} s and 2^26 cells of {grid_m:g} m. Some lie further away."
         )
     slot, x, y = columns[0].astype(np.int64), columns[1].astype(np.int32), columns[2].astype(np.int32)
     del columns
-    if not _sorted(subject, slot):
+    if not _is_sorted(subject, slot):
         order = np.lexsort((y, x, slot, subject))
         subject, slot, x, y = subject[order], slot[order], x[order], y[order]
     # The paper has sets of samples (Section III-A): fixes of one slot and cell are one sample. Sorted, they are
@@ -70,7 +73,7 @@ def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
     )
 
 
-def _sorted(subject: Int, slot: Int) -> bool:
+def _is_sorted(subject: Int, slot: Int) -> bool:
     """Whether samples come by subject and then by slot, no two in one slot: as trajectories of seldom fixes do."""
     later = subject[1:] > subject[:-1]
     later |= (subject[1:] == subject[:-1]) & (slot[1:] > slot[:-1])
@@ -86,7 +89,7 @@ class Part(NamedTuple):
     y: NDArray[np.int32]
 
 
-def part(samples: Samples, begin: Int, end: Int) -> Part:
+def select_part(samples: Samples, begin: Int, end: Int) -> Part:
     """Take the stretches of samples from ``begin[i]`` to ``end[i]``, in that order."""
     length = end - begin
     offset = np.concatenate([[0], np.cumsum(length)])
@@ -94,7 +97,7 @@ def part(samples: Samples, begin: Int, end: Int) -> Part:
     return Part(offset, samples.slot[at], samples.x[at], samples.y[at])
 
 
-def received(given: Part) -> Part:
+def freeze_part(given: Part) -> Part:
     """Make what came to a task read-only, because kernels are compiled once for arrays that may be written to."""
     for values in given:
         values.flags.writeable = False

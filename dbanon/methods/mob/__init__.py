@@ -19,13 +19,13 @@ from dbanon.methods import (
     Algorithm,
     Column,
     Method,
-    align,
-    max_gap_s,
-    parameter,
-    since,
-    start,
-    step_s,
-    until,
+    declare_align,
+    declare_max_gap_s,
+    declare_parameter,
+    declare_since,
+    declare_start,
+    declare_step_s,
+    declare_until,
 )
 
 
@@ -33,26 +33,26 @@ from dbanon.methods import (
 class Parameters:
     """What a run of mob can be asked for."""
 
-    k: int = parameter(
+    k: int = declare_parameter(
         5, "Least number of records that may belong to any known person.", type="integer", minimum=2, promises="more"
     )
-    qid_set: str = parameter(
+    qid_set: str = declare_parameter(
         "default",
         "The set of quasi-identifiers, which says at which times an adversary may know where each person was.",
         type="name",
         promises="other",
     )
-    qid_only: bool = parameter(
+    qid_only: bool = declare_parameter(
         True,
         "Whether only the generalised instants are published. Off publishes exact rows of all other instants, too.",
         type="switch",
         promises="more",
     )
-    step_s: int = step_s()
-    start: int | None = start()
-    align: str = align()
-    max_gap_s: int = max_gap_s()
-    speed_m_s: float = parameter(
+    step_s: int = declare_step_s()
+    start: int | None = declare_start()
+    align: str = declare_align()
+    max_gap_s: int = declare_max_gap_s()
+    speed_m_s: float = declare_parameter(
         50.0,
         (
             "Top speed that an adversary may know: people left with fewer than k by exact rows an instant away are "
@@ -63,14 +63,14 @@ class Parameters:
         minimum=0,
         maximum=100_000,
     )
-    improve: bool = parameter(
+    improve: bool = declare_parameter(
         True,
         "Whether to search for hiding sets that lose less information, by means that are not in the paper.",
         type="switch",
         algorithms=("symmetric",),
     )
-    since: int | None = since()
-    until: int | None = until()
+    since: int | None = declare_since()
+    until: int | None = declare_until()
 
 
 METHOD = Method(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.base import cores
 from dbanon.base.cloaks import summarise_sides
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, freeze
 from dbanon.methods.mob._positions import Positions
 from dbanon.methods.mob._sets import Sets
@@ -38,7 +38,7 @@ class Classes:
         freeze(self)
 
 
-def classes(positions: Positions, sets: Sets) -> Classes:
+def build_classes(positions: Positions, sets: Sets) -> Classes:
     """Generalise: at each instant, all sets that are in force and overlap become one class, and its least rectangle.
 
     Departs from Algorithm 5, which as printed asks of each member whether the instant is its own: that contradicts the
@@ -67,30 +67,30 @@ def classes(positions: Positions, sets: Sets) -> Classes:
     return Classes(of=of, box=box, instant=instant, size=size)
 
 
-def information_loss(found: Classes, rows: int) -> float:
+def compute_information_loss(found: Classes, rows: int) -> float:
     """Average over rows, one for each published (object, instant) pair, of 1 - 1 / area in cells; 0 of exact ones."""
-    return float((found.size * (1 - 1 / _area(found))).sum() / max(rows, 1))
+    return float((found.size * (1 - 1 / _compute_area(found))).sum() / max(rows, 1))
 
 
-def figures(found: Classes, rows: int, k: int, cell_m: float) -> dict[str, float]:
+def measure_classes(found: Classes, rows: int, k: int, cell_m: float) -> dict[str, float]:
     """Measure classes as the paper does: how much is lost, and how many are larger than they would have to be."""
     inside = (found.size >= k) & (found.size < 2 * k)
     return {
-        "information_loss": information_loss(found, rows),
+        "information_loss": compute_information_loss(found, rows),
         "classes": len(found.size),
         "median_class_size": float(np.median(found.size)) if len(found.size) else 0.0,
         "coverage_percent": 100 * float(inside.mean()) if len(found.size) else 100.0,
         "generalised_percent": 100 * float(found.size.sum()) / max(rows, 1),
-        **summarise_sides(np.sqrt(_area(found)) * cell_m),
+        **summarise_sides(np.sqrt(_compute_area(found)) * cell_m),
     }
 
 
-def _area(found: Classes) -> Float:
+def _compute_area(found: Classes) -> Float:
     wide = found.box[:, 2:].astype(np.float64) - found.box[:, :2] + 1
     return np.asarray(wide[:, 0] * wide[:, 1], np.float64)
 
 
-@kernel
+@compile_kernel
 def _join(offset: Any, other: Any, when: Any, x: Any, y: Any, of: Any, low: Any, high: Any) -> Any:
     """Write to `of` the classes of instants low..high, those of each instant from 0; their box, instant and size."""
     n = len(when)
@@ -115,7 +115,7 @@ def _join(offset: Any, other: Any, when: Any, x: Any, y: Any, of: Any, low: Any,
     return table[:used].copy()
 
 
-@kernel
+@compile_kernel
 def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
     """Union all sets in force at an instant, path halving, the least member the root; say whether there are any."""
     word, bit, some = t >> 6, np.uint64(t & 63), False
@@ -141,7 +141,7 @@ def _unite(offset: Any, other: Any, when: Any, t: Any, parent: Any) -> Any:
     return some
 
 
-@kernel
+@compile_kernel
 def _find(parent: Any, i: Any) -> Any:
     at = np.int64(i)
     while parent[at] != at:
@@ -150,7 +150,7 @@ def _find(parent: Any, i: Any) -> Any:
     return at
 
 
-@kernel
+@compile_kernel
 def _enclose(parent: Any, number: Any, x: Any, y: Any, t: Any, table: Any) -> Any:
     """Let all parents be roots, and number the classes of two or more by root; box and size of each; how many."""
     found = 0
@@ -174,7 +174,7 @@ def _enclose(parent: Any, number: Any, x: Any, y: Any, t: Any, table: Any) -> An
     return found
 
 
-@kernel
+@compile_kernel
 def _order(table: Any) -> Any:
     """Sort classes by their boxes, those with the same made one; the place of each, and how many there are."""
     near = (table[:, 0].astype(np.int64) << 32) | table[:, 1]
@@ -195,7 +195,7 @@ def _order(table: Any) -> Any:
     return place, last + 1
 
 
-@kernel
+@compile_kernel
 def _renumber(of: Any, before: Any, low: Any, high: Any) -> None:
     """Add to the classes of each instant how many those of earlier instants are."""
     for i in range(low, high):

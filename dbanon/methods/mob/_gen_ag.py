@@ -3,7 +3,7 @@
 Invariant: the lists are exact. Of all candidates that presence both ways allows they hold those of least sum, ties in
 the run's order; neither the quantisation by which most are rejected nor the number of threads shows in them.
 
-`nearest` looks at all candidates, sixteen at a time. Algorithm 1 of the paper finds the same lists by a threshold.
+`find_nearest` looks at all candidates, sixteen at a time. Algorithm 1 of the paper finds the same lists by a threshold.
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
 """
 
@@ -18,20 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int
-from dbanon.methods.mob._positions import Positions, Words, flags
+from dbanon.methods.mob._positions import Positions, Words, unpack_words
 
-_FAR = 65_535  # stands for being absent: further than any limit that a candidate present can exceed
-_LEAST_LEVELS, _MOST_LEVELS = 256, 4_096  # that places are quantised to
-_BLOCK_VALUES = 208_000  # quantised places of a block, of 2 bytes each: for a second-level cache of 512 KiB
-_LEAST_LANES, _MOST_LANES = 64, 1_024  # candidates of a block
+_OUT_OF_REACH = 65_535  # stands for being absent: further than any limit that a candidate present can exceed
+_MIN_LEVELS, _MAX_LEVELS = 256, 4_096  # that places are quantised to
+_VALUES_PER_BLOCK = 208_000  # quantised places of a block, of 2 bytes each: for a second-level cache of 512 KiB
+_MIN_LANES, _MAX_LANES = 64, 1_024  # candidates of a block
 MIN_ADDITIONS_PER_THREAD = 1 << 22
 _ADDITIONS_PER_TASK = 1 << 35  # some seconds on a core
-_MOST_TASKS = 16  # each carries the places of all
-_THREADS = 4  # that a task keeps busy by itself
-NEVER = np.iinfo(np.int64).max  # the sum of an entry that nobody takes yet
+_MAX_TASKS = 16  # each carries the places of all
+_THREADS_PER_TASK = 4  # that a task keeps busy by itself
+INFINITE_SUM = np.iinfo(np.int64).max  # the sum of an entry that nobody takes yet
 
 
 class _Subjects(NamedTuple):
@@ -58,8 +58,8 @@ class _Subjects(NamedTuple):
 class _Candidates(NamedTuple):
     """Those who may be taken, in the run's order, in blocks of some lanes.
 
-    A quantised place is the place shifted right by `shift` bits, or `_FAR` where the candidate is absent; lanes past
-    the last candidate hold `_FAR` as well.
+    A quantised place is the place shifted right by `shift` bits, or `_OUT_OF_REACH` where the candidate is absent;
+    lanes past the last candidate hold `_OUT_OF_REACH` as well.
     """
 
     row: Int  # [m] of Positions
@@ -71,14 +71,17 @@ class _Candidates(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """The nearest so far of each who asks: binary heaps, the furthest first; before they are full, of `NEVER`."""
+    """The nearest so far of each who asks: binary heaps, the furthest first.
+
+    Before they are full they hold `INFINITE_SUM`.
+    """
 
     total: Int  # [w, number]
     which: NDArray[np.int32]  # [w, number] index into the rows of candidates, -1 where there is none
 
     @classmethod
     def none(cls, subjects: int, number: int) -> "Nearest":
-        return cls(np.full((subjects, number), NEVER), np.full((subjects, number), -1, np.int32))
+        return cls(np.full((subjects, number), INFINITE_SUM), np.full((subjects, number), -1, np.int32))
 
     def rows(self, row: Int) -> NDArray[np.int32]:
         """Give rows of `Positions` instead of indices of candidates; -1 stays."""
@@ -92,24 +95,26 @@ class _Field:
         self, there: Words, own: Words, place: Int, *, order: Int, instants: Int, shift: int, levels: int
     ) -> None:
         self.there, self.own, self.place, self.instants = there, own, place, instants
-        self.candidates = _candidates(there, own, place, order=order, instants=instants, shift=shift, levels=levels)
+        self.candidates = _build_candidates(
+            there, own, place, order=order, instants=instants, shift=shift, levels=levels
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         columns = self.place[:, self.instants]
         if int(columns.max(initial=0)) < 1 << 31:
             columns = columns.astype(np.int32)
         given = self.candidates.row, self.instants, self.candidates.shift, self.candidates.levels
-        return _Field._received, (self.there, self.own, columns, self.place.shape, *given)
+        return _Field._rebuild, (self.there, self.own, columns, self.place.shape, *given)
 
     @classmethod
-    def _received(cls, there: Words, own: Words, columns: Int, shape: tuple[int, int], *given: Any) -> "_Field":
+    def _rebuild(cls, there: Words, own: Words, columns: Int, shape: tuple[int, int], *given: Any) -> "_Field":
         order, instants, shift, levels = given
         place = np.zeros(shape, np.int64)
         place[:, instants] = columns
         return cls(there, own, place, order=order, instants=instants, shift=shift, levels=levels)
 
 
-def nearest(
+def find_nearest(
     positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_], *, tasks: Tasks = HERE
 ) -> NDArray[np.int32]:
     """Find the others of the least summed deviation at each subject's own instants.
@@ -141,24 +146,26 @@ def nearest(
     """
     order = order_candidates(positions, among)
     column, instants = number_columns(positions, who)
-    shift, levels = _quantisation(positions, place, who)
+    shift, levels = _choose_quantisation(positions, place, who)
     field = _Field(positions.there, positions.own, place, order=order, instants=instants, shift=shift, levels=levels)
     subjects = gather_subjects(positions, place, who, column)
     parts = ((field, subjects.select(low, high), number) for low, high in _cut(np.diff(subjects.since) * len(order)))
-    return np.concatenate([np.empty((0, number), np.int32), *tasks.map(_nearest_of, parts, threads=_THREADS)])
+    return np.concatenate(
+        [np.empty((0, number), np.int32), *tasks.map(_find_part_nearest, parts, threads=_THREADS_PER_TASK)]
+    )
 
 
 def _cut(work: Int) -> Iterator[tuple[int, int]]:
     """Cut those who ask where the additions for them make a task."""
     done = np.cumsum(work)
-    number = min(int(done[-1]) // _ADDITIONS_PER_TASK + 1, _MOST_TASKS) if len(done) else 0
+    number = min(int(done[-1]) // _ADDITIONS_PER_TASK + 1, _MAX_TASKS) if len(done) else 0
     cuts = [0, *(np.searchsorted(done, done[-1] * np.arange(1, number) / number) if number > 1 else []), len(work)]
     for low, high in pairwise(cuts):
         if high > low:
             yield int(low), int(high)
 
 
-def _nearest_of(field: _Field, subjects: _Subjects, number: int) -> NDArray[np.int32]:
+def _find_part_nearest(field: _Field, subjects: _Subjects, number: int) -> NDArray[np.int32]:
     found = Nearest.none(len(subjects.row), number)
 
     def task(low: int, high: int) -> None:
@@ -178,15 +185,15 @@ def order_candidates(positions: Positions, among: NDArray[np.bool_]) -> Int:
 
 def number_columns(positions: Positions, who: Int) -> tuple[NDArray[np.int32], Int]:
     """Number the instants that are own ones of `who`: the number of each or -1, and the instants."""
-    used = flags(np.bitwise_or.reduce(positions.own[who], axis=0), positions.instants.count)
+    used = unpack_words(np.bitwise_or.reduce(positions.own[who], axis=0), positions.instants.count)
     return np.where(used, np.cumsum(used) - 1, -1).astype(np.int32), np.flatnonzero(used)
 
 
-def _quantisation(positions: Positions, place: Int, who: Int) -> tuple[int, int]:
+def _choose_quantisation(positions: Positions, place: Int, who: Int) -> tuple[int, int]:
     """Choose by how many bits places are shifted, and how many levels there are then, a power of two."""
     longest = int(np.diff(positions.offset)[who].max(initial=1))
-    # Sums of no more own instants than _FAR / levels - 1 fit 16 bits. Those of more may stop at 65,535.
-    bits = min(max(_FAR // (longest + 1), _LEAST_LEVELS), _MOST_LEVELS).bit_length() - 1
+    # Sums of no more own instants than _OUT_OF_REACH / levels - 1 fit 16 bits. Those of more may stop at 65,535.
+    bits = min(max(_OUT_OF_REACH // (longest + 1), _MIN_LEVELS), _MAX_LEVELS).bit_length() - 1
     return max(int(place.max(initial=0)).bit_length() - bits, 0), 1 << bits
 
 
@@ -198,12 +205,12 @@ def gather_subjects(positions: Positions, place: Int, who: Int, column: NDArray[
     return _Subjects(np.asarray(who, np.int64), since, when, column[when], place[np.repeat(who, length), when])
 
 
-def _candidates(
+def _build_candidates(
     there: Words, own: Words, place: Int, *, order: Int, instants: Int, shift: int, levels: int
 ) -> _Candidates:
-    lanes = min(max(_BLOCK_VALUES // max(len(instants), 1), _LEAST_LANES), _MOST_LANES) // _LEAST_LANES * _LEAST_LANES
+    lanes = min(max(_VALUES_PER_BLOCK // max(len(instants), 1), _MIN_LANES), _MAX_LANES) // _MIN_LANES * _MIN_LANES
     blocks, words = -(-len(order) // lanes), own.shape[1]
-    quantised = np.full((blocks, len(instants), lanes), _FAR, np.uint16)
+    quantised = np.full((blocks, len(instants), lanes), _OUT_OF_REACH, np.uint16)
 
     def task(low: int, high: int) -> None:
         _quantise(there, place, order, instants, shift, quantised, low, high)
@@ -215,7 +222,7 @@ def _candidates(
     return _Candidates(order, quantised, known, np.bitwise_or.reduce(own[order], axis=0), shift, levels)
 
 
-@kernel
+@compile_kernel
 def _quantise(there: Any, place: Any, order: Any, instants: Any, shift: Any, out: Any, low: Any, high: Any) -> None:
     lanes = out.shape[2]
     for block in range(low, high):
@@ -230,7 +237,7 @@ def _quantise(there: Any, place: Any, order: Any, instants: Any, shift: Any, out
 # ---- all candidates, sixteen at a time -------------------------------------------------------------------------------
 
 
-@kernel
+@compile_kernel
 def _sweep(
     there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any,
     order: Any, quantised: Any, known: Any, asked: Any, shift: Any, levels: Any, total: Any, which: Any,
@@ -243,7 +250,7 @@ def _sweep(
     for block in range(len(quantised)):
         for w in range(low, high):
             i, begin, end = who[w], since[w], since[w + 1]
-            least, most = np.int64(0), _limit(total[w, 0], end - begin, shift, levels)
+            least, most = np.int64(0), _compute_limit(total[w, 0], end - begin, shift, levels)
             if most < 0:
                 continue
             _add_up(line[begin:end], here[begin:end], shift, quantised[block], bound)
@@ -256,28 +263,28 @@ def _sweep(
                 _take(*asking, order, 0, bound, within, shift, levels, total[w], which[w])
                 # The others may precede them in the run's order, and count where they are as far.
                 worst = total[w, 0]
-                least, most = soon + 1, _limit(worst + (worst != NEVER), end - begin, shift, levels)
+                least, most = soon + 1, _compute_limit(worst + (worst != INFINITE_SUM), end - begin, shift, levels)
             _select(bound, least, most, within)
             _take(*asking, order, block * lanes, bound, within, shift, levels, total[w], which[w])
     for w in range(low, high):
         sort_heap(total[w], which[w])
 
 
-@kernel
-def _limit(worst: Any, instants: Any, shift: Any, levels: Any) -> Any:
+@compile_kernel
+def _compute_limit(worst: Any, instants: Any, shift: Any, levels: Any) -> Any:
     """Give the greatest sum of quantised deviations that a candidate nearer than `worst` may have; below 0: none is.
 
     A quantised deviation is less than the deviation in units of 2^shift, plus 1.
     """
     if worst == 0:
         return np.int64(-1)
-    if (worst - 1) >> shift <= _FAR - levels - instants:
+    if (worst - 1) >> shift <= _OUT_OF_REACH - levels - instants:
         return ((worst - 1) >> shift) + instants
     # Sums of the absent are greater than this; where sums of the present may be as well, all are looked at.
-    return np.int64(_FAR - levels if instants * (levels - 1) <= _FAR - levels else _FAR)
+    return np.int64(_OUT_OF_REACH - levels if instants * (levels - 1) <= _OUT_OF_REACH - levels else _OUT_OF_REACH)
 
 
-@kernel
+@compile_kernel
 def _add_up(line: Any, here: Any, shift: Any, quantised: Any, bound: Any) -> None:
     """Sum the quantised deviations of all lanes of a block, staying at 65,535 where they exceed it."""
     bound[:] = 0
@@ -287,23 +294,23 @@ def _add_up(line: Any, here: Any, shift: Any, quantised: Any, bound: Any) -> Non
         in_a, in_b = np.uint16(here[at] >> shift), np.uint16(here[at + 1] >> shift)
         in_c, in_d = np.uint16(here[at + 2] >> shift), np.uint16(here[at + 3] >> shift)
         for lane in range(len(bound)):
-            total = _more(_more(bound[lane], quantised[a, lane], in_a), quantised[b, lane], in_b)
-            bound[lane] = _more(_more(total, quantised[c, lane], in_c), quantised[d, lane], in_d)
+            total = _add_deviation(_add_deviation(bound[lane], quantised[a, lane], in_a), quantised[b, lane], in_b)
+            bound[lane] = _add_deviation(_add_deviation(total, quantised[c, lane], in_c), quantised[d, lane], in_d)
     for at in range(whole, len(line)):
         a, in_a = line[at], np.uint16(here[at] >> shift)
         for lane in range(len(bound)):
-            bound[lane] = _more(bound[lane], quantised[a, lane], in_a)
+            bound[lane] = _add_deviation(bound[lane], quantised[a, lane], in_a)
 
 
 @numba.njit(inline="always", error_model="numpy")
-def _more(total: Any, there: Any, here: Any) -> Any:
+def _add_deviation(total: Any, there: Any, here: Any) -> Any:
     """Add a deviation, written so that the compiler finds the saturating addition of sixteen lanes."""
     deviation = np.uint16(there - here) if there > here else np.uint16(here - there)
     more = np.uint16(total + deviation)
-    return more if more >= deviation else np.uint16(_FAR)
+    return more if more >= deviation else np.uint16(_OUT_OF_REACH)
 
 
-@kernel
+@compile_kernel
 def _leave_out(there: Any, known: Any, asked: Any, bound: Any) -> None:
     """Put candidates out of reach that have an own instant at which the subject is absent."""
     for word in range(len(there)):
@@ -311,10 +318,10 @@ def _leave_out(there: Any, known: Any, asked: Any, bound: Any) -> None:
         if absent:
             for lane in range(len(bound)):
                 if known[word, lane] & absent:
-                    bound[lane] = _FAR
+                    bound[lane] = _OUT_OF_REACH
 
 
-@kernel
+@compile_kernel
 def _select(bound: Any, least: Any, most: Any, within: Any) -> None:
     if most < least:
         within[:] = 0
@@ -324,14 +331,14 @@ def _select(bound: Any, least: Any, most: Any, within: Any) -> None:
         within[lane] = (bound[lane] >= first) & (bound[lane] <= last)
 
 
-@kernel
+@compile_kernel
 def _take(
     there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, order: Any, first: Any, bound: Any, within: Any,
     shift: Any, levels: Any, total: Any, which: Any,
 ) -> None:  # fmt: skip
     """Take those selected whose exact sum is among the least; the limit comes down meanwhile."""
     eight = within.view(np.uint64)
-    most = np.int64(_FAR)
+    most = np.int64(_OUT_OF_REACH)
     for group in range(len(eight)):
         if eight[group] == 0:
             continue
@@ -339,22 +346,22 @@ def _take(
             if within[lane] and bound[lane] <= most:
                 index = first + lane
                 taken = take_one(there, own, place, i, when, here, order[index], index, total, which)
-                if taken and total[0] != NEVER:
-                    most = _limit(total[0] + 1, len(when), shift, levels)
+                if taken and total[0] != INFINITE_SUM:
+                    most = _compute_limit(total[0] + 1, len(when), shift, levels)
 
 
 # ---- the nearest so far ----------------------------------------------------------------------------------------------
 
 
-@kernel
+@compile_kernel
 def take_one(
     there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, j: Any, index: Any, total: Any, which: Any
 ) -> Any:
     """Take j among the nearest of i in place of the furthest, if it is nearer and may be taken; say so."""
     # Presence both ways is not in the paper, whose objects are always there: an absent one could be ruled out.
-    if i == j or not _both_ways(there, own, i, j):
+    if i == j or not _is_present_both_ways(there, own, i, j):
         return False
-    away = _deviation(when, here, place[j], total[0])
+    away = _sum_deviations(when, here, place[j], total[0])
     # Of equal sums the earlier in the run's order is nearer, in whatever order candidates come.
     if away > total[0] or (away == total[0] and index > which[0]):
         return False
@@ -362,16 +369,16 @@ def take_one(
     return True
 
 
-@kernel
-def _both_ways(there: Any, own: Any, i: Any, j: Any) -> Any:
+@compile_kernel
+def _is_present_both_ways(there: Any, own: Any, i: Any, j: Any) -> Any:
     for word in range(own.shape[1]):  # noqa: SIM110 - quicker than a generator
         if (own[i, word] & ~there[j, word]) | (own[j, word] & ~there[i, word]):
             return False
     return True
 
 
-@kernel
-def _deviation(when: Any, here: Any, there: Any, enough: Any) -> Any:
+@compile_kernel
+def _sum_deviations(when: Any, here: Any, there: Any, enough: Any) -> Any:
     """Sum the deviations at all own instants, or at as many as together exceed `enough`."""
     away = np.int64(0)
     for at in range(len(when)):
@@ -381,27 +388,27 @@ def _deviation(when: Any, here: Any, there: Any, enough: Any) -> Any:
     return away
 
 
-@kernel
+@compile_kernel
 def _replace_furthest(total: Any, which: Any, size: Any, away: Any, index: Any) -> None:
     """Put an entry into the first `size` of a heap instead of its first, and let it sink to where it belongs."""
     at = 0
     while 2 * at + 1 < size:
         child = 2 * at + 1
-        if child + 1 < size and _nearer(total, which, child, total[child + 1], which[child + 1]):
+        if child + 1 < size and _is_nearer(total, which, child, total[child + 1], which[child + 1]):
             child += 1
-        if _nearer(total, which, child, away, index):
+        if _is_nearer(total, which, child, away, index):
             break
         total[at], which[at] = total[child], which[child]
         at = child
     total[at], which[at] = away, index
 
 
-@kernel
-def _nearer(total: Any, which: Any, at: Any, away: Any, index: Any) -> Any:
+@compile_kernel
+def _is_nearer(total: Any, which: Any, at: Any, away: Any, index: Any) -> Any:
     return total[at] < away or (total[at] == away and which[at] < index)
 
 
-@kernel
+@compile_kernel
 def sort_heap(total: Any, which: Any) -> None:
     """Turn a heap into a list, nearest first."""
     for last in range(len(total) - 1, 0, -1):

@@ -18,26 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.mob._classes import classes, information_loss
-from dbanon.methods.mob._links import _bits, linked, pruned
+from dbanon.methods.mob._classes import build_classes, compute_information_loss
+from dbanon.methods.mob._links import _count_bits, choose_partners, prune_links
 from dbanon.methods.mob._positions import Positions, Words
-from dbanon.methods.mob._sets import Remaining, Sets, _fits
+from dbanon.methods.mob._sets import Remaining, Sets, _can_join
 
-PRICE = 0.5
+HALF_PERIMETER_PRICE = 0.5
 """What a rectangle of half the city's perimeter costs, beside a loss of at most 1: regions must stay useful."""
 
-_BLOCK = 4096  # objects that are grouped among themselves
-_SEGMENTS = 8  # of the run, in which the place of an object is its mean
-_ACROSS = 1 << 12  # the longer side of the city, in units of coarse places
-_ROUNDS = 3  # of grouping those left over
+_OBJECTS_PER_BLOCK = 4096  # objects that are grouped among themselves
+_RUN_SEGMENTS = 8  # of the run, in which the place of an object is its mean
+_COARSE_UNITS_ACROSS = 1 << 12  # the longer side of the city, in units of coarse places
+_MAX_ROUNDS = 3  # of grouping those left over
 _CANDIDATE_GROUPS, _EXACT_EXCHANGES = 4, 3  # groups looked at for an exchange, and exchanges computed exactly
-_WEIGHTS = ((1.0, 0.25), (0.5, 0.5))
+_FEATURE_WEIGHTS = ((1.0, 0.25), (0.5, 0.5))
 """How much own instants and places count where passes of exchanges cut groups into blocks."""
-_CREDIT = 0.5  # of an own instant that is covered: it would cost about as much in another group
-_RESTRICTION = 0.1  # own instants' worth of an instant at which an object lets nobody else of a group be known
+_COVERED_CREDIT = 0.5  # of an own instant that is covered: it would cost about as much in another group
+_RESTRICTION_PRICE = 0.1  # own instants' worth of an instant at which an object lets nobody else of a group be known
 _MIN_GAIN = 1e-6  # of an exchange: less may be nothing but rounding
 _MIN_COMPARISONS_PER_THREAD = 1 << 16
 
@@ -74,7 +74,7 @@ class _Coarse(NamedTuple):
     place: NDArray[np.int32]  # [n, 2 segments] mean x of each, then mean y
 
 
-def improved(positions: Positions, place: Int, k: int, plain: Sets, tasks: Tasks = HERE) -> Sets:
+def improve_sets(positions: Positions, place: Int, k: int, plain: Sets, tasks: Tasks = HERE) -> Sets:
     """Find sets of a lower information loss than those of Algorithm 3, or give back the same.
 
     Parameters
@@ -95,22 +95,24 @@ def improved(positions: Positions, place: Int, k: int, plain: Sets, tasks: Tasks
     Objects are grouped in blocks of some thousands, which threads share; the result does not depend on the threads.
     Takes O(n (B W + T k)) steps for blocks of B objects and W words of instants, and holds 1 KB an object at most.
     """
-    group = groups(positions, k, plain.kept)
-    links = _grouped(positions, place, k, plain.kept, group, tasks=tasks), _pair_owners_and_others(plain)
-    found = [_as_sets(positions, place, k, plain.kept, *pruned(positions, k, plain.kept, *pairs)) for pairs in links]
-    return min(found, key=lambda sets: _loss(positions, sets))
+    group = form_groups(positions, k, plain.kept)
+    links = _link_groups(positions, place, k, plain.kept, group, tasks=tasks), _pair_owners_and_others(plain)
+    found = [
+        _make_sets(positions, place, k, plain.kept, *prune_links(positions, k, plain.kept, *pairs)) for pairs in links
+    ]
+    return min(found, key=lambda sets: _compute_loss(positions, sets))
 
 
-def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
+def form_groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
     """Give the group of each object, -1 for those in none: disjoint groups of k to 2k - 1 objects with own instants."""
     who = np.flatnonzero(kept & (np.diff(positions.offset) > 0))
     # From here on groups cannot depend on rows that are published exactly.
-    positions = _hidden(positions, kept)
-    coarse = _coarse(positions)
-    facts = _facts(positions, coarse)
-    member = _gathered(positions, coarse, facts, who, k)
-    for own, at in _WEIGHTS:
-        _exchange(facts, _features(coarse, own, at), member)
+    positions = _drop_exact_rows(positions, kept)
+    coarse = _coarsen_places(positions)
+    facts = _collect_facts(positions, coarse)
+    member = _gather_groups(positions, coarse, facts, who, k)
+    for own, at in _FEATURE_WEIGHTS:
+        _exchange(facts, _compute_features(coarse, own, at), member)
     group = np.full(len(kept), -1)
     group[member] = np.arange(len(member))[:, None]
     rest = who[group[who] < 0]
@@ -120,7 +122,7 @@ def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
     return group
 
 
-def _hidden(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
+def _drop_exact_rows(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
     """Take objects as absent wherever nobody who is kept has an own instant.
 
     All are published exactly there: if groups depended on these rows, a reader who has seen them could run the
@@ -133,25 +135,25 @@ def _pair_owners_and_others(sets: Sets) -> tuple[Int, Int]:
     return np.repeat(np.arange(len(sets.kept)), np.diff(sets.offset)), sets.other.astype(np.int64)
 
 
-def _grouped(
+def _link_groups(
     positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], group: Int, *, tasks: Tasks
 ) -> tuple[Int, Int]:
     """Link all members of a group, and those in none with whom they find."""
-    owner, other = _pairs(group)
+    owner, other = _list_pairs(group)
     asks = np.diff(positions.offset) > 0
     loose = np.flatnonzero((group < 0) & kept & asks)
-    one, two = linked(positions, place, k, kept, loose[np.argsort(positions.rank[loose])], tasks=tasks)
+    one, two = choose_partners(positions, place, k, kept, loose[np.argsort(positions.rank[loose])], tasks=tasks)
     back = asks[two]
     return np.concatenate([owner, one, two[back]]), np.concatenate([other, two, one[back]])
 
 
-def _as_sets(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> Sets:
+def _make_sets(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> Sets:
     left = Remaining(positions)
     left.kept[:] = kept
     return left.sets(place, k, owner.astype(np.int32), other.astype(np.int32), positions.own)
 
 
-def _pairs(group: Int) -> tuple[Int, Int]:
+def _list_pairs(group: Int) -> tuple[Int, Int]:
     """List all ordered pairs of two members of a group."""
     by_group = np.argsort(group, kind="stable")
     by_group = by_group[np.searchsorted(group[by_group], 0) :]
@@ -164,20 +166,20 @@ def _pairs(group: Int) -> tuple[Int, Int]:
     return owner[owner != other], other[owner != other]
 
 
-def _loss(positions: Positions, sets: Sets) -> float:
-    return information_loss(classes(positions, sets), positions.x.size)
+def _compute_loss(positions: Positions, sets: Sets) -> float:
+    return compute_information_loss(build_classes(positions, sets), positions.x.size)
 
 
 # ---- what is compared ------------------------------------------------------------------------------------------------
 
 
-def _coarse(positions: Positions) -> _Coarse:
+def _coarsen_places(positions: Positions) -> _Coarse:
     n, count = positions.x.shape
-    cuts = np.linspace(0, count, _SEGMENTS + 1).astype(np.int64)
-    own = np.zeros((n, _SEGMENTS), np.float32)
-    there = np.zeros((n, _SEGMENTS), np.float32)
-    at = np.zeros((n, 2 * _SEGMENTS), np.int32)
-    scale = _ACROSS / (1 + max(int(positions.x.max(initial=0)), int(positions.y.max(initial=0))))
+    cuts = np.linspace(0, count, _RUN_SEGMENTS + 1).astype(np.int64)
+    own = np.zeros((n, _RUN_SEGMENTS), np.float32)
+    there = np.zeros((n, _RUN_SEGMENTS), np.float32)
+    at = np.zeros((n, 2 * _RUN_SEGMENTS), np.int32)
+    scale = _COARSE_UNITS_ACROSS / (1 + max(int(positions.x.max(initial=0)), int(positions.y.max(initial=0))))
 
     def task(low: int, high: int) -> None:
         _average(positions.x, positions.y, positions.there, cuts, scale, there, at, low, high)
@@ -189,18 +191,18 @@ def _coarse(positions: Positions) -> _Coarse:
     return _Coarse(np.asarray(own / most, np.float32), there, at)
 
 
-def _features(coarse: _Coarse, own: float, at: float) -> NDArray[np.float32]:
+def _compute_features(coarse: _Coarse, own: float, at: float) -> NDArray[np.float32]:
     total = coarse.own.sum(axis=1, keepdims=True)
     parts = [
         np.float32(own) * total,
         np.float32(own) * coarse.own,
         coarse.there,
-        np.float32(at / _ACROSS) * coarse.place,
+        np.float32(at / _COARSE_UNITS_ACROSS) * coarse.place,
     ]
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
-def _blocks(features: NDArray[np.float32], most: int) -> list[Int]:
+def _cut_blocks(features: NDArray[np.float32], most: int) -> list[Int]:
     """Halve at the median of what varies most, until there are no more than `most` in a block."""
     done: list[Int] = []
     todo = [np.arange(len(features))]
@@ -215,26 +217,26 @@ def _blocks(features: NDArray[np.float32], most: int) -> list[Int]:
     return done
 
 
-def _facts(positions: Positions, coarse: _Coarse) -> _Facts:
+def _collect_facts(positions: Positions, coarse: _Coarse) -> _Facts:
     half_perimeter = int(positions.x.max(initial=0)) + int(positions.y.max(initial=0)) + 2
     return _Facts(
         positions.own, positions.there, positions.x, positions.y, coarse.place,
-        PRICE / half_perimeter, PRICE / (2 * _SEGMENTS * _ACROSS),
+        HALF_PERIMETER_PRICE / half_perimeter, HALF_PERIMETER_PRICE / (2 * _RUN_SEGMENTS * _COARSE_UNITS_ACROSS),
     )  # fmt: skip
 
 
 # ---- grouping --------------------------------------------------------------------------------------------------------
 
 
-def _gathered(positions: Positions, coarse: _Coarse, facts: _Facts, who: Int, k: int) -> Int:
+def _gather_groups(positions: Positions, coarse: _Coarse, facts: _Facts, who: Int, k: int) -> Int:
     """Put objects into groups of k, block by block; those left over among themselves, as long as groups come of it."""
     found = [np.empty((0, k), np.int64)]
-    length, features = np.diff(positions.offset), _features(coarse, 1.0, 0.5)
+    length, features = np.diff(positions.offset), _compute_features(coarse, 1.0, 0.5)
     label = np.full(len(length), -1)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         # Longest first: they choose among most. Ties in the run's order.
         who = who[np.lexsort((positions.rank[who], -length[who]))]
-        blocks = [who[block] for block in _blocks(features[who], max(_BLOCK, 2 * k))]
+        blocks = [who[block] for block in _cut_blocks(features[who], max(_OBJECTS_PER_BLOCK, 2 * k))]
         _share(blocks, lambda rows: _gather(facts, rows, k, label))
         for rows in blocks:
             grouped = rows[label[rows] >= 0]
@@ -258,7 +260,7 @@ def _exchange(facts: _Facts, features: NDArray[np.float32], member: Int) -> None
         _swap(facts, mine)
         member[block] = mine
 
-    _share(_blocks(mean / np.float32(k), max(_BLOCK // k, 2)), swap)
+    _share(_cut_blocks(mean / np.float32(k), max(_OBJECTS_PER_BLOCK // k, 2)), swap)
 
 
 def _share(blocks: list[Int], task: Callable[[Int], None]) -> None:
@@ -272,7 +274,7 @@ def _share(blocks: list[Int], task: Callable[[Int], None]) -> None:
 # ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@compile_kernel
 def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, there_share: Any, at: Any, low: Any, high: Any) -> None:
     """Average the places of each segment; where an object is absent from all of one, those of the whole run."""
     segments = len(cuts) - 1
@@ -295,25 +297,25 @@ def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, there_share: Any
                 at[i, segments + segment] = np.int32(scale * all_y / all_count)
 
 
-@kernel
+@compile_kernel
 def _count(words: Any) -> Any:
     total = np.int64(0)
     for word in words:
-        total += _bits(word)
+        total += _count_bits(word)
     return total
 
 
-@kernel
-def _new(own: Any, union: Any) -> Any:
+@compile_kernel
+def _count_new(own: Any, union: Any) -> Any:
     """Count the instants of `own` that are not in the union."""
     total = np.int64(0)
     for word in range(len(own)):
-        total += _bits(own[word] & ~union[word])
+        total += _count_bits(own[word] & ~union[word])
     return total
 
 
-@kernel
-def _growth(place: Any, least: Any, most: Any) -> Any:
+@compile_kernel
+def _measure_growth(place: Any, least: Any, most: Any) -> Any:
     """Sum by how much a coarse place lies outside the coarse rectangles of a group."""
     total = np.int32(0)
     for column in range(len(place)):
@@ -321,7 +323,7 @@ def _growth(place: Any, least: Any, most: Any) -> Any:
     return total
 
 
-@kernel
+@compile_kernel
 def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
     """Form groups of k: the first of those left, then who costs least beside those taken; label the members."""
     known, present, at = facts.own[rows], facts.there[rows], facts.place[rows]
@@ -338,9 +340,9 @@ def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
         reach = instants * (1 - (1 - length[seed] / instants) ** k)
         taken[0], size = seed, 1
         # Kept true: `union` are the own instants of those taken, `common` is where all of them are present, and holds
-        # `union` (`_fits` takes nobody else): the invariant of the module.
+        # `union` (`_can_join` takes nobody else): the invariant of the module.
         while size < k:
-            best = _cheapest(known, present, at, length, left, union, common, least, most, facts.nearness * reach)
+            best = _find_cheapest(known, present, at, length, left, union, common, least, most, facts.nearness * reach)
             if best < 0:
                 break
             j = left[best]
@@ -362,8 +364,8 @@ def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
             left = left[1:]
 
 
-@kernel
-def _cheapest(
+@compile_kernel
+def _find_cheapest(
     known: Any, present: Any, at: Any, length: Any, left: Any, union: Any, common: Any, least: Any, most: Any,
     nearness: Any,
 ) -> Any:  # fmt: skip
@@ -373,28 +375,30 @@ def _cheapest(
     # order.
     for p in range(1, len(left)):
         j = left[p]
-        if j < 0 or not _fits(present[j], known[j], union, common):
+        if j < 0 or not _can_join(present[j], known[j], union, common):
             continue
         # What j covers of its own instants would cost as much in a group of its like.
-        cost = _new(known[j], union) - _CREDIT * length[j] + nearness * _growth(at[j], least, most)
-        cost += _RESTRICTION * _new(common, present[j])
+        cost = (
+            _count_new(known[j], union) - _COVERED_CREDIT * length[j] + nearness * _measure_growth(at[j], least, most)
+        )
+        cost += _RESTRICTION_PRICE * _count_new(common, present[j])
         if cost < lowest:
             best, lowest = np.int64(p), cost
     return best
 
 
-@kernel
+@compile_kernel
 def _swap(facts: Any, member: Any) -> None:
     """Try to exchange each member of each group with one of a few groups that seem to suit it."""
     groups, k = member.shape
-    state = _described(facts, member)
+    state = _build_state(facts, member)
     few, fit = np.empty(_CANDIDATE_GROUPS, np.int64), np.empty(_CANDIDATE_GROUPS)
     pair, promise = np.empty((_EXACT_EXCHANGES, 2), np.int64), np.empty(_EXACT_EXCHANGES)
     for g in range(groups):
         for m in range(k):
-            _suitable(facts, state, member[g, m], g, few, fit)
-            _promising(facts, state, member, g, m, few, pair, promise)
-            h, o = _best_exchange(facts, state, member, g, m, pair)
+            _find_suitable(facts, state, member[g, m], g, few, fit)
+            _find_promising(facts, state, member, g, m, few, pair, promise)
+            h, o = _find_best_exchange(facts, state, member, g, m, pair)
             # Both cost less than before, so neither costs infinity: all members stay present at all own instants.
             if h >= 0:
                 member[g, m], member[h, o] = member[h, o], member[g, m]
@@ -402,47 +406,48 @@ def _swap(facts: Any, member: Any) -> None:
                 _describe(facts, member, h, state)
 
 
-@kernel
-def _suitable(facts: Any, state: Any, i: Any, g: Any, few: Any, fit: Any) -> None:
+@compile_kernel
+def _find_suitable(facts: Any, state: Any, i: Any, g: Any, few: Any, fit: Any) -> None:
     """Find the groups beside g to which i would bring least."""
     fit[:], few[:] = np.inf, -1
-    # Kept true, as in `_promising` and `_room`: few[at] has the score fit[at], the least first, and -1 comes after all.
+    # Kept true, as in `_find_promising` and `_find_room`: few[at] has the score fit[at], the least first, and -1 comes
+    # after all.
     for h in range(len(state.union)):
         if h != g:
-            grown = _growth(facts.place[i], state.least[h], state.most[h])
-            score = _new(facts.own[i], state.union[h]) + facts.nearness * state.covered[h] * grown
-            at = _slot(fit, score)
+            grown = _measure_growth(facts.place[i], state.least[h], state.most[h])
+            score = _count_new(facts.own[i], state.union[h]) + facts.nearness * state.covered[h] * grown
+            at = _insert_score(fit, score)
             if at >= 0:
                 few[at + 1 :] = few[at:-1].copy()
                 few[at] = h
 
 
-@kernel
-def _promising(facts: Any, state: Any, member: Any, g: Any, m: Any, few: Any, pair: Any, promise: Any) -> None:
+@compile_kernel
+def _find_promising(facts: Any, state: Any, member: Any, g: Any, m: Any, few: Any, pair: Any, promise: Any) -> None:
     """Find the exchanges of a member of g with one of a few groups by which the unions shrink most."""
     i = member[g, m]
     promise[:], pair[:] = np.inf, -1
     for h in few:
         if h < 0:
             break
-        grown = state.covered[h] * _growth(facts.place[i], state.least[h], state.most[h])
+        grown = state.covered[h] * _measure_growth(facts.place[i], state.least[h], state.most[h])
         for o in range(member.shape[1]):
             j = member[h, o]
             change = -state.covered[g] - state.covered[h]
             for word in range(facts.own.shape[1]):
                 mine, others = facts.own[i, word], facts.own[j, word]
                 # The unions without i and without j: what they alone have goes.
-                change += _bits(state.union[h, word] & ~(state.once[h, word] & others) | mine)
-                change += _bits(state.union[g, word] & ~(state.once[g, word] & mine) | others)
-            away = grown + state.covered[g] * _growth(facts.place[j], state.least[g], state.most[g])
-            at = _slot(promise, change + facts.nearness * away)
+                change += _count_bits(state.union[h, word] & ~(state.once[h, word] & others) | mine)
+                change += _count_bits(state.union[g, word] & ~(state.once[g, word] & mine) | others)
+            away = grown + state.covered[g] * _measure_growth(facts.place[j], state.least[g], state.most[g])
+            at = _insert_score(promise, change + facts.nearness * away)
             if at >= 0:
                 pair[at + 1 :] = pair[at:-1].copy()
                 pair[at, 0], pair[at, 1] = h, o
 
 
-@kernel
-def _best_exchange(facts: Any, state: Any, member: Any, g: Any, m: Any, pair: Any) -> Any:
+@compile_kernel
+def _find_best_exchange(facts: Any, state: Any, member: Any, g: Any, m: Any, pair: Any) -> Any:
     """Compute the cost of exchanges; the group and the member of the best, or -1 where none costs less than before."""
     best, other, lowest = np.int64(-1), np.int64(-1), -_MIN_GAIN
     for c in range(len(pair)):
@@ -452,14 +457,19 @@ def _best_exchange(facts: Any, state: Any, member: Any, g: Any, m: Any, pair: An
         # What the scores have only guessed: the loss of all instants, infinite where the exchange breaks presence.
         with_i, with_j = member[h].copy(), member[g].copy()
         with_i[o], with_j[m] = member[g, m], member[h, o]
-        change = _cost(facts, with_i, state.box) + _cost(facts, with_j, state.box) - state.cost[g] - state.cost[h]
+        change = (
+            _compute_cost(facts, with_i, state.box)
+            + _compute_cost(facts, with_j, state.box)
+            - state.cost[g]
+            - state.cost[h]
+        )
         if change < lowest:
             best, other, lowest = h, o, change
     return best, other
 
 
-@kernel
-def _described(facts: Any, member: Any) -> Any:
+@compile_kernel
+def _build_state(facts: Any, member: Any) -> Any:
     groups, words, columns = len(member), facts.own.shape[1], facts.place.shape[1]
     state = _State(
         np.empty((groups, words), np.uint64), np.empty((groups, words), np.uint64),
@@ -471,7 +481,7 @@ def _described(facts: Any, member: Any) -> Any:
     return state
 
 
-@kernel
+@compile_kernel
 def _describe(facts: Any, member: Any, g: Any, state: Any) -> None:
     members, union, once = member[g], state.union[g], state.once[g]
     least, most = state.least[g], state.most[g]
@@ -485,11 +495,11 @@ def _describe(facts: Any, member: Any, g: Any, state: Any) -> None:
             union[word] |= mine
         _widen(facts.place[i], least, most)
     state.covered[g] = _count(union)
-    state.cost[g] = _cost(facts, members, state.box)
+    state.cost[g] = _compute_cost(facts, members, state.box)
 
 
-@kernel
-def _slot(scores: Any, score: Any) -> Any:
+@compile_kernel
+def _insert_score(scores: Any, score: Any) -> Any:
     """Insert into a short ascending list, after equal ones; where, or -1 where it is too long already."""
     at = len(scores) - 1
     if score >= scores[at]:
@@ -501,8 +511,8 @@ def _slot(scores: Any, score: Any) -> Any:
     return at
 
 
-@kernel
-def _cost(facts: Any, members: Any, box: Any) -> Any:
+@compile_kernel
+def _compute_cost(facts: Any, members: Any, box: Any) -> Any:
     """Sum over all members and instants of the union what is lost there, and the price of the rectangle.
 
     Infinite where not all members are present at all instants of the union.
@@ -528,20 +538,20 @@ def _cost(facts: Any, members: Any, box: Any) -> Any:
     return total * len(members)
 
 
-@kernel
+@compile_kernel
 def _widen(along: Any, least: Any, most: Any) -> None:
     for at in range(len(along)):
         least[at] = min(least[at], along[at])
         most[at] = max(most[at], along[at])
 
 
-@kernel
+@compile_kernel
 def _join_all(facts: Any, member: Any, rest: Any) -> Any:
     """Let each of `rest` join a group of fewer than 2k where it costs least of those that seem to suit it, -1: none."""
     groups, k = member.shape
     longer, size = np.full((groups, 2 * k - 1), -1, np.int64), np.full(groups, k)
     longer[:, :k] = member
-    state, common = _described(facts, member), facts.there[member[:, 0]]
+    state, common = _build_state(facts, member), facts.there[member[:, 0]]
     for g in range(groups):
         for i in member[g]:
             common[g] &= facts.there[i]
@@ -551,12 +561,12 @@ def _join_all(facts: Any, member: Any, rest: Any) -> Any:
     fit, few = np.empty(_EXACT_EXCHANGES), np.empty(_EXACT_EXCHANGES, np.int64)
     for r in range(len(rest)):
         i = rest[r]
-        _room(facts, state, common, size, 2 * k - 1, i, few, fit)
+        _find_room(facts, state, common, size, 2 * k - 1, i, few, fit)
         best, lowest = -1, np.inf
         for h in few:
             if h >= 0:
                 longer[h, size[h]] = i
-                change = _cost(facts, longer[h, : size[h] + 1], state.box) - state.cost[h]
+                change = _compute_cost(facts, longer[h, : size[h] + 1], state.box) - state.cost[h]
                 if change < lowest:
                     best, lowest = int(h), change
         joined[r] = best
@@ -571,16 +581,16 @@ def _join_all(facts: Any, member: Any, rest: Any) -> Any:
     return joined
 
 
-@kernel
-def _room(facts: Any, state: Any, common: Any, size: Any, most: Any, i: Any, few: Any, fit: Any) -> None:
+@compile_kernel
+def _find_room(facts: Any, state: Any, common: Any, size: Any, most: Any, i: Any, few: Any, fit: Any) -> None:
     """Find the groups that have room for i, by presence too, and where it would cost least."""
     fit[:], few[:] = np.inf, -1
     for g in range(len(size)):
-        if size[g] < most and _fits(facts.there[i], facts.own[i], state.union[g], common[g]):
-            grown = _growth(facts.place[i], state.least[g], state.most[g])
-            score = _new(facts.own[i], state.union[g]) + facts.nearness * state.covered[g] * grown
+        if size[g] < most and _can_join(facts.there[i], facts.own[i], state.union[g], common[g]):
+            grown = _measure_growth(facts.place[i], state.least[g], state.most[g])
+            score = _count_new(facts.own[i], state.union[g]) + facts.nearness * state.covered[g] * grown
             # One more is generalised at the instants covered before, and all of them, with i, at those that i brings.
-            at = _slot(fit, state.covered[g] + (size[g] + 1) * score)
+            at = _insert_score(fit, state.covered[g] + (size[g] + 1) * score)
             if at >= 0:
                 few[at + 1 :] = few[at:-1].copy()
                 few[at] = g

@@ -10,16 +10,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int
-from dbanon.methods.mob._gen_ag import nearest
+from dbanon.methods.mob._gen_ag import find_nearest
 from dbanon.methods.mob._positions import Positions
 
-_CHOICE = 2  # times k nearest objects from which partners are chosen
+_CHOICES_PER_K = 2  # times k nearest objects from which partners are chosen
 
 
-def linked(
+def choose_partners(
     positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], who: Int, *, tasks: Tasks = HERE
 ) -> tuple[Int, Int]:
     """Choose partners for some objects: near ones whose own instants suit, first those who want partners themselves.
@@ -40,14 +40,14 @@ def linked(
     """
     if not len(who):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    choice = nearest(positions, place, who, min(_CHOICE * k, len(kept)), kept, tasks=tasks)
+    choice = find_nearest(positions, place, who, min(_CHOICES_PER_K * k, len(kept)), kept, tasks=tasks)
     wanted = np.zeros(len(kept), np.int64)
     wanted[who] = k - 1
     pairs = np.empty((len(who) * (k - 1), 2), np.int64)
     return _link(who, choice, positions.own, wanted, pairs)  # type: ignore[no-any-return]
 
 
-def pruned(positions: Positions, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> tuple[Int, Int]:
+def prune_links(positions: Positions, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> tuple[Int, Int]:
     """Drop links that neither object needs to have k - 1, the most costly first.
 
     Those of objects without own instants stay where fewer than k of these are left: each must hide somebody.
@@ -70,7 +70,7 @@ def pruned(positions: Positions, k: int, kept: NDArray[np.bool_], owner: Int, ot
     low, high = np.sort(np.stack([positions.rank[one], positions.rank[two]]), axis=0)
     order = np.lexsort((high, low, -cost))
     one, two = one[order], two[order]
-    needed = _needed(one, two, asks, degree, k)
+    needed = _mark_needed(one, two, asks, degree, k)
     if (kept & ~asks).sum() < k:
         needed |= ~asks[two]
     one, two = one[needed], two[needed]
@@ -78,7 +78,7 @@ def pruned(positions: Positions, k: int, kept: NDArray[np.bool_], owner: Int, ot
     return np.concatenate([one, two[back]]), np.concatenate([two, one[back]])
 
 
-@kernel
+@compile_kernel
 def _link(who: Any, choice: Any, own: Any, wanted: Any, pairs: Any) -> Any:
     words, count = own.shape[1], np.int64(0)
     # The links of each object, as a list: pair c stands as entry 2 c in the list of its first object and as 2 c + 1 in
@@ -100,7 +100,7 @@ def _link(who: Any, choice: Any, own: Any, wanted: Any, pairs: Any) -> Any:
                 continue
             instants = np.int64(0)
             for word in range(words):
-                instants += _bits(own[i, word] ^ own[j, word])
+                instants += _count_bits(own[i, word] ^ own[j, word])
             # A link that both want stands for two.
             price[c] = instants / 2 if wanted[j] > 0 else instants
         # There is always one to take: the choice of a kept object holds k - 1 or more (`Left.draw`), and for each of
@@ -119,7 +119,7 @@ def _link(who: Any, choice: Any, own: Any, wanted: Any, pairs: Any) -> Any:
 
 
 @numba.njit(inline="always", error_model="numpy")
-def _bits(word: Any) -> Any:
+def _count_bits(word: Any) -> Any:
     """Count the bits of a word, in a way that the compiler knows for one instruction."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -127,8 +127,8 @@ def _bits(word: Any) -> Any:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@kernel
-def _needed(one: Any, two: Any, asks: Any, degree: Any, k: Any) -> Any:
+@compile_kernel
+def _mark_needed(one: Any, two: Any, asks: Any, degree: Any, k: Any) -> Any:
     """Say of each link, in order, whether either of its objects would have too few without it."""
     needed = np.ones(len(one), np.bool_)
     for at in range(len(one)):

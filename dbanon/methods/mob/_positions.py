@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from dbanon.base.errors import DataError, format_count
 from dbanon.base.trajectory import Int, QuasiIdentifiers, Trajectories, freeze
 from dbanon.methods.kernels import align, hilbert
-from dbanon.methods.kernels.instants import instants
+from dbanon.methods.kernels.instants import list_instants
 from dbanon.methods.mob import Parameters
 
 Words = NDArray[np.uint64]
 
 MAX_POSITIONS = 400_000_000
-FURTHEST = 2**30
-LARGEST_ORDER = 21
+MAX_SPAN_CELLS = 2**30
+MAX_CURVE_ORDER = 21
 """Of a curve: deviations at a million instants still add up in int64."""
 
-_BATCH = 1 << 22  # positions found at a time
+_POSITIONS_PER_BATCH = 1 << 22  # positions found at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,11 +71,11 @@ def find(
     """
     align.demand_sane_times(data)
     _demand_near(data)
-    line, when = align.merge(data), instants("mob", data, params)
+    line, when = align.merge(data), list_instants("mob", data, params)
     _demand_instants(len(line.subject), when)
-    seen, cells, there = _cells(line, when, data.grid_m)
-    x, y, origin = _from_least(cells, there)
-    owner, instant, dropped = _slots(quasi_identifiers, line.subject[seen], there, when)
+    seen, cells, there = _find_cells(line, when, data.grid_m)
+    x, y, origin = _count_from_least(cells, there)
+    owner, instant, dropped = _find_slots(quasi_identifiers, line.subject[seen], there, when)
     own = np.zeros_like(there)
     own[owner, instant] = True
     return Positions(
@@ -83,8 +83,8 @@ def find(
         rank=rank[line.subject[seen]],
         x=x,
         y=y,
-        there=_words(there),
-        own=_words(own),
+        there=_pack_words(there),
+        own=_pack_words(own),
         offset=np.searchsorted(owner, np.arange(len(there) + 1)),
         instant=instant.astype(np.int32),
         instants=when,
@@ -92,16 +92,16 @@ def find(
     ), dropped
 
 
-def places(positions: Positions) -> Int:
+def number_places(positions: Positions) -> Int:
     """Number the cells of all positions along the Hilbert curve: int64[n, T]; arbitrary where absent.
 
-    The curve is of the least order that separates all cells. Where that is above `LARGEST_ORDER`, neighbouring cells
+    The curve is of the least order that separates all cells. Where that is above `MAX_CURVE_ORDER`, neighbouring cells
     share a place.
     """
-    order = hilbert.order_for(int(max(positions.x.max(), positions.y.max())) + 1)
-    coarser = max(order - LARGEST_ORDER, 0)
+    order = hilbert.choose_order(int(max(positions.x.max(), positions.y.max())) + 1)
+    coarser = max(order - MAX_CURVE_ORDER, 0)
     x, y = (positions.x >> coarser, positions.y >> coarser) if coarser else (positions.x, positions.y)
-    return hilbert.index(x, y, order - coarser)
+    return hilbert.number_cells(x, y, order - coarser)
 
 
 def select_subjects(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
@@ -121,12 +121,12 @@ def select_subjects(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
     )
 
 
-def present(positions: Positions) -> NDArray[np.bool_]:
+def unpack_presence(positions: Positions) -> NDArray[np.bool_]:
     """Say of each subject at which instants it is present: bool[n, T]."""
-    return flags(positions.there, positions.instants.count)
+    return unpack_words(positions.there, positions.instants.count)
 
 
-def flags(words: Words, count: int) -> NDArray[np.bool_]:
+def unpack_words(words: Words, count: int) -> NDArray[np.bool_]:
     """Unpack words, uint64[W] or uint64[n, W]: bool[T] or bool[n, T]."""
     return np.unpackbits(words.view(np.uint8), axis=-1, count=count, bitorder="little").astype(bool)
 
@@ -145,15 +145,15 @@ def _demand_instants(subjects: int, when: align.Instants) -> None:
         )
 
 
-def _cells(
+def _find_cells(
     line: align.Timeline, when: align.Instants, cell_m: float
 ) -> tuple[Int, list[NDArray[np.float64]], NDArray[np.bool_]]:
     """Find who has a position at all, and their cells, in float64: two of [n, T]; NaN where there is none."""
-    batch = max(1, _BATCH // when.count)
+    batch = max(1, _POSITIONS_PER_BATCH // when.count)
     found, seen = [], []
     for first in range(0, len(line.subject), batch):
         who = np.arange(first, min(first + batch, len(line.subject)), dtype=np.int32)
-        both = np.floor(np.stack(align.positions(line, when, who)) / cell_m)
+        both = np.floor(np.stack(align.compute_positions(line, when, who)) / cell_m)
         # A subject without any position is not among the objects: it can neither be hidden nor hide others.
         any_there = ~np.isnan(both[0]).all(axis=1)
         found.append(both[:, any_there])
@@ -166,14 +166,14 @@ def _demand_near(data: Trajectories) -> None:
     """Raise `DataError` if fixes lie too far apart to be numbered in cells, those between two instants as well."""
     for along in (data.x, data.y):
         span = (float(along.max()) - float(along.min())) / data.grid_m if data.fixes else 0.0
-        if span >= FURTHEST:
+        if span >= MAX_SPAN_CELLS:
             raise DataError(
                 f"Positions must lie within 2^30 cells of one another. They span {span + 1:.3g}. "
                 "Keep wild fixes out when loading."
             )
 
 
-def _from_least(
+def _count_from_least(
     cells: list[NDArray[np.float64]], there: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]]:
     """Count cells from the least one, and empty `cells`, which are large."""
@@ -193,7 +193,7 @@ def _from_least(
     return counted[0], counted[1], (origin[0], origin[1])
 
 
-def _slots(
+def _find_slots(
     quasi_identifiers: QuasiIdentifiers, subject: Int, there: NDArray[np.bool_], when: align.Instants
 ) -> tuple[Int, Int, Dropped]:
     """Find the distinct pairs of a subject and an instant that quasi-identifiers are of, sorted, and count the rest."""
@@ -218,7 +218,7 @@ def _slots(
     )
 
 
-def _words(flags: NDArray[np.bool_]) -> Words:
+def _pack_words(flags: NDArray[np.bool_]) -> Words:
     """Pack bool[n, T] into words: uint64[n, W]."""
     # The lowest bit first and eight bytes a word, the lowest first, as little-endian machines read them.
     packed = np.packbits(flags, axis=1, bitorder="little")

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from dbanon.base.cloaks import Cloaks, Hiding, Regions, count_by_hour
 from dbanon.base.errors import DataError, InfeasibleError
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Bool, Int, QuasiIdentifiers, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import considered
-from dbanon.methods.kernels.instants import in_own_time
-from dbanon.methods.kernels.order import run_order
+from dbanon.methods.kernels.considered import select_considered
+from dbanon.methods.kernels.instants import is_in_own_time
+from dbanon.methods.kernels.order import rank_subjects
 from dbanon.methods.mob import Parameters, _classes, _improve, _links, _positions, _sets
 from dbanon.methods.mob._classes import Classes
 from dbanon.methods.mob._positions import Dropped, Positions
@@ -50,17 +50,17 @@ def compute_cloaks(
     tasks: Tasks = HERE,
 ) -> Cloaks:
     """Hide objects; see `dbanon.methods.mob.anonymise`."""
-    rank = run_order(data, rng)
-    data = considered("mob", data, params.since, params.until, start=params.start, before_s=params.max_gap_s)
+    rank = rank_subjects(data, rng)
+    data = select_considered("mob", data, params.since, params.until, start=params.start, before_s=params.max_gap_s)
     if not data.fixes:
         raise DataError(
             "The time that a run of mob considers must hold a fix. It holds none. Set start, since and until within "
             "the data."
         )
-    quasi_identifiers = _considered(quasi_identifiers, data, params)
+    quasi_identifiers = _select_considered(quasi_identifiers, data, params)
     positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
     _demand_enough(positions, params)
-    sets = ALGORITHMS[algorithm](positions, _positions.places(positions), params, tasks)
+    sets = ALGORITHMS[algorithm](positions, _positions.number_places(positions), params, tasks)
     if not sets.kept.any() or (params.qid_only and not sets.when.any()):
         raise InfeasibleError(
             f"A run of mob must leave some people to publish. With k = {params.k} all of the "
@@ -73,14 +73,14 @@ def compute_cloaks(
         positions=positions,
         dropped=dropped,
         sets=sets,
-        classes=_classes.classes(positions, sets),
+        classes=_classes.build_classes(positions, sets),
     )
-    return _cloaks(found)
+    return _make_cloaks(found)
 
 
-def _considered(known: QuasiIdentifiers, data: Trajectories, params: Parameters) -> QuasiIdentifiers:
+def _select_considered(known: QuasiIdentifiers, data: Trajectories, params: Parameters) -> QuasiIdentifiers:
     """Keep the quasi-identifiers of the run's own time."""
-    own = in_own_time(known.t, data, params)
+    own = is_in_own_time(known.t, data, params)
     return known if own.all() else QuasiIdentifiers(subject=known.subject[own], t=known.t[own])
 
 
@@ -103,23 +103,23 @@ def prepare(params: Parameters, algorithm: str) -> None:
     few = dataclasses.replace(params, k=3, start=0, since=None, until=None)
     compute_cloaks(data, few, np.random.default_rng(0), algorithm, known)
     positions, _ = _positions.find(data, few, np.arange(people), known)
-    place, kept = _positions.places(positions), np.ones(people, bool)
+    place, kept = _positions.number_places(positions), np.ones(people, bool)
     _sets.prepare(positions, place)
-    _links.linked(positions, place, few.k, kept, np.flatnonzero(np.diff(positions.offset)))
+    _links.choose_partners(positions, place, few.k, kept, np.flatnonzero(np.diff(positions.offset)))
 
 
-def _symmetric(positions: Positions, place: Int, params: Parameters, tasks: Tasks = HERE) -> Sets:
-    plain = _sets.symmetric(positions, place, params.k, tasks)
-    return _improve.improved(positions, place, params.k, plain, tasks) if params.improve else plain
+def _draw_symmetric(positions: Positions, place: Int, params: Parameters, tasks: Tasks = HERE) -> Sets:
+    plain = _sets.draw_symmetric(positions, place, params.k, tasks)
+    return _improve.improve_sets(positions, place, params.k, plain, tasks) if params.improve else plain
 
 
-def _extreme_union(positions: Positions, place: Int, params: Parameters, tasks: Tasks = HERE) -> Sets:
-    return _sets.extreme_union(positions, place, params.k, tasks)
+def _draw_extreme_union(positions: Positions, place: Int, params: Parameters, tasks: Tasks = HERE) -> Sets:
+    return _sets.draw_extreme_union(positions, place, params.k, tasks)
 
 
 ALGORITHMS: dict[str, Callable[..., Sets]] = {
-    "symmetric": _symmetric,
-    "extreme-union": _extreme_union,
+    "symmetric": _draw_symmetric,
+    "extreme-union": _draw_extreme_union,
 }
 
 
@@ -139,9 +139,9 @@ def _demand_enough(positions: Positions, params: Parameters) -> None:
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _cloaks(found: _Found) -> Cloaks:
+def _make_cloaks(found: _Found) -> Cloaks:
     positions = found.positions
-    there = _positions.present(positions)
+    there = _positions.unpack_presence(positions)
     # Nobody is in a class where it is absent (the invariant of `_sets`), so rows of classes need not ask for presence.
     shown = (found.classes.of >= 0 if found.params.qid_only else there) & found.sets.kept[:, None]
     published = np.asarray(shown.any(axis=1))
@@ -149,9 +149,9 @@ def _cloaks(found: _Found) -> Cloaks:
     # Records in the run's order, a keyed hash: their numbers say nothing of whose they are.
     who = who[np.argsort(positions.rank[who])]
     offset = np.concatenate([[0], np.cumsum(shown[who].sum(axis=1))])
-    region, instant, regions = _regions(found, shown, who, offset)
-    periods, period = _periods(positions.instants, instant)
-    member_record, member_trajectory = _members(found.data, positions, who)
+    region, instant, regions = _number_regions(found, shown, who, offset)
+    periods, period = _list_periods(positions.instants, instant)
+    member_record, member_trajectory = _list_members(found.data, positions, who)
     return Cloaks(
         offset=offset,
         region=region,
@@ -160,13 +160,15 @@ def _cloaks(found: _Found) -> Cloaks:
         periods=periods,
         member_record=member_record,
         member_trajectory=member_trajectory,
-        hiding=_hiding(found.sets, who),
-        suppressed=_suppressed(found, published, there),
-        metrics=_metrics(found, len(region)),
+        hiding=_make_hiding(found.sets, who),
+        suppressed=_count_suppressed(found, published, there),
+        metrics=_compute_metrics(found, len(region)),
     )
 
 
-def _regions(found: _Found, shown: Bool, who: Int, offset: Int) -> tuple[NDArray[np.int32], NDArray[np.int32], Regions]:
+def _number_regions(
+    found: _Found, shown: Bool, who: Int, offset: Int
+) -> tuple[NDArray[np.int32], NDArray[np.int32], Regions]:
     """Number the region of every row: those of classes first, then the distinct cells that are published exactly.
 
     Returns
@@ -199,7 +201,7 @@ def _regions(found: _Found, shown: Bool, who: Int, offset: Int) -> tuple[NDArray
     )
 
 
-@kernel
+@compile_kernel
 def _fill(
     x: Any, y: Any, of: Any, shown: Any, who: Any, offset: Any, width: Any, instant: Any, row_of: Any, cell: Any
 ) -> None:  # fmt: skip
@@ -216,7 +218,7 @@ def _fill(
                 row += 1
 
 
-def _periods(when: align.Instants, instant: NDArray[np.int32]) -> tuple[Int, NDArray[np.unsignedinteger[Any]]]:
+def _list_periods(when: align.Instants, instant: NDArray[np.int32]) -> tuple[Int, NDArray[np.unsignedinteger[Any]]]:
     """Give the periods of the instants that rows are of, and the index of each row's."""
     used = np.bincount(instant, minlength=when.count) > 0
     start = when.start + np.flatnonzero(used) * when.step_s
@@ -224,7 +226,7 @@ def _periods(when: align.Instants, instant: NDArray[np.int32]) -> tuple[Int, NDA
     return np.stack([start, start + when.step_s], axis=1), number[instant]
 
 
-def _members(data: Trajectories, positions: Positions, who: Int) -> tuple[Int, Int]:
+def _list_members(data: Trajectories, positions: Positions, who: Int) -> tuple[Int, Int]:
     """List the considered trajectories of each record's subject: record and trajectory id, sorted."""
     record = np.full(int(data.subject.max()) + 1, -1, np.int64)
     record[positions.subject[who]] = np.arange(len(who))
@@ -234,7 +236,7 @@ def _members(data: Trajectories, positions: Positions, who: Int) -> tuple[Int, I
     return of[order] + 1, data.trajectory_id[order]
 
 
-def _hiding(sets: Sets, who: Int) -> Hiding:
+def _make_hiding(sets: Sets, who: Int) -> Hiding:
     """Give the hiding sets of records by record."""
     length = np.diff(sets.offset)
     record = np.full(len(length), -1, np.int64)
@@ -245,7 +247,7 @@ def _hiding(sets: Sets, who: Int) -> Hiding:
     return Hiding(record=record[owner] + 1, offset=ends, other=record[sets.other[at]] + 1)
 
 
-def _suppressed(found: _Found, published: Bool, there: Bool) -> dict[str, Any]:
+def _count_suppressed(found: _Found, published: Bool, there: Bool) -> dict[str, Any]:
     """Count what is left out: subjects and quasi-identifiers by reason, and subjects by hour."""
     kept, when = found.sets.kept, found.positions.instants
     out = {"few_partners": ~kept, "never_generalised": kept & ~published}
@@ -261,12 +263,12 @@ def _suppressed(found: _Found, published: Bool, there: Bool) -> dict[str, Any]:
     }
 
 
-def _metrics(found: _Found, rows: int) -> dict[str, float]:
+def _compute_metrics(found: _Found, rows: int) -> dict[str, float]:
     positions = found.positions
     return {
         "subjects": len(positions.subject),
         "instants": positions.instants.count,
         "quasi_identifiers": len(positions.instant),
         "rows": rows,
-        **_classes.figures(found.classes, rows, found.params.k, found.data.grid_m),
+        **_classes.measure_classes(found.classes, rows, found.params.k, found.data.grid_m),
     }

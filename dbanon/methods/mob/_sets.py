@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Int, freeze
-from dbanon.methods.mob._gen_ag import nearest
+from dbanon.methods.mob._gen_ag import find_nearest
 from dbanon.methods.mob._positions import Positions, Words
 
 # The paper's O is an object and QID(O) its own instants. AG(O) and HS(O) are its hiding set by Algorithms 2 and 3, and
 # T(O) is its `when`. The slack is how many others it lacks.
 REASONS = ("few_partners",)
 
-_MORE = 16  # times k candidates are found by vectors before all that fit are looked at
+_CANDIDATES_PER_K = 16  # times k candidates are found by vectors before all that fit are looked at
 _MIN_DEVIATIONS_PER_THREAD = 1 << 22
 
 
@@ -51,7 +51,7 @@ class Sets:
         freeze(self)
 
 
-def symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
+def draw_symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
     """Hide objects by one another, each at its own instants: Algorithm 3.
 
     Departs from the paper where it leaves things open: objects are visited in the run's order, partners are present
@@ -62,7 +62,7 @@ def symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> 
     The k - 1 nearest of each object are enough, whatever symmetry has brought: of those, as many are new as are wanted.
     """
     left = Remaining(positions)
-    partners = left.draw(k, lambda who, kept: nearest(positions, place, who, k - 1, kept, tasks=tasks))
+    partners = left.draw(k, lambda who, kept: find_nearest(positions, place, who, k - 1, kept, tasks=tasks))
     visited = left.order[left.kept[left.order] & left.asks[left.order]]
     owner, other = _visit(visited, partners)
     # Lines 8 to 10 of Algorithm 3, for objects with a QID: one without has no instant at which its own set would count.
@@ -71,7 +71,7 @@ def symmetric(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> 
     return left.sets(place, k, owner, other, positions.own.copy())
 
 
-def extreme_union(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
+def draw_extreme_union(positions: Positions, place: Int, k: int, tasks: Tasks = HERE) -> Sets:
     """Hide each object among its k - 1 nearest, at the own instants of all of them: Algorithm 2.
 
     Departs from the paper where objects are absent at instants: those who cannot be present with all taken before at
@@ -96,7 +96,7 @@ def prepare(positions: Positions, place: Int) -> None:
     none, own = np.zeros(0, np.int64), positions.own.copy()
     known = positions.offset, positions.instant, positions.there
     _fit_rest(*known, positions.own, place, none, none, own, own, np.zeros((0, 1), np.int32), 0, 0)
-    _nearest_owner(*known, own, place, none, np.int64(0))
+    _find_nearest_owner(*known, own, place, none, np.int64(0))
 
 
 class Remaining:
@@ -136,7 +136,7 @@ class Remaining:
             idle[other] = False
             owners = self.order[(self.kept & self.asks)[self.order]]
             for one in self.order[idle[self.order]]:
-                served = _nearest_owner(
+                served = _find_nearest_owner(
                     self.positions.offset, self.positions.instant, self.positions.there, when, place, owners, one
                 )
                 if served < 0:
@@ -168,10 +168,10 @@ def _pick_compatible(
     """Take by rising sum whom all taken before can be present with: among few candidates, if need be all."""
     taken = np.full((len(who), k - 1), -1, np.int32)
     short = np.arange(len(who))
-    for number in (k - 1, min(_MORE * k, len(kept))):
+    for number in (k - 1, min(_CANDIDATES_PER_K * k, len(kept))):
         if len(short):
-            candidates = nearest(positions, place, who[short], number, kept, tasks=tasks)
-            taken[short] = _fitting(positions.there, positions.own, who[short], candidates, k - 1)
+            candidates = find_nearest(positions, place, who[short], number, kept, tasks=tasks)
+            taken[short] = _take_fitting(positions.there, positions.own, who[short], candidates, k - 1)
             short = short[(taken[short, -1] < 0) & (candidates[:, -1] >= 0)]
     among, found = order[kept[order]], taken[short]
     own, there = positions.own[among], positions.there[among]
@@ -190,7 +190,7 @@ def _pick_compatible(
 # ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@compile_kernel
 def _visit(visited: Any, partners: Any) -> Any:
     """Algorithm 3, lines 5 to 10: who chose, and whom. HS(i) are those whom i chose, and those who chose i."""
     n, wanted = partners.shape
@@ -222,8 +222,8 @@ def _visit(visited: Any, partners: Any) -> Any:
     return chooser[:used].copy(), chosen[:used].copy()
 
 
-@kernel
-def _fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) -> Any:
+@compile_kernel
+def _take_fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) -> Any:
     taken = np.full((len(who), wanted), -1, np.int32)
     for w in range(len(who)):
         # Kept true by `_fit`: all taken are present at `union`, and `common` is where all of them are present.
@@ -232,7 +232,7 @@ def _fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) -> An
     return taken
 
 
-@kernel
+@compile_kernel
 def _fit(there: Any, own: Any, candidates: Any, union: Any, common: Any, taken: Any) -> None:
     """Take the first candidates who can be present with all taken before at all own instants of all of them.
 
@@ -244,15 +244,15 @@ def _fit(there: Any, own: Any, candidates: Any, union: Any, common: Any, taken: 
     for j in candidates:
         if j < 0 or found == len(taken):
             break
-        if _fits(there[j], own[j], union, common):
+        if _can_join(there[j], own[j], union, common):
             taken[found] = j
             found += 1
             union |= own[j]
             common &= there[j]
 
 
-@kernel
-def _fits(there: Any, own: Any, union: Any, common: Any) -> Any:
+@compile_kernel
+def _can_join(there: Any, own: Any, union: Any, common: Any) -> Any:
     """Whether one is present at the instants of the union, and all the others at its own."""
     for word in range(len(union)):  # noqa: SIM110 - quicker than a generator
         if (union[word] & ~there[word]) | (own[word] & ~common[word]):
@@ -260,7 +260,7 @@ def _fits(there: Any, own: Any, union: Any, common: Any) -> Any:
     return True
 
 
-@kernel
+@compile_kernel
 def _fit_rest(
     offset: Any, instant: Any, there: Any, own: Any, place: Any, who: Any, among: Any, own_of: Any, there_of: Any,
     taken: Any, low: Any, high: Any,
@@ -280,22 +280,22 @@ def _fit_rest(
                 common &= there[j]
         for at in range(len(among)):
             j = among[at]
-            if _fits(there_of[at], own_of[at], union, common) and j != i and not _among(taken[w], j):
-                total[found], index[found] = _deviation(offset, instant, place, i, j), j
+            if _can_join(there_of[at], own_of[at], union, common) and j != i and not _is_among(taken[w], j):
+                total[found], index[found] = _sum_deviations(offset, instant, place, i, j), j
                 found += 1
         _fit(there, own, index[np.argsort(total[:found], kind="mergesort")], union, common, taken[w])
 
 
-@kernel
-def _among(taken: Any, j: Any) -> Any:
+@compile_kernel
+def _is_among(taken: Any, j: Any) -> Any:
     for one in taken:  # noqa: SIM110 - quicker than a generator
         if one == j:
             return True
     return False
 
 
-@kernel
-def _deviation(offset: Any, instant: Any, place: Any, i: Any, j: Any) -> Any:
+@compile_kernel
+def _sum_deviations(offset: Any, instant: Any, place: Any, i: Any, j: Any) -> Any:
     """Sum the deviations along the curve at the own instants of i."""
     total = np.int64(0)
     for at in range(offset[i], offset[i + 1]):
@@ -303,8 +303,8 @@ def _deviation(offset: Any, instant: Any, place: Any, i: Any, j: Any) -> Any:
     return total
 
 
-@kernel
-def _nearest_owner(offset: Any, instant: Any, there: Any, when: Any, place: Any, owners: Any, one: Any) -> Any:
+@compile_kernel
+def _find_nearest_owner(offset: Any, instant: Any, there: Any, when: Any, place: Any, owners: Any, one: Any) -> Any:
     """Find the owner that `one` deviates least from, of those at whose instants it is present; -1 where none is."""
     best, least = np.int64(-1), np.int64(0)
     for i in owners:
@@ -312,7 +312,7 @@ def _nearest_owner(offset: Any, instant: Any, there: Any, when: Any, place: Any,
         for word in range(when.shape[1]):
             fits = fits and when[i, word] & ~there[one, word] == 0
         if fits:
-            total = _deviation(offset, instant, place, i, one)
+            total = _sum_deviations(offset, instant, place, i, one)
             # Strictly less: of equal sums the owner that comes first in the run's order.
             if best < 0 or total < least:
                 best, least = i, total

@@ -14,15 +14,17 @@ import numpy as np
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Cells, Trajectories
-from dbanon.methods import Algorithm, Column, Method, parameter, since, until
+from dbanon.methods import Algorithm, Column, Method, declare_parameter, declare_since, declare_until
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
     """What a run of semantic can be asked for."""
 
-    k: int = parameter(2, "Least number of people with the same record.", type="integer", minimum=1, promises="more")
-    l: int = parameter(  # noqa: E741 - the paper's name
+    k: int = declare_parameter(
+        2, "Least number of people with the same record.", type="integer", minimum=1, promises="more"
+    )
+    l: int = declare_parameter(  # noqa: E741 - the paper's name
         3,
         "Least number of categories of points of interest in a region.",
         type="integer",
@@ -30,7 +32,7 @@ class Parameters:
         maximum=10_000,
         promises="more",
     )
-    t: float = parameter(
+    t: float = declare_parameter(
         0.1,
         "How far the mix of points of interest in a region may be from the city's: Kullback-Leibler divergence in "
         "nats. inf allows any mix.",
@@ -40,16 +42,16 @@ class Parameters:
         infinite=True,
         promises="less",
     )
-    full_loss_span_s: int = parameter(
+    full_loss_span_s: int = declare_parameter(
         28_800, "Loss in time that counts as a full one.", type="integer", unit="s", minimum=1, maximum=31_536_000
     )
-    full_loss_area_km2: float = parameter(
+    full_loss_area_km2: float = declare_parameter(
         25.0, "Loss in space that counts as a full one.", type="number", unit="km2", minimum=0, maximum=100_000
     )
-    weight_time: float = parameter(
+    weight_time: float = declare_parameter(
         0.5, "Share of time in the loss. The rest is the share of space.", type="number", minimum=0, maximum=1
     )
-    gap_s: int = parameter(
+    gap_s: int = declare_parameter(
         1800,
         "Longest time between two fixes in an atom that still are one stay.",
         type="integer",
@@ -57,7 +59,7 @@ class Parameters:
         minimum=0,
         maximum=604_800,
     )
-    min_cells: int = parameter(
+    min_cells: int = declare_parameter(
         1,
         (
             "Least number of atoms that a record must have been in. Other records are left out. The paper asks for 3 "
@@ -67,10 +69,10 @@ class Parameters:
         minimum=1,
         maximum=1_000_000,
     )
-    suppress_span_s: int | None = parameter(
+    suppress_span_s: int | None = declare_parameter(
         None, "Rows longer than this are left out. By default none are.", type="integer", unit="s", minimum=1
     )
-    suppress_area_km2: float | None = parameter(
+    suppress_area_km2: float | None = declare_parameter(
         None,
         "Rows larger than this are left out. By default none are.",
         type="number",
@@ -78,7 +80,7 @@ class Parameters:
         minimum=0,
         maximum=1_000_000_000,
     )
-    atom_l: int | None = parameter(
+    atom_l: int | None = declare_parameter(
         None,
         (
             "Least number of categories in an atom, the smallest set of cells that a release separates. By default "
@@ -89,7 +91,7 @@ class Parameters:
         maximum=10_000,
         promises="more",
     )
-    atom_t: float | None = parameter(
+    atom_t: float | None = declare_parameter(
         None,
         "How far the mix of points of interest in an atom may be from the city's: a larger value makes smaller "
         "regions, and inf allows any mix. By default it is t.",
@@ -99,15 +101,15 @@ class Parameters:
         infinite=True,
         promises="less",
     )
-    new_atoms: bool = parameter(
+    new_atoms: bool = declare_parameter(
         False,
         "Whether to cut the city into atoms again instead of taking those of earlier releases of the same people. "
         "Old and new atoms together may reveal where people were, and then publication needs a reason.",
         type="switch",
         promises="other",
     )
-    since: int | None = since()
-    until: int | None = until()
+    since: int | None = declare_since()
+    until: int | None = declare_until()
 
 
 METHOD = Method(

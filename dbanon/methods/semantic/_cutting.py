@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic._graph import Graph
 
-NEVER = 1e9  # weight of what an atom lacks with which none that holds comes not to hold
-_TRIES = 10  # random trees that must fail before an atom is taken as not to be cut
-_TREE_HEAT = 0.025  # of a cut along a tree, beside that of a move of one cell
-_JOINED = 20.0  # weight of what a union lacks, when atoms that do not hold are merged
-_CUTS = 0.4  # share of trees that cut one atom; others recut two
-_ROOM = 60  # cells in the trees of one call of `recut`, for each cell there is: few trees where atoms are large
-_LOOKS = 60  # cells that are looked at to see that an atom still hangs together without one of them
+PROHIBITIVE_WEIGHT = 1e9  # weight of what an atom lacks with which none that holds comes not to hold
+_MAX_FAILED_TREES = 10  # random trees that must fail before an atom is taken as not to be cut
+_TREE_HEAT_SHARE = 0.025  # of a cut along a tree, beside that of a move of one cell
+_MERGE_WEIGHT = 20.0  # weight of what a union lacks, when atoms that do not hold are merged
+_CUT_SHARE = 0.4  # share of trees that cut one atom; others recut two
+_TREE_CELLS_PER_CELL = (
+    60  # cells in the trees of one call of `recut`, for each cell there is: few trees where atoms are large
+)
+_MAX_SEARCHED_CELLS = 60  # cells that are looked at to see that an atom still hangs together without one of them
 
 
 class Atoms(NamedTuple):
@@ -52,7 +54,7 @@ class Scratch(NamedTuple):
     outer: Int  # [e]
 
 
-def memory(graph: Graph) -> Scratch:
+def make_scratch(graph: Graph) -> Scratch:
     c, q, e = len(graph.area), len(graph.log_share), len(graph.near)
     longs = np.zeros((5, c), np.int64)
     return Scratch(
@@ -64,8 +66,8 @@ def memory(graph: Graph) -> Scratch:
 # ---- random numbers: splitmix64, so that no version of NumPy or Numba changes the atoms ------------------------------
 
 
-@kernel
-def _bits(state: NDArray[np.uint64]) -> Any:
+@compile_kernel
+def _draw_bits(state: NDArray[np.uint64]) -> Any:
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -73,15 +75,15 @@ def _bits(state: NDArray[np.uint64]) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@kernel
-def _below(state: NDArray[np.uint64], limit: int) -> Any:
-    return np.int64(((_bits(state) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
+@compile_kernel
+def _draw_below(state: NDArray[np.uint64], limit: int) -> Any:
+    return np.int64(((_draw_bits(state) >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))
 
 
-@kernel
-def _patience(state: NDArray[np.uint64]) -> Any:
+@compile_kernel
+def _draw_exponential(state: NDArray[np.uint64]) -> Any:
     """Draw from nearly the exponential distribution, without a logarithm, whose last bit depends on the machine."""
-    bits, halvings = _bits(state), 0
+    bits, halvings = _draw_bits(state), 0
     rest = np.float64(bits >> np.uint64(32)) / 4294967296.0
     while halvings < 31 and bits & np.uint64(1):
         bits >>= np.uint64(1)
@@ -92,8 +94,8 @@ def _patience(state: NDArray[np.uint64]) -> Any:
 # ---- what an atom has and costs --------------------------------------------------------------------------------------
 
 
-@kernel
-def _mix(graph: Graph, count: NDArray[np.int32], less: NDArray[np.int32], sign: int) -> Any:
+@compile_kernel
+def _sum_mix(graph: Graph, count: NDArray[np.int32], less: NDArray[np.int32], sign: int) -> Any:
     """Sum up points of interest, categories, and m (ln m - ln Y), of one count with or without another."""
     pois, there, sums = 0, 0, 0.0
     for u in range(len(count)):
@@ -105,8 +107,8 @@ def _mix(graph: Graph, count: NDArray[np.int32], less: NDArray[np.int32], sign: 
     return pois, there, sums
 
 
-@kernel
-def _lack(graph: Graph, mix: tuple[int, int, float]) -> Any:
+@compile_kernel
+def _measure_lack(graph: Graph, mix: tuple[int, int, float]) -> Any:
     """Say how far an atom is from holding: 0 where it does."""
     pois, there, sums = mix
     lack = (graph.least - there) / graph.least if there < graph.least else 0.0
@@ -119,36 +121,38 @@ def _lack(graph: Graph, mix: tuple[int, int, float]) -> Any:
     return lack
 
 
-@kernel
-def _price(graph: Graph, weight: float, size: int, area: int, mix: tuple[int, int, float], usuals: float) -> Any:  # noqa: PLR0917
+@compile_kernel
+def _compute_price(  # noqa: PLR0917 - one step of the search
+    graph: Graph, weight: float, size: int, area: int, mix: tuple[int, int, float], usuals: float
+) -> Any:
     """Cells times area, and what an atom lacks, as a share of what its cells usually cost; 0 without cells."""
     if not size:
         return 0.0
-    lack = _lack(graph, mix)
+    lack = _measure_lack(graph, mix)
     return size * np.float64(area) + (weight * lack * usuals / size if lack else 0.0)
 
 
-@kernel
-def _mix_of(atoms: Atoms, a: int) -> Any:
+@compile_kernel
+def _read_mix(atoms: Atoms, a: int) -> Any:
     return atoms.pois[a], atoms.there[a], atoms.sums[a]
 
 
-@kernel
-def _price_of(graph: Graph, atoms: Atoms, weight: float, a: int) -> Any:
-    return _price(graph, weight, atoms.size[a], atoms.area[a], _mix_of(atoms, a), atoms.usuals[a])
+@compile_kernel
+def _compute_atom_price(graph: Graph, atoms: Atoms, weight: float, a: int) -> Any:
+    return _compute_price(graph, weight, atoms.size[a], atoms.area[a], _read_mix(atoms, a), atoms.usuals[a])
 
 
-@kernel
-def holds(graph: Graph, atoms: Atoms, a: int) -> Any:
-    return _lack(graph, _mix_of(atoms, a)) == 0
+@compile_kernel
+def has_l_and_t(graph: Graph, atoms: Atoms, a: int) -> Any:
+    return _measure_lack(graph, _read_mix(atoms, a)) == 0
 
 
-@kernel
+@compile_kernel
 def _sum_up(graph: Graph, atoms: Atoms, a: int) -> None:
-    atoms.pois[a], atoms.there[a], atoms.sums[a] = _mix(graph, atoms.kinds[a], atoms.kinds[a], 0)
+    atoms.pois[a], atoms.there[a], atoms.sums[a] = _sum_mix(graph, atoms.kinds[a], atoms.kinds[a], 0)
 
 
-@kernel
+@compile_kernel
 def begin(graph: Graph, of: Int) -> Any:
     """Begin with a partition."""
     c, q = len(of), len(graph.log_share)
@@ -170,18 +174,18 @@ def begin(graph: Graph, of: Int) -> Any:
 # ---- single cells ----------------------------------------------------------------------------------------------------
 
 
-@kernel
+@compile_kernel
 def flip(  # noqa: PLR0917 - one step of the search
     graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], steps: int, heat: float, weight: float
 ) -> None:
     """Move random cells to a neighbour's atom, as annealing allows at this temperature; 0: only where it gains."""
     of, count, logs, share = atoms.of, atoms.kinds, graph.logs, graph.log_share
     for _ in range(steps):
-        i = _below(state, len(of))
+        i = _draw_below(state, len(of))
         degree = graph.first[i + 1] - graph.first[i]
         if not degree:
             continue
-        a, b = of[i], of[graph.near[graph.first[i] + _below(state, degree)]]
+        a, b = of[i], of[graph.near[graph.first[i] + _draw_below(state, degree)]]
         if a == b:
             continue
         left, pois, there = atoms.sums[a], atoms.pois[a], atoms.there[a]
@@ -193,20 +197,20 @@ def flip(  # noqa: PLR0917 - one step of the search
             right += (y + m) * (logs[y + m] - share[u]) - y * (logs[y] - share[u])
             pois, more, there, here = pois - m, more + m, there - (x == m), here + (y == 0)
         own, usual = graph.area[i], atoms.usual[i]
-        rise = _price(
+        rise = _compute_price(
             graph, weight, atoms.size[a] - 1, atoms.area[a] - own, (pois, there, left), atoms.usuals[a] - usual
         )
-        rise += _price(
+        rise += _compute_price(
             graph, weight, atoms.size[b] + 1, atoms.area[b] + own, (more, here, right), atoms.usuals[b] + usual
         )
-        rise -= _price_of(graph, atoms, weight, a) + _price_of(graph, atoms, weight, b)
-        if rise >= 0 and (heat == 0 or rise > heat * _patience(state)):
+        rise -= _compute_atom_price(graph, atoms, weight, a) + _compute_atom_price(graph, atoms, weight, b)
+        if rise >= 0 and (heat == 0 or rise > heat * _draw_exponential(state)):
             continue
         if _stays_connected(graph, atoms, work, i):
             _move(graph, atoms, i, a, b)
 
 
-@kernel
+@compile_kernel
 def _stays_connected(graph: Graph, atoms: Atoms, work: Scratch, i: int) -> Any:
     """Whether an atom still hangs together without a cell, as far as a short search around the cell can see."""
     a, work.stamp[0] = atoms.of[i], work.stamp[0] + 2
@@ -221,7 +225,7 @@ def _stays_connected(graph: Graph, atoms: Atoms, work: Scratch, i: int) -> Any:
         return missing == 1 or atoms.size[a] == 1
     work.mark[work.queue[0]] = reached
     missing, length, at_cell = missing - 1, 1, 0
-    while at_cell < min(length, _LOOKS):
+    while at_cell < min(length, _MAX_SEARCHED_CELLS):
         cell = work.queue[at_cell]
         at_cell += 1
         for at in range(graph.first[cell], graph.first[cell + 1]):
@@ -235,7 +239,7 @@ def _stays_connected(graph: Graph, atoms: Atoms, work: Scratch, i: int) -> Any:
     return False
 
 
-@kernel
+@compile_kernel
 def _move(graph: Graph, atoms: Atoms, i: int, a: int, b: int) -> None:
     atoms.of[i] = b
     for atom, sign in ((a, -1), (b, 1)):
@@ -250,7 +254,7 @@ def _move(graph: Graph, atoms: Atoms, i: int, a: int, b: int) -> None:
 # ---- random spanning trees -------------------------------------------------------------------------------------------
 
 
-@kernel
+@compile_kernel
 def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
     graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], i: int, a: int, b: int
 ) -> Any:
@@ -267,7 +271,7 @@ def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
                 borders += 1
         at_cell = length
         while borders and at_cell == length:
-            chosen = _below(state, borders)
+            chosen = _draw_below(state, borders)
             from_cell, cell = work.inner[chosen], work.outer[chosen]
             borders -= 1
             work.inner[chosen], work.outer[chosen] = work.inner[borders], work.outer[borders]
@@ -291,7 +295,7 @@ def _grow(  # noqa: C901, PLR0917 - one search, which hands no arrays on
     return length
 
 
-@kernel
+@compile_kernel
 def _recut(  # noqa: PLR0917 - one step of the search
     graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], i: int, b: int, heat: float, weight: float
 ) -> Any:
@@ -304,13 +308,17 @@ def _recut(  # noqa: PLR0917 - one step of the search
         plain = size * np.float64(area) + (length - size) * np.float64(work.area[0] - area)
         if plain >= least:
             continue
-        one, other = _mix(graph, work.kinds[p], work.kinds[p], 0), _mix(graph, work.kinds[0], work.kinds[p], -1)
-        price = _price(graph, weight, size, area, one, usual)
-        price += _price(graph, weight, length - size, work.area[0] - area, other, work.usual[0] - usual)
+        one, other = _sum_mix(graph, work.kinds[p], work.kinds[p], 0), _sum_mix(graph, work.kinds[0], work.kinds[p], -1)
+        price = _compute_price(graph, weight, size, area, one, usual)
+        price += _compute_price(graph, weight, length - size, work.area[0] - area, other, work.usual[0] - usual)
         if price < least:
             best, least = p, price
-    rise = least - _price_of(graph, atoms, weight, a) - (_price_of(graph, atoms, weight, b) if b != a else 0.0)
-    if not best or (rise >= 0 and (heat == 0 or rise > heat * length * _patience(state))):
+    rise = (
+        least
+        - _compute_atom_price(graph, atoms, weight, a)
+        - (_compute_atom_price(graph, atoms, weight, b) if b != a else 0.0)
+    )
+    if not best or (rise >= 0 and (heat == 0 or rise > heat * length * _draw_exponential(state))):
         return False
     if a == b:
         b = int(np.argmin(atoms.size))  # a free number: only where each cell is an atom there is none, and no cut
@@ -329,27 +337,27 @@ def _recut(  # noqa: PLR0917 - one step of the search
     return True
 
 
-@kernel
+@compile_kernel
 def recut(  # noqa: PLR0917 - one step of the search
     graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64], steps: int, heat: float, weight: float
 ) -> None:
     """Recut the atoms of random cells, or of random neighbours, as long as there is work left."""
-    room = _ROOM * len(atoms.of)
+    room = _TREE_CELLS_PER_CELL * len(atoms.of)
     for _ in range(steps):
-        i = _below(state, len(atoms.of))
+        i = _draw_below(state, len(atoms.of))
         degree = graph.first[i + 1] - graph.first[i]
         if degree and room > 0:
-            a, b = atoms.of[i], atoms.of[graph.near[graph.first[i] + _below(state, degree)]]
-            if _below(state, 1000) < 1000 * _CUTS:
+            a, b = atoms.of[i], atoms.of[graph.near[graph.first[i] + _draw_below(state, degree)]]
+            if _draw_below(state, 1000) < 1000 * _CUT_SHARE:
                 b = a
             elif a == b:
                 continue
             if a != b or atoms.size[a] > 1:
                 room -= atoms.size[a] + atoms.size[b]
-                _recut(graph, atoms, work, state, i, b, heat * _TREE_HEAT, weight)
+                _recut(graph, atoms, work, state, i, b, heat * _TREE_HEAT_SHARE, weight)
 
 
-@kernel
+@compile_kernel
 def split(graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64]) -> None:
     """Cut atoms along random trees, into two that hold, until none can be cut as far as is seen."""
     failed, again = np.zeros(len(atoms.of), np.int64), True
@@ -357,15 +365,15 @@ def split(graph: Graph, atoms: Atoms, work: Scratch, state: NDArray[np.uint64]) 
         again = False
         for i in range(len(atoms.of)):
             a = atoms.of[i]
-            if atoms.size[a] > 1 and failed[a] < _TRIES:
+            if atoms.size[a] > 1 and failed[a] < _MAX_FAILED_TREES:
                 again = True
-                failed[a] = 0 if _recut(graph, atoms, work, state, i, a, 0.0, NEVER) else failed[a] + 1
+                failed[a] = 0 if _recut(graph, atoms, work, state, i, a, 0.0, PROHIBITIVE_WEIGHT) else failed[a] + 1
 
 
 # ---- merging ---------------------------------------------------------------------------------------------------------
 
 
-@kernel
+@compile_kernel
 def join(graph: Graph, atoms: Atoms, work: Scratch) -> None:  # noqa: C901, PLR0912 - one loop over chains of cells
     """Merge atoms that do not hold with neighbours, the cheapest merge first, until each holds or has no neighbour."""
     c = len(atoms.of)
@@ -379,8 +387,8 @@ def join(graph: Graph, atoms: Atoms, work: Scratch) -> None:  # noqa: C901, PLR0
         last[a] = i
     partner, rise = np.full(c, -1), np.full(c, np.inf)  # the cheapest merge of each atom that does not hold
     for a in range(c):
-        if atoms.size[a] and not holds(graph, atoms, a):
-            partner[a], rise[a] = _partner(graph, atoms, first, after, a)
+        if atoms.size[a] and not has_l_and_t(graph, atoms, a):
+            partner[a], rise[a] = _find_partner(graph, atoms, first, after, a)
     while True:
         a = np.argmin(rise)
         if rise[a] == np.inf:
@@ -399,20 +407,20 @@ def join(graph: Graph, atoms: Atoms, work: Scratch) -> None:  # noqa: C901, PLR0
         # What merges cost changed for the union and for its neighbours alone.
         work.stamp[0] += 1
         work.mark[b], i = work.stamp[0], first[b]
-        if not holds(graph, atoms, b):
-            partner[b], rise[b] = _partner(graph, atoms, first, after, b)
+        if not has_l_and_t(graph, atoms, b):
+            partner[b], rise[b] = _find_partner(graph, atoms, first, after, b)
         while i >= 0:
             for at in range(graph.first[i], graph.first[i + 1]):
                 near = atoms.of[graph.near[at]]
                 if work.mark[near] != work.stamp[0]:
                     work.mark[near] = work.stamp[0]
-                    if not holds(graph, atoms, near):
-                        partner[near], rise[near] = _partner(graph, atoms, first, after, near)
+                    if not has_l_and_t(graph, atoms, near):
+                        partner[near], rise[near] = _find_partner(graph, atoms, first, after, near)
             i = after[i]
 
 
-@kernel
-def _partner(graph: Graph, atoms: Atoms, first: Int, after: Int, a: int) -> Any:
+@compile_kernel
+def _find_partner(graph: Graph, atoms: Atoms, first: Int, after: Int, a: int) -> Any:
     """Find the neighbour that an atom is merged with at the least cost, of equal ones the first; and the cost."""
     best, least, i = -1, np.inf, first[a]
     while i >= 0:
@@ -420,10 +428,10 @@ def _partner(graph: Graph, atoms: Atoms, first: Int, after: Int, a: int) -> Any:
             b = atoms.of[graph.near[at]]
             if b == a:
                 continue
-            rise = _price(
-                graph, _JOINED, atoms.size[a] + atoms.size[b], atoms.area[a] + atoms.area[b],
-                _mix(graph, atoms.kinds[a], atoms.kinds[b], 1), atoms.usuals[a] + atoms.usuals[b],
-            ) - _price_of(graph, atoms, 0.0, a) - _price_of(graph, atoms, 0.0, b)  # fmt: skip
+            rise = _compute_price(
+                graph, _MERGE_WEIGHT, atoms.size[a] + atoms.size[b], atoms.area[a] + atoms.area[b],
+                _sum_mix(graph, atoms.kinds[a], atoms.kinds[b], 1), atoms.usuals[a] + atoms.usuals[b],
+            ) - _compute_atom_price(graph, atoms, 0.0, a) - _compute_atom_price(graph, atoms, 0.0, b)  # fmt: skip
             if rise < least or (rise == least and b < best):
                 best, least = b, rise
         i = after[i]

@@ -9,10 +9,10 @@ from dbanon.base.errors import DataError, InfeasibleError
 from dbanon.base.trajectory import Cells, Float, Int
 from dbanon.methods.semantic import Parameters
 
-MM2 = 1e6
+MM2_PER_M2 = 1e6
 """Areas are whole square millimetres: sums are exact, whatever the order, and equal ones are equal."""
 
-_OVERLAP_M2 = 1.0
+_MIN_OVERLAP_M2 = 1.0
 
 
 class Graph(NamedTuple):
@@ -32,7 +32,7 @@ class Graph(NamedTuple):
     most: float  # how far its shares may be from the city's (the paper's t), rounding allowed for
 
 
-def graph(cells: Cells, params: Parameters) -> Graph:
+def build_graph(cells: Cells, params: Parameters) -> Graph:
     """Check that regions can grow in a dataset's cells, and put them in the form that kernels take.
 
     Raises
@@ -48,7 +48,7 @@ def graph(cells: Cells, params: Parameters) -> Graph:
             "A run of semantic must have cells. The dataset has none. Load them: `dbanon load stations` or `dbanon "
             "load cells`."
         )
-    if cells.overlap_m2 >= _OVERLAP_M2:
+    if cells.overlap_m2 >= _MIN_OVERLAP_M2:
         raise DataError(
             f"The cells of a run of semantic must not overlap. They cover {cells.overlap_m2:.0f} m2 more than once. "
             f"Load others."
@@ -76,7 +76,7 @@ def graph(cells: Cells, params: Parameters) -> Graph:
     return Graph(
         first=np.searchsorted(one[order], np.arange(count + 1)).astype(np.int64),
         near=other[order].astype(np.int32),
-        area=np.maximum(np.rint(cells.area_m2 * MM2), 1).astype(np.int64),
+        area=np.maximum(np.rint(cells.area_m2 * MM2_PER_M2), 1).astype(np.int64),
         first_kind=np.searchsorted(where, np.arange(count + 1)).astype(np.int64),
         kind=kind.astype(np.int32),
         many=pois[where, kind].astype(np.int32),
@@ -87,7 +87,7 @@ def graph(cells: Cells, params: Parameters) -> Graph:
     )
 
 
-def part(graph: Graph, cells: Int) -> Graph:
+def select_cells(graph: Graph, cells: Int) -> Graph:
     """Keep some cells (ascending) and the borders between them; what the whole city has stays."""
     number = np.full(len(graph.area), -1)
     number[cells] = np.arange(len(cells))

@@ -11,7 +11,7 @@ from itertools import combinations, count
 import numpy as np
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic import _losses, _optimum
@@ -21,14 +21,14 @@ from dbanon.methods.semantic._points import Units
 MAX_ALL_PAIRS_GROUPS = 50
 """Up to so many units the loss of every pair is computed, of more that of candidates."""
 
-CANDIDATES = 16
+CANDIDATES_PER_UNIT = 16
 """For so many others of each unit the loss is computed where it is not of all."""
 
-_SAMPLE = 12  # points of a trajectory that candidates are found by
+_SAMPLED_POINTS = 12  # points of a trajectory that candidates are found by
 _MIN_PAIRS_PER_THREAD = 1 << 8
-_MOST_TASKS = 64  # each carries all points
-_MIN_UNITS, _MIN_PAIRS = 1 << 8, 1 << 12  # of a task
-_THREADS = 4  # that a task keeps busy by itself
+_MAX_TASKS = 64  # each carries all points
+_MIN_UNITS_PER_TASK, _MIN_PAIRS_PER_TASK = 1 << 8, 1 << 12  # of a task
+_THREADS_PER_TASK = 4  # that a task keeps busy by itself
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ Edge = tuple[float, int, int, int, Group, Group]
 """What two groups lose, their places in the order of the run, a number of its own, and both."""
 
 
-def groups(units: Units, area: Int, scale: Scale, k: int, tasks: Tasks = HERE) -> list[Group]:
+def form_groups(units: Units, area: Int, scale: Scale, k: int, tasks: Tasks = HERE) -> list[Group]:
     """Merge the pair that loses least, again and again, until every group has k people.
 
     Parameters
@@ -74,7 +74,7 @@ class _Grouping:
         self._units, self._area, self._scale, self._k, self._tasks = units, area, scale, k, tasks
         self._single = Track(units.start, units.end, np.arange(len(units.start) + 1), units.place)
         self._open = {
-            i: Group(units=[i], people=frozenset([subject]), track=_unit(self._single, units.offset, i))
+            i: Group(units=[i], people=frozenset([subject]), track=_select_unit(self._single, units.offset, i))
             for i, subject in enumerate(units.subject.tolist())
         }
         self._done: list[Group] = []
@@ -106,7 +106,7 @@ class _Grouping:
             if self._open.get(i) is not first or self._open.get(j) is not second:
                 continue
             del self._open[i], self._open[j]
-            both = self._both(first, second)
+            both = self._merge_pair(first, second)
             if len(both.people) >= self._k:
                 self._done.append(both)
                 continue
@@ -122,7 +122,7 @@ class _Grouping:
             for edge in self._losses([(min(i, a), max(i, a)) for a in near]):
                 heapq.heappush(edges, edge)
 
-    def _both(self, first: Group, second: Group) -> Group:
+    def _merge_pair(self, first: Group, second: Group) -> Group:
         return Group(units=first.units + second.units, people=first.people | second.people, track=first.track)
 
     def _rows(self, units: list[int]) -> Track:
@@ -130,7 +130,7 @@ class _Grouping:
         fixes = [slice(own.fix_offset[unit], own.fix_offset[unit + 1]) for unit in units]
         offset = np.concatenate([[0], np.cumsum([part.stop - part.start for part in fixes])])
         slot, atom = (np.concatenate([values[part] for part in fixes]) for values in (own.fix_slot, own.fix_place))
-        return _optimum.rows(self._area, self._scale, offset, slot, atom)
+        return _optimum.cut_rows(self._area, self._scale, offset, slot, atom)
 
     def _compute_mixed_losses(self) -> list[Edge]:
         """Compute what every pair of open groups loses of which one at least is of several units."""
@@ -144,15 +144,15 @@ class _Grouping:
 
     def _losses(self, pairs: list[tuple[int, int]]) -> list[Edge]:
         groups = [(self._open[i], self._open[j]) for i, j in pairs]
-        lost = cores.map_each(lambda both: self._loss(*both), groups)
+        lost = cores.map_each(lambda both: self._compute_loss(*both), groups)
         # Of equal losses the pair first in the run's order; the number keeps the heap from comparing groups.
         return [(loss, *pair, next(self._numbers), *both) for loss, pair, both in zip(lost, pairs, groups, strict=True)]
 
-    def _loss(self, first: Group, second: Group) -> float:
+    def _compute_loss(self, first: Group, second: Group) -> float:
         """C_ij of two groups; the first is that in the order of the run."""
         longer, other = (first, second) if len(first.track.start) > len(second.track.start) else (second, first)
         people = len(longer.people), len(other.people)
-        return float(_losses.loss(self._area, self._scale, longer.track, other.track, *people, 1, np.inf))
+        return float(_losses.compute_loss(self._area, self._scale, longer.track, other.track, *people, 1, np.inf))
 
     def _edges(self, places: Int) -> list[Edge]:
         """Compute what pairs of single units lose: all pairs, or candidates."""
@@ -165,8 +165,8 @@ class _Grouping:
         differ = units.subject[one] != units.subject[other]
         one, other = one[differ], other[differ]
         points = self._area, self._scale, self._single, units.offset
-        parts = ((*points, one[low:high], other[low:high]) for low, high in _ranges(len(one), _MIN_PAIRS))
-        lost = np.concatenate([np.empty(0), *self._tasks.map(_measured, parts, threads=_THREADS)])
+        parts = ((*points, one[low:high], other[low:high]) for low, high in _iter_ranges(len(one), _MIN_PAIRS_PER_TASK))
+        lost = np.concatenate([np.empty(0), *self._tasks.map(_measure_pairs, parts, threads=_THREADS_PER_TASK)])
         for i, j in zip(one.tolist(), other.tolist(), strict=True):
             self._near[i].add(j)
             self._near[j].add(i)
@@ -178,8 +178,8 @@ class _Grouping:
     def candidates(self, places: Int) -> tuple[Int, Int]:
         """Choose pairs of single units that may be cheap to merge: indices into `places`, the lesser first."""
         points = self._area, self._scale, self._single, self._units.offset, self._units.subject, places
-        parts = ((*points, low, high) for low, high in _ranges(len(places), _MIN_UNITS))
-        found = np.concatenate(self._tasks.map(_searched, parts, threads=_THREADS))
+        parts = ((*points, low, high) for low, high in _iter_ranges(len(places), _MIN_UNITS_PER_TASK))
+        found = np.concatenate(self._tasks.map(_search_candidates, parts, threads=_THREADS_PER_TASK))
         one, at = np.nonzero(found >= 0)
         one, other = np.unique(np.sort(np.stack([one, found[one, at]]), axis=0), axis=1)
         return one, other
@@ -194,11 +194,11 @@ class _Grouping:
             left = self._open.pop(place)
             others = [(one.units[0], one) for one in self._done] + list(self._open.items())
             pairs = [sorted(((place, left), one), key=lambda group: group[0]) for one in others]
-            losses = [self._loss(first, second) for (_, first), (_, second) in pairs]
+            losses = [self._compute_loss(first, second) for (_, first), (_, second) in pairs]
             best = min(range(len(others)), key=lambda at: (losses[at], others[at][0]))
             (_, first), (_, second) = pairs[best]
             where, group = others[best]
-            both = self._both(first, second)
+            both = self._merge_pair(first, second)
             both.track = self._rows(both.units)
             if self._open.get(where) is group:
                 del self._open[where]
@@ -210,45 +210,45 @@ class _Grouping:
                 self._open[min(place, where)] = both
 
 
-def _ranges(number: int, least: int) -> Iterator[tuple[int, int]]:
+def _iter_ranges(number: int, least: int) -> Iterator[tuple[int, int]]:
     """Cut so many items into ranges of at least so many, and not into many."""
-    size = max(least, -(-number // _MOST_TASKS))
+    size = max(least, -(-number // _MAX_TASKS))
     for low in range(0, number, size):
         yield low, min(low + size, number)
 
 
-def _searched(
+def _search_candidates(
     area: Int, scale: Scale, points: Track, offset: Int, subject: Int, places: Int, low: int, high: int
 ) -> Int:
     """Find candidates of the units at some places: indices into `places`, -1 where there are fewer."""
-    found = np.full((high - low, CANDIDATES), -1, np.int64)
+    found = np.full((high - low, CANDIDATES_PER_UNIT), -1, np.int64)
 
     def search(first: int, end: int) -> None:
-        _candidates(area, scale, points, offset, subject, places, low + first, found[first:end])
+        _find_candidates(area, scale, points, offset, subject, places, low + first, found[first:end])
 
     cores.share_work(np.ones(high - low, np.int64), search, 1)
     return found
 
 
-def _measured(area: Int, scale: Scale, points: Track, offset: Int, one: Int, other: Int) -> Float:
+def _measure_pairs(area: Int, scale: Scale, points: Track, offset: Int, one: Int, other: Int) -> Float:
     """Compute what pairs of units lose."""
     lost = np.empty(len(one))
 
     def measure(low: int, high: int) -> None:
-        _pair_losses(area, scale, points, offset, one[low:high], other[low:high], lost[low:high])
+        _fill_pair_losses(area, scale, points, offset, one[low:high], other[low:high], lost[low:high])
 
     cores.share_work(np.ones(len(one), np.int64), measure, _MIN_PAIRS_PER_THREAD)
     return lost
 
 
-@kernel
-def _unit(points: Track, offset: Int, unit: int) -> Track:
+@compile_kernel
+def _select_unit(points: Track, offset: Int, unit: int) -> Track:
     low, high = offset[unit], offset[unit + 1]
     return Track(points.start[low:high], points.end[low:high], points.first[low : high + 1], points.atom)
 
 
-@kernel
-def _candidates(
+@compile_kernel
+def _find_candidates(
     area: Int, scale: Scale, points: Track, offset: Int, subject: Int, places: Int, low: int, found: Int
 ) -> None:
     """Find, for the units from a place on, others that seem cheap to merge with: by a sample of the longer's points."""
@@ -273,9 +273,16 @@ def _candidates(
             sizes = offset[i + 1] - offset[i], offset[j + 1] - offset[j]
             if sizes[1] > sizes[0] or (sizes[0] == sizes[1] and i < j):
                 longer, shorter = j, i
-            step = (max(sizes[0], sizes[1]) + _SAMPLE - 1) // _SAMPLE
-            loss = _losses.loss(
-                area, scale, _unit(points, offset, longer), _unit(points, offset, shorter), 1, 1, step, losses[-1]
+            step = (max(sizes[0], sizes[1]) + _SAMPLED_POINTS - 1) // _SAMPLED_POINTS
+            loss = _losses.compute_loss(
+                area,
+                scale,
+                _select_unit(points, offset, longer),
+                _select_unit(points, offset, shorter),
+                1,
+                1,
+                step,
+                losses[-1],
             )
             if loss < losses[-1]:
                 rank = np.searchsorted(losses, loss, side="right")
@@ -284,11 +291,13 @@ def _candidates(
                 losses[rank], found[at, rank] = loss, beside
 
 
-@kernel
-def _pair_losses(area: Int, scale: Scale, points: Track, offset: Int, one: Int, other: Int, lost: Float) -> None:
+@compile_kernel
+def _fill_pair_losses(area: Int, scale: Scale, points: Track, offset: Int, one: Int, other: Int, lost: Float) -> None:
     """Compute C_ij of pairs of units."""
     for at in range(len(one)):
         i, j = one[at], other[at]
         if offset[j + 1] - offset[j] >= offset[i + 1] - offset[i]:
             i, j = j, i
-        lost[at] = _losses.loss(area, scale, _unit(points, offset, i), _unit(points, offset, j), 1, 1, 1, np.inf)
+        lost[at] = _losses.compute_loss(
+            area, scale, _select_unit(points, offset, i), _select_unit(points, offset, j), 1, 1, 1, np.inf
+        )

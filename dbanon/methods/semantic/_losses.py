@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import Parameters
-from dbanon.methods.semantic._graph import MM2
+from dbanon.methods.semantic._graph import MM2_PER_M2
 
 
 class Scale(NamedTuple):
@@ -30,17 +30,17 @@ class Track(NamedTuple):
     atom: NDArray[np.int32]  # []
 
 
-def scale(params: Parameters, grid_s: int) -> Scale:
+def make_scale(params: Parameters, grid_s: int) -> Scale:
     """Put the parameters in the units of kernels."""
     return Scale(
         weight_time=params.weight_time,
         span=params.full_loss_span_s / grid_s,
-        area=max(params.full_loss_area_km2 * 1e6 * MM2, 1.0),
+        area=max(params.full_loss_area_km2 * 1e6 * MM2_PER_M2, 1.0),
     )
 
 
-@kernel
-def loss(
+@compile_kernel
+def compute_loss(
     area: Int, scale: Scale, walked: Track, other: Track, n_walked: int, n_other: int, step: int, limit: float
 ) -> Any:
     """C_ij of two tracks: the mean of what each point of the longer loses with the one that suits it best.
@@ -64,7 +64,7 @@ def loss(
     for i in range((len(walked.start) - 1) % step // 2, len(walked.start), step):
         best = np.inf
         start, end = walked.start[i], walked.end[i]
-        own = _area(area, walked, i)
+        own = _sum_area(area, walked, i)
         middle = np.searchsorted(other.start, start, side="right")
         # Outwards in time: near periods come first and lower `best`, which lets most of the others be passed over.
         for way in (-1, 1):
@@ -76,7 +76,7 @@ def loss(
                 lost = scale.weight_time * min(lost / scale.span, 1.0)
                 if lost < best:
                     # The loss in space, likewise: the merged region is the union, which atoms need no path for.
-                    united, there = _union(area, walked, i, other, j)
+                    united, there = _measure_union(area, walked, i, other, j)
                     space = united - mine * own - theirs * there
                     best = min(best, lost + (1 - scale.weight_time) * min(space / scale.area, 1.0))
                 elif (other.end[j] <= end) if way < 0 else (other.end[j] >= end):
@@ -90,16 +90,16 @@ def loss(
     return total / points
 
 
-@kernel
-def _area(area: Int, track: Track, point: int) -> Any:
+@compile_kernel
+def _sum_area(area: Int, track: Track, point: int) -> Any:
     total = np.int64(0)
     for at in range(track.first[point], track.first[point + 1]):
         total += area[track.atom[at]]
     return total
 
 
-@kernel
-def _union(area: Int, one: Track, i: int, other: Track, j: int) -> Any:
+@compile_kernel
+def _measure_union(area: Int, one: Track, i: int, other: Track, j: int) -> Any:
     """Area of the atoms of two points together, and of those of the second."""
     a, a_end = one.first[i], one.first[i + 1]
     b, b_end = other.first[j], other.first[j + 1]

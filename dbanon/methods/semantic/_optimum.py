@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic._losses import Scale, Track
 
 
-def rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32]) -> Track:
+def cut_rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32]) -> Track:
     """Cut the fixes of a group into the rows that lose least.
 
     Parameters
@@ -46,12 +46,12 @@ def rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32
     alternate. Memory: 100 bytes a fix.
     """
     # Sorted here, since to compile a sort takes two seconds.
-    return _rows(area, scale, offset, slot, atom, np.argsort(slot, kind="stable"))  # type: ignore[no-any-return]
+    return _cut_rows(area, scale, offset, slot, atom, np.argsort(slot, kind="stable"))  # type: ignore[no-any-return]
 
 
-@kernel
-def _rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32], order: Int) -> Any:
-    first, complete = _slots(offset, slot, order)
+@compile_kernel
+def _cut_rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int32], order: Int) -> Any:
+    first, complete = _find_slots(offset, slot, order)
     count = len(first) - 1
     cost, since = np.zeros(count + 1), np.zeros(count, np.int64)  # cost[j + 1]: the least up to slot j
     least = np.zeros(count + 1)  # of the costs before the starts up to each
@@ -79,14 +79,14 @@ def _rows(area: Int, scale: Scale, offset: Int, slot: Int, atom: NDArray[np.int3
                 least[i] = min(least[i - 1], cost[i])
         else:
             own += _hold(area, order, first, atom, j, c, held)
-        cost[j + 1], since[j] = _best(
+        cost[j + 1], since[j] = _find_best_start(
             area, scale, slot, atom, order, first, j, low, high, c, own, held, new, cost, least
         )
-    return _track(slot, atom, order, first, since)
+    return _build_track(slot, atom, order, first, since)
 
 
-@kernel
-def _best(
+@compile_kernel
+def _find_best_start(
     area: Int, scale: Scale, slot: Int, atom: NDArray[np.int32], order: Int, first: Int, j: int, low: int, high: int,
     mark: int, own: Any, held: Int, new: Any, cost: Float, least: Float,
 ) -> Any:  # fmt: skip
@@ -110,8 +110,8 @@ def _best(
     return best, start
 
 
-@kernel
-def _slots(offset: Int, slot: Int, order: Int) -> tuple[Int, Int]:
+@compile_kernel
+def _find_slots(offset: Int, slot: Int, order: Int) -> tuple[Int, Int]:
     """Find where each slot begins in `order`, int64[c + 1], and c(j), int64[c]: -1 where a member has no fix yet."""
     member = np.empty(len(slot), np.int64)
     for i in range(len(offset) - 1):
@@ -128,7 +128,7 @@ def _slots(offset: Int, slot: Int, order: Int) -> tuple[Int, Int]:
     return first[: count + 1], complete[:count]
 
 
-@kernel
+@compile_kernel
 def _hold(area: Int, order: Int, first: Int, atom: NDArray[np.int32], j: int, mark: int, held: Int) -> Any:
     """Mark the atoms of a slot; give the area of those that were not marked."""
     added = np.int64(0)
@@ -140,7 +140,7 @@ def _hold(area: Int, order: Int, first: Int, atom: NDArray[np.int32], j: int, ma
     return added
 
 
-@kernel
+@compile_kernel
 def _look_back(
     order: Int, first: Int, atom: NDArray[np.int32], low: int, high: int, mark: int, passed: Int, new: Any
 ) -> None:
@@ -152,8 +152,8 @@ def _look_back(
             passed[here] = mark
 
 
-@kernel
-def _track(slot: Int, atom: NDArray[np.int32], order: Int, first: Int, since: Int) -> Track:
+@compile_kernel
+def _build_track(slot: Int, atom: NDArray[np.int32], order: Int, first: Int, since: Int) -> Track:
     """Follow the stretches back from the last slot, and write them from the first."""
     count, j = 0, len(since) - 1
     while j >= 0:

@@ -16,17 +16,21 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from dbanon.base import cores
-from dbanon.base.errors import LISTED, InfeasibleError, format_count
+from dbanon.base.errors import MAX_LISTED_NAMES, InfeasibleError, format_count
 from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import _cutting
-from dbanon.methods.semantic._graph import MM2, Graph, part
+from dbanon.methods.semantic._graph import MM2_PER_M2, Graph, select_cells
 
 SEED = 0x5EA7A705  # public: the atoms are no secret, and the same again
 _SEARCHES = 2  # with a seed each; the cheaper result is taken
-_HOPELESS = 2  # atoms that chance allows: with fewer, a city that no tree cuts is one atom
-_STAGES, _MOVES, _TREES = 80, 5000, 12  # stages of a search; over all stages, moves and trees tried a cell
-_HOT, _COLD = 3.0, 0.001  # temperatures, in average areas of an atom before the search
-_MILD, _STRICT = 1.0, 4.0  # weights of what an atom lacks: when hot, and when cold
+_MIN_ALLOWED_ATOMS = 2  # atoms that chance allows: with fewer, a city that no tree cuts is one atom
+_STAGES, _MOVES_PER_CELL, _TREES_PER_CELL = (
+    80,
+    5000,
+    12,
+)  # stages of a search; over all stages, moves and trees tried a cell
+_START_HEAT, _END_HEAT = 3.0, 0.001  # temperatures, in average areas of an atom before the search
+_START_WEIGHT, _END_WEIGHT = 1.0, 4.0  # weights of what an atom lacks: when hot, and when cold
 
 
 def cut(graph: Graph) -> Int:
@@ -50,10 +54,10 @@ def cut(graph: Graph) -> Int:
     whole = _begin_with_components(graph)
     with ThreadPoolExecutor(cores.count_threads()) as pool:
         found = list(pool.map(lambda seed: _search(graph, whole.copy(), seed), range(SEED, SEED + _SEARCHES)))
-    return _numbered(min(found, key=lambda atom: cost(graph, atom)))
+    return _number_atoms(min(found, key=lambda atom: compute_cost(graph, atom)))
 
 
-def joined(graph: Graph, atom: Int) -> Int:
+def merge_failing(graph: Graph, atom: Int) -> Int:
     """Take stored atoms, and merge those that fail with neighbours until all hold.
 
     They fail where points of interest, l or t have changed. Cells that are in no stored atom are cut by themselves
@@ -77,24 +81,24 @@ def joined(graph: Graph, atom: Int) -> Int:
     _begin_with_components(graph)
     new = np.flatnonzero(atom < 0)
     of = atom.copy()
-    of[new] = atom.max(initial=-1) + 1 + _cut_apart(part(graph, new))
-    atoms = _cutting.begin(graph, _numbered(of))
-    _cutting.join(graph, atoms, _cutting.memory(graph))
-    return _numbered(atoms.of)
+    of[new] = atom.max(initial=-1) + 1 + _cut_apart(select_cells(graph, new))
+    atoms = _cutting.begin(graph, _number_atoms(of))
+    _cutting.join(graph, atoms, _cutting.make_scratch(graph))
+    return _number_atoms(atoms.of)
 
 
 def _cut_apart(graph: Graph) -> Int:
     """Cut the cells of each part that holds; in other parts each cell is an atom, which fails."""
-    _, of = connected_components(_adjacency(graph))
+    _, of = connected_components(_build_adjacency(graph))
     atoms = _cutting.begin(graph, of.astype(np.int64))
-    holding = np.array([_cutting.holds(graph, atoms, a) for a in of], bool)
+    holding = np.array([_cutting.has_l_and_t(graph, atoms, a) for a in of], bool)
     atom = np.arange(len(of)) + len(of)
     if holding.any():
-        atom[holding] = cut(part(graph, np.flatnonzero(holding)))
+        atom[holding] = cut(select_cells(graph, np.flatnonzero(holding)))
     return atom
 
 
-def allowed(graph: Graph) -> float:
+def estimate_atom_count(graph: Graph) -> float:
     """Estimate how many atoms there can be: about 2tP / (q - 1), for P points of interest of q categories.
 
     Not a bound: n points of interest drawn from the city's own mix diverge by (q - 1) / 2n on average. At least 1.
@@ -103,31 +107,31 @@ def allowed(graph: Graph) -> float:
     return max(1.0, 2 * graph.most * pois / (q - 1)) if q > 1 and graph.most < np.inf else np.inf
 
 
-def cost(graph: Graph, atom: Int) -> float:
+def compute_cost(graph: Graph, atom: Int) -> float:
     """Give the area of a cell's atom in square metres, on average over cells: what `cut` makes small."""
-    of = _numbered(atom)
+    of = _number_atoms(atom)
     size, area = np.bincount(of), np.bincount(of, graph.area)
-    return float((size * area).sum() / len(of) / MM2)
+    return float((size * area).sum() / len(of) / MM2_PER_M2)
 
 
-def _numbered(atom: Int) -> Int:
+def _number_atoms(atom: Int) -> Int:
     _, first, of = np.unique(atom, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[of].astype(np.int64)
 
 
-def _adjacency(graph: Graph) -> csr_array:
+def _build_adjacency(graph: Graph) -> csr_array:
     c = len(graph.area)
     return csr_array((np.ones(len(graph.near), np.int8), graph.near, graph.first), (c, c))
 
 
 def _begin_with_components(graph: Graph) -> Int:
     """Put all cells that hang together into one atom, and check that each holds."""
-    parts, of = connected_components(_adjacency(graph))
+    parts, of = connected_components(_build_adjacency(graph))
     of = np.asarray(of, np.int64)
     atoms = _cutting.begin(graph, of)
-    failing = [a for a in range(parts) if not _cutting.holds(graph, atoms, a)]
+    failing = [a for a in range(parts) if not _cutting.has_l_and_t(graph, atoms, a)]
     if failing:
-        sizes = ", ".join(f"{atoms.size[a]:,}" for a in failing[:LISTED])
+        sizes = ", ".join(f"{atoms.size[a]:,}" for a in failing[:MAX_LISTED_NAMES])
         raise InfeasibleError(
             f"Cells that are connected by shared edges must together have l and t, here "
             f"{format_count(graph.least, 'category', 'categories')} and a divergence of at most "
@@ -142,22 +146,25 @@ def _begin_with_components(graph: Graph) -> Int:
 
 def _search(graph: Graph, of: Int, seed: int) -> Int:
     """Search for a cheap partition from a coarse one."""
-    work, state = _cutting.memory(graph), np.array([seed], np.uint64)
+    work, state = _cutting.make_scratch(graph), np.array([seed], np.uint64)
     atoms = _cutting.begin(graph, of)
     _cutting.split(graph, atoms, work, state)
     atoms, c = _cutting.begin(graph, of), len(of)
-    if allowed(graph) < _HOPELESS and not np.ptp(of):
+    if estimate_atom_count(graph) < _MIN_ALLOWED_ATOMS and not np.ptp(of):
         return of
     steps = max(c, min(c * c // 40, 300))  # small cities are searched for longer: it costs little
     usual = float((atoms.usual / atoms.size[of]).mean())
     for done in np.linspace(0, 1, _STAGES):
-        heat, weight = usual * _HOT * (_COLD / _HOT) ** done, _MILD * (_STRICT / _MILD) ** done
-        _cutting.flip(graph, atoms, work, state, steps * _MOVES // _STAGES, heat, weight)
-        _cutting.recut(graph, atoms, work, state, steps * _TREES // _STAGES, heat, weight)
+        heat, weight = (
+            usual * _START_HEAT * (_END_HEAT / _START_HEAT) ** done,
+            _START_WEIGHT * (_END_WEIGHT / _START_WEIGHT) ** done,
+        )
+        _cutting.flip(graph, atoms, work, state, steps * _MOVES_PER_CELL // _STAGES, heat, weight)
+        _cutting.recut(graph, atoms, work, state, steps * _TREES_PER_CELL // _STAGES, heat, weight)
     _cutting.join(graph, atoms, work)
     for _ in range(2):
-        _cutting.flip(graph, atoms, work, state, steps * 100, 0.0, _cutting.NEVER)
-        _cutting.recut(graph, atoms, work, state, steps * 3, 0.0, _cutting.NEVER)
+        _cutting.flip(graph, atoms, work, state, steps * 100, 0.0, _cutting.PROHIBITIVE_WEIGHT)
+        _cutting.recut(graph, atoms, work, state, steps * 3, 0.0, _cutting.PROHIBITIVE_WEIGHT)
         _cutting.split(graph, atoms, work, state)
     _cutting.join(graph, atoms, work)  # a cell of hardly any area may have been left in an atom that fails
     return of

@@ -35,7 +35,7 @@ class Units:
         return len(self.subject)
 
 
-def units(data: Trajectories, place: Int, rank: Int, gap_s: int, min_cells: int) -> Units:
+def build_units(data: Trajectories, place: Int, rank: Int, gap_s: int, min_cells: int) -> Units:
     """Collapse the fixes of each subject, or of each of its days, to stays in one place.
 
     Parameters

@@ -16,8 +16,8 @@ from dbanon.base.errors import InfeasibleError, ParameterError
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Cells, Int, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import considered, kept
-from dbanon.methods.kernels.order import run_order
+from dbanon.methods.kernels.considered import mark_considered, select_considered
+from dbanon.methods.kernels.order import rank_subjects
 from dbanon.methods.semantic import Parameters, _atoms, _graph, _groups, _losses, _points
 from dbanon.methods.semantic._atoms import City
 from dbanon.methods.semantic._groups import Group
@@ -56,26 +56,26 @@ def compute_cloaks(
     tasks: Tasks = HERE,
 ) -> Cloaks:
     """Merge trajectories of atoms; see `dbanon.methods.semantic.anonymise`."""
-    rank = run_order(data, rng)
-    cell = cells.fix_cell[kept("semantic", data, params.since, params.until)]
-    data = considered("semantic", data, params.since, params.until)
+    rank = rank_subjects(data, rng)
+    cell = cells.fix_cell[mark_considered("semantic", data, params.since, params.until)]
+    data = select_considered("semantic", data, params.since, params.until)
     align.demand_sane_times(data)
     made = ALGORITHMS[algorithm](data, cell, rank, params, cells, tasks)
-    rows = _fine(made.rows, cells, params, data.grid_s)
+    rows = _drop_coarse_rows(made.rows, cells, params, data.grid_s)
     if not len(rows.start):
         raise InfeasibleError(
             "A run of semantic must leave some rows to publish. All are longer than suppress_span_s or larger than "
             "suppress_area_km2. Raise them."
         )
-    return _cloaks(data, cells, dataclasses.replace(made, rows=rows))
+    return _make_cloaks(data, cells, dataclasses.replace(made, rows=rows))
 
 
-def units_of(data: Trajectories, place: Int, rank: Int, params: Parameters) -> Units:
+def collapse_fixes(data: Trajectories, place: Int, rank: Int, params: Parameters) -> Units:
     """Collapse fixes to stays; raises `InfeasibleError` if there are fewer than k people.
 
     `place` (int64[m]): the atom of each fix; -1 outside all cells.
     """
-    units = _points.units(data, place, rank, params.gap_s, params.min_cells) if data.fixes else None
+    units = _points.build_units(data, place, rank, params.gap_s, params.min_cells) if data.fixes else None
     people = len(np.unique(units.subject)) if units else 0
     if units is None or people < params.k:
         raise InfeasibleError(
@@ -86,22 +86,22 @@ def units_of(data: Trajectories, place: Int, rank: Int, params: Parameters) -> U
     return units
 
 
-def _atoms_merged(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells, tasks: Tasks) -> Made:
-    _graph.graph(cells, params)  # the city must hold what regions are to have, too
-    graph = _graph.graph(cells, _of_atoms(params))
-    city = _atoms.city(cells, graph, new=params.new_atoms)
-    units = units_of(data, np.where(cell >= 0, city.atom[cell], -1), rank, params)
-    groups = _groups.groups(units, city.area, _losses.scale(params, data.grid_s), params.k, tasks)
+def _merge_by_atoms(data: Trajectories, cell: Int, rank: Int, params: Parameters, cells: Cells, tasks: Tasks) -> Made:
+    _graph.build_graph(cells, params)  # the city must hold what regions are to have, too
+    graph = _graph.build_graph(cells, _make_atom_params(params))
+    city = _atoms.build_city(cells, graph, new=params.new_atoms)
+    units = collapse_fixes(data, np.where(cell >= 0, city.atom[cell], -1), rank, params)
+    groups = _groups.form_groups(units, city.area, _losses.make_scale(params, data.grid_s), params.k, tasks)
     return Made(
         units=units,
         groups=groups,
-        rows=_flat(groups, city, params),
+        rows=_flatten_rows(groups, city, params),
         atom=city.atom,
-        figures=_atoms.figures(city, graph),
+        figures=_atoms.measure_atoms(city, graph),
     )
 
 
-def _of_atoms(params: Parameters) -> Parameters:
+def _make_atom_params(params: Parameters) -> Parameters:
     """Give the parameters with the l and t that an atom must have."""
     least = params.l if params.atom_l is None else params.atom_l
     most = params.t if params.atom_t is None else params.atom_t
@@ -113,7 +113,7 @@ def _of_atoms(params: Parameters) -> Parameters:
     return dataclasses.replace(params, l=least, t=most)
 
 
-ALGORITHMS: dict[str, Callable[[Trajectories, Int, Int, Parameters, Cells, Tasks], Made]] = {"atoms": _atoms_merged}
+ALGORITHMS: dict[str, Callable[[Trajectories, Int, Int, Parameters, Cells, Tasks], Made]] = {"atoms": _merge_by_atoms}
 
 
 def prepare(params: Parameters, algorithm: str) -> None:
@@ -146,14 +146,14 @@ def prepare(params: Parameters, algorithm: str) -> None:
         suppress_area_km2=None,
     )  # fmt: skip
     compute_cloaks(data, few, np.random.default_rng(0), algorithm, cells)
-    units = _points.units(data, cells.fix_cell, np.arange(people), few.gap_s, 1)
-    _groups.prepare(units, np.rint(cells.area_m2 * _graph.MM2).astype(np.int64), _losses.scale(few, 1))
+    units = _points.build_units(data, cells.fix_cell, np.arange(people), few.gap_s, 1)
+    _groups.prepare(units, np.rint(cells.area_m2 * _graph.MM2_PER_M2).astype(np.int64), _losses.make_scale(few, 1))
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _flat(groups: list[Group], city: City, params: Parameters) -> Rows:
+def _flatten_rows(groups: list[Group], city: City, params: Parameters) -> Rows:
     """Put the rows of all groups in one place, each distinct region once."""
     tracks = [group.track for group in groups]
     number: dict[bytes, int] = {}
@@ -166,7 +166,7 @@ def _flat(groups: list[Group], city: City, params: Parameters) -> Rows:
             if at == len(visited):
                 visited.append(own)
             region.append(at)
-    cells = [city.cells_of(_atoms.grown(city, own, params)) for own in visited]
+    cells = [city.list_cells(_atoms.grow_region(city, own, params)) for own in visited]
     return Rows(
         offset=np.concatenate([[0], np.cumsum([len(track.start) for track in tracks])]).astype(np.int64),
         start=np.concatenate([track.start for track in tracks]),
@@ -177,11 +177,11 @@ def _flat(groups: list[Group], city: City, params: Parameters) -> Rows:
     )
 
 
-def _fine(rows: Rows, cells: Cells, params: Parameters, grid_s: int) -> Rows:
+def _drop_coarse_rows(rows: Rows, cells: Cells, params: Parameters, grid_s: int) -> Rows:
     """Leave out the rows that are longer or larger than the run allows."""
     span_s = (rows.end - rows.start) * grid_s
-    own = np.rint(cells.area_m2 * _graph.MM2).astype(np.int64)  # whole numbers: the same sum in whatever order
-    area = np.add.reduceat(own[rows.cell], rows.cell_offset[:-1])[rows.region] / _graph.MM2
+    own = np.rint(cells.area_m2 * _graph.MM2_PER_M2).astype(np.int64)  # whole numbers: the same sum in whatever order
+    area = np.add.reduceat(own[rows.cell], rows.cell_offset[:-1])[rows.region] / _graph.MM2_PER_M2
     kept = np.ones(len(span_s), bool)
     if params.suppress_span_s is not None:
         kept &= span_s <= params.suppress_span_s
@@ -198,7 +198,7 @@ def _fine(rows: Rows, cells: Cells, params: Parameters, grid_s: int) -> Rows:
     )
 
 
-def _group_of(units: Units, groups: list[Group]) -> Int:
+def _find_groups(units: Units, groups: list[Group]) -> Int:
     """Give the group of each unit."""
     own = np.full(len(units), -1, np.int64)
     for number, group in enumerate(groups):
@@ -206,7 +206,7 @@ def _group_of(units: Units, groups: list[Group]) -> Int:
     return own
 
 
-def _row_of(units: Units, group: Int, rows: Rows, slot: Int) -> Int:
+def _find_rows(units: Units, group: Int, rows: Rows, slot: Int) -> Int:
     """Find the row of its group that holds each fix: int64[m]; -1 where none does."""
     low = int(rows.start.min(initial=0))
     wide = int(max(rows.end.max(initial=0), slot.max(initial=0) + 1)) - low + 1
@@ -218,24 +218,24 @@ def _row_of(units: Units, group: Int, rows: Rows, slot: Int) -> Int:
     return np.where(there, at, -1)
 
 
-def _cloaks(data: Trajectories, cells: Cells, made: Made) -> Cloaks:
+def _make_cloaks(data: Trajectories, cells: Cells, made: Made) -> Cloaks:
     """Make a record of each unit, with the rows of its group."""
     units, groups, rows = made.units, made.groups, made.rows
-    group = _group_of(units, groups)
+    group = _find_groups(units, groups)
     slot = np.floor(data.t / data.grid_s).astype(np.int64)
     state = units.state.copy()
-    state[(state == PUBLISHED) & (_row_of(units, group, rows, slot) < 0)] = COARSE
+    state[(state == PUBLISHED) & (_find_rows(units, group, rows, slot) < 0)] = COARSE
     people = np.array([len(one.people) for one in groups], np.int64)
     length = np.diff(rows.offset)
     published = np.flatnonzero(length > 0)
     of_record = np.repeat(published, [len(groups[number].units) for number in published])
-    row = _ranges(rows.offset[of_record], length[of_record])
+    row = _number_ranges(rows.offset[of_record], length[of_record])
     crowd = np.repeat(people, length)
     pair, region = np.unique(np.stack([rows.region, crowd]), axis=1, return_inverse=True)
     period, when = np.unique(np.stack([rows.start, rows.end], axis=1), axis=0, return_inverse=True)
     region, when = region.reshape(-1), when.reshape(-1)
     size = np.diff(rows.cell_offset)[pair[0]]
-    number = (_counts(rows, cells) > 0).sum(axis=1)[pair[0]]
+    number = (_count_pois(rows, cells) > 0).sum(axis=1)[pair[0]]
     distinct, extra = np.unique(number, return_inverse=True)
     own = np.where(units.of_trajectory >= 0, group[units.of_trajectory], -1)
     order = np.argsort(own, kind="stable")
@@ -249,37 +249,37 @@ def _cloaks(data: Trajectories, cells: Cells, made: Made) -> Cloaks:
             crowd=pair[1].astype(np.int32),
             subjects=np.ones(len(size), np.int32),
             cell_offset=np.concatenate([[0], np.cumsum(size)]),
-            cell=cells.cell_id[rows.cell[_ranges(rows.cell_offset[pair[0]], size)]],
+            cell=cells.cell_id[rows.cell[_number_ranges(rows.cell_offset[pair[0]], size)]],
             extra=extra.reshape(-1).astype(np.int32),
             extras=tuple(f'{{"categories": {one}}}' for one in distinct.tolist()),
         ),
         periods=period * data.grid_s,
         member_record=np.repeat(np.arange(1, len(of_record) + 1), members),
-        member_trajectory=data.trajectory_id[order[_ranges(first[of_record], members)]],
-        suppressed=_suppressed(data, slot, state),
-        metrics=_metrics(cells, data.grid_s, made, row, state, len(published)),
+        member_trajectory=data.trajectory_id[order[_number_ranges(first[of_record], members)]],
+        suppressed=_count_suppressed(data, slot, state),
+        metrics=_compute_metrics(cells, data.grid_s, made, row, state, len(published)),
         atoms=None if made.atom is None else Atoms(cell=cells.cell_id, atom=made.atom),
     )
 
 
-def _ranges(first: Int, length: Int) -> Int:
+def _number_ranges(first: Int, length: Int) -> Int:
     """Number the items of ranges, one range after another."""
     ends = np.cumsum(length)
     return np.repeat(first - (ends - length), length) + np.arange(ends[-1] if len(ends) else 0)
 
 
-def _suppressed(data: Trajectories, slot: Int, state: NDArray[np.uint8]) -> dict[str, Any]:
+def _count_suppressed(data: Trajectories, slot: Int, state: NDArray[np.uint8]) -> dict[str, Any]:
     """Count the fixes left out by reason, and the people, in all and by hour, of whom none is published."""
     person = np.repeat(data.subject, np.diff(data.offset))
     order = np.lexsort((data.t, person))
     _, first = np.unique(person[order], return_index=True)
-    out = _reasons(state[order], first)
+    out = _find_reasons(state[order], first)
     hour = slot * data.grid_s // 3600
     order = np.lexsort((data.t, person, hour))
     hours, visit = hour[order], person[order]
     begins = np.flatnonzero(np.diff(hours, prepend=hours[:1] - 1) | np.diff(visit, prepend=visit[:1] - 1))
     there, at = np.unique(hours[begins], return_inverse=True)
-    by_reason = _reasons(state[order], begins)
+    by_reason = _find_reasons(state[order], begins)
     counted = [np.bincount(at[by_reason == code], minlength=len(there)) for code in range(len(STATES))]
     return {
         "fixes": {name: int((state == code).sum()) for code, name in enumerate(STATES) if code},
@@ -293,7 +293,7 @@ def _suppressed(data: Trajectories, slot: Int, state: NDArray[np.uint8]) -> dict
     }
 
 
-def _reasons(state: NDArray[np.uint8], first: Int) -> NDArray[np.uint8]:
+def _find_reasons(state: NDArray[np.uint8], first: Int) -> NDArray[np.uint8]:
     """Say of each stretch of fixes whether one is published, else what became of the first."""
     return np.where(np.logical_or.reduceat(state == PUBLISHED, first), PUBLISHED, state[first])
 
@@ -301,17 +301,17 @@ def _reasons(state: NDArray[np.uint8], first: Int) -> NDArray[np.uint8]:
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _counts(rows: Rows, cells: Cells) -> Int:
+def _count_pois(rows: Rows, cells: Cells) -> Int:
     """Count the points of interest of each region: int64[r, q]."""
     return np.asarray(np.add.reduceat(cells.pois[rows.cell], rows.cell_offset[:-1], axis=0))
 
 
-def _metrics(
+def _compute_metrics(
     cells: Cells, grid_s: int, made: Made, row: Int, state: NDArray[np.uint8], groups: int
 ) -> dict[str, float]:
     """Measure how fine rows are, and how far what lies in them is from the city."""
     rows, region = made.rows, made.rows.region[row]
-    apart = _atoms.divergences(_counts(rows, cells), cells.pois.sum(axis=0))[region]
+    apart = _atoms.compute_divergences(_count_pois(rows, cells), cells.pois.sum(axis=0))[region]
     area = np.add.reduceat(cells.area_m2[rows.cell], rows.cell_offset[:-1])[region]
     return {
         "groups": groups,
@@ -319,15 +319,15 @@ def _metrics(
         "points": len(made.units.start),
         **made.figures,
         "suppressed_percent": 100 * float((state != PUBLISHED).mean()),
-        **_spread("kl", apart[np.isfinite(apart)]),
+        **_summarise_values("kl", apart[np.isfinite(apart)]),
         "without_pois_percent": 100 * float(np.isinf(apart).mean()),
-        **_spread("space_m", np.sqrt(area)),
-        **_spread("time_s", ((rows.end - rows.start) * grid_s)[row]),
+        **_summarise_values("space_m", np.sqrt(area)),
+        **_summarise_values("time_s", ((rows.end - rows.start) * grid_s)[row]),
         **summarise_sides(np.sqrt(area)),
     }
 
 
-def _spread(name: str, values: Any) -> dict[str, float]:
+def _summarise_values(name: str, values: Any) -> dict[str, float]:
     if not len(values):
         return {}
     quarter, half, three = np.quantile(values, [0.25, 0.5, 0.75])

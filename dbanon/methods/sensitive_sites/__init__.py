@@ -14,21 +14,23 @@ import numpy as np
 
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.trajectory import Sites, Trajectories
-from dbanon.methods import Algorithm, Column, Method, parameter, since, until
+from dbanon.methods import Algorithm, Column, Method, declare_parameter, declare_since, declare_until
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
     """What a run of sensitive-sites can be asked for."""
 
-    k: int = parameter(5, "Least number of people hidden with each site.", type="integer", minimum=2, promises="more")
-    at: int | None = parameter(
+    k: int = declare_parameter(
+        5, "Least number of people hidden with each site.", type="integer", minimum=2, promises="more"
+    )
+    at: int | None = declare_parameter(
         None,
         "Instant of the snapshot, ISO 8601 with a zone or unix seconds, a multiple of grid_s. "
         "By default every person must have one fix only, and its time does not matter.",
         type="instant",
     )
-    max_gap_s: int = parameter(
+    max_gap_s: int = declare_parameter(
         300,
         "Oldest fix that still counts as a person's position at the instant.",
         type="integer",
@@ -36,7 +38,7 @@ class Parameters:
         minimum=0,
         maximum=604_800,
     )
-    guard_m: float = parameter(
+    guard_m: float = declare_parameter(
         0.0,
         "People nearer to a site than this are hidden with it, too. People who stand on it always are.",
         type="number",
@@ -45,20 +47,20 @@ class Parameters:
         maximum=100_000,
         promises="more",
     )
-    guard_inside: bool = parameter(
+    guard_inside: bool = declare_parameter(
         False,
         "Whether all people inside a site's rectangle are hidden with it, too.",
         type="switch",
         promises="more",
     )
-    improve: bool = parameter(
+    improve: bool = declare_parameter(
         True,
         "Whether bk is followed by a search for smaller rectangles, which is not in the paper.",
         type="switch",
         algorithms=("bk",),
     )
-    since: int | None = since()
-    until: int | None = until()
+    since: int | None = declare_since()
+    until: int | None = declare_until()
 
 
 METHOD = Method(

@@ -20,18 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
-DECISION_BYTES = 512 * 1024**2
+MAX_DECISION_BYTES = 512 * 1024**2
 """Decisions held at once; where there are more, columns are tabulated a second time instead of being remembered."""
 
-_BLOCK = 8192  # starts: what a core works on stays in its cache; a multiple of 8, so that blocks share no byte
-_WORST = np.int64(2**62)
+_STARTS_PER_BLOCK = (
+    8192  # starts: what a core works on stays in its cache; a multiple of 8, so that blocks share no byte
+)
+_INFINITE_COST = np.int64(2**62)
 
 
-def best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
+def find_best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
     """Find where each site's group of k consecutive users starts, so that the total area is least.
 
     Parameters
@@ -47,10 +49,10 @@ def best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
 
     Notes
     -----
-    O(m (n - k m)) time; m (n - k m) bits up to `DECISION_BYTES`, and 16 bytes a user.
+    O(m (n - k m)) time; m (n - k m) bits up to `MAX_DECISION_BYTES`, and 16 bytes a user.
     """
     windows, width = users.windows(k), len(users) + 1 - k * len(sites)
-    step = max(1, DECISION_BYTES // -(-width // 8))
+    step = max(1, MAX_DECISION_BYTES // -(-width // 8))
     cuts = [*range(0, len(sites), step), len(sites)]
     # costs[i] is the column before the i-th stretch of columns; of the decisions only the last stretch's are kept.
     costs = [np.zeros(width, np.int64)]
@@ -76,16 +78,16 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
     """
     threads = min(cores.count_threads(), high - low)
     parts = list(pairwise(low + (high - low) * i // threads for i in range(threads + 1)))
-    edge = np.full(high - low, _WORST, np.int64)
+    edge = np.full(high - low, _INFINITE_COST, np.int64)
     better = np.zeros((high - low, -(-len(cost) // 8)), np.uint8)
-    scratch = np.empty((threads, _BLOCK), np.int64)
-    blocks = range(-(-len(cost) // _BLOCK))
+    scratch = np.empty((threads, _STARTS_PER_BLOCK), np.int64)
+    blocks = range(-(-len(cost) // _STARTS_PER_BLOCK))
 
     def work(part: int, block: int) -> None:
         if block in blocks:
             first, last = parts[part]
-            begin, end = block * _BLOCK, min((block + 1) * _BLOCK, len(cost))
-            _columns(
+            begin, end = block * _STARTS_PER_BLOCK, min((block + 1) * _STARTS_PER_BLOCK, len(cost))
+            _compute_columns(
                 *windows.columns, *sites.columns, k, low, first, last, begin, end, scratch[part], cost, edge, better
             )
 
@@ -97,8 +99,8 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
     return better
 
 
-@kernel
-def _columns(
+@compile_kernel
+def _compute_columns(
     wx0: Any, wy0: Any, wx1: Any, wy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, k: Any, low: Any, first: Any,
     last: Any, begin: Any, end: Any, scratch: Any, cost: Any, edge: Any, better: Any,
 ) -> None:  # fmt: skip
@@ -129,7 +131,7 @@ def _columns(
         edge[j - low] = best
 
 
-@kernel
+@compile_kernel
 def _trace(better: Any, at: Any, start: Any) -> Any:
     """Follow the decisions back: the best start at or before `at` is the last one that was better than all before."""
     for j in range(len(start) - 1, -1, -1):

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
 
-_FAR = np.int64(2**62)
-_NEARER = 1 - 1e-13  # three cells of 0.3 m are not nearer than 0.9 m, whatever float64 makes of it
+_INFINITE_DISTANCE = np.int64(2**62)
+_NEARER_FACTOR = 1 - 1e-13  # three cells of 0.3 m are not nearer than 0.9 m, whatever float64 makes of it
 
 
-def rectangles(users: Boxes, sites: Boxes, site: Int32) -> Boxes:
+def bound_sites(users: Boxes, sites: Boxes, site: Int32) -> Boxes:
     """Bound each site and its users; `site` gives the site of each user, or -1."""
     hidden = np.flatnonzero(site >= 0)
     low = [side.copy() for side in (sites.x0, sites.y0)]
@@ -54,8 +54,8 @@ def add(
     widest = int((users.x1 - users.x0).max(initial=0))
     # Each round adds users until none is claimed: a site's rectangle grows by those it got, and may then meet others.
     while True:
-        box = rectangles(ordered, sites, mine)
-        nearest, claimed = np.full(len(mine), _FAR, np.int64), np.full(len(mine), -1, np.int32)
+        box = bound_sites(ordered, sites, mine)
+        nearest, claimed = np.full(len(mine), _INFINITE_DISTANCE, np.int64), np.full(len(mine), -1, np.int32)
         _claim(
             *ordered.columns, widest, mine, *sites.columns, *box.columns, site_rank, guard_m, cell_m, inside,
             nearest, claimed,
@@ -69,7 +69,7 @@ def add(
     return found
 
 
-@kernel
+@compile_kernel
 def _claim(
     x0: Any, y0: Any, x1: Any, y1: Any, widest: Any, mine: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, bx0: Any,
     by0: Any, bx1: Any, by1: Any, rank: Any, guard_m: Any, cell_m: Any, inside: Any, nearest: Any, claimed: Any,
@@ -91,7 +91,7 @@ def _claim(
             # Squared distance: on each axis between the nearer sides, 0 where they overlap; exact, as it is below 2^62.
             away = dx * dx + dy * dy
             meets = inside and x0[u] <= bx1[s] and x1[u] >= bx0[s] and y0[u] <= by1[s] and y1[u] >= by0[s]
-            if not (away == 0 or np.sqrt(np.float64(away)) * cell_m < guard_m * _NEARER or meets):
+            if not (away == 0 or np.sqrt(np.float64(away)) * cell_m < guard_m * _NEARER_FACTOR or meets):
                 continue
             # Whatever the order of the sites: the nearest one, of equally near ones that of the lowest rank.
             known = claimed[u]

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base import cores
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
-REMEMBERED = 32
-_WORST = np.int64(2**62)
+REMEMBERED_GROUPS = 32
+_INFINITE_COST = np.int64(2**62)
 
 
 def partition(users: Boxes, k: int) -> Int:
@@ -41,7 +41,7 @@ def partition(users: Boxes, k: int) -> Int:
     """
     if len(users) < k:
         return np.zeros(1, np.int64)
-    cost, size = np.full(len(users) + 1, _WORST, np.int64), np.zeros(len(users) + 1, np.int32)
+    cost, size = np.full(len(users) + 1, _INFINITE_COST, np.int64), np.zeros(len(users) + 1, np.int32)
     _partition(*users.columns, k, cost, size)
     # Back from the last user, group by group.
     ends = [len(users)]
@@ -69,9 +69,10 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     Notes
     -----
     A stage serves at least one site, and mostly more than half of those left. A site looks through all g groups once,
-    and again when the `REMEMBERED` that fitted best are taken: O(m g) time, times m / `REMEMBERED` at worst.
+    and again when the `REMEMBERED_GROUPS` that fitted best are taken: O(m g) time, times m / `REMEMBERED_GROUPS` at
+    worst.
     """
-    boxes, taken = _bounds(users, offset), np.zeros(len(offset) - 1, np.bool_)
+    boxes, taken = _bound_groups(users, offset), np.zeros(len(offset) - 1, np.bool_)
     group, left = np.full(len(sites), -1, np.int64), np.arange(len(sites))
     preferences = _Preferences.none(len(sites))
     while len(left):
@@ -90,15 +91,17 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
 class _Preferences:
     """The groups that fit each site best, the best first, and how many of them were taken by others."""
 
-    group: Int  # [m, REMEMBERED]
-    area: Int  # [m, REMEMBERED]
+    group: Int  # [m, REMEMBERED_GROUPS]
+    area: Int  # [m, REMEMBERED_GROUPS]
     place: Int  # [m]
 
     @classmethod
     def none(cls, sites: int) -> "_Preferences":
         """Begin with nothing remembered."""
-        shape = sites, REMEMBERED
-        return cls(group=np.empty(shape, np.int64), area=np.empty(shape, np.int64), place=np.full(sites, REMEMBERED))
+        shape = sites, REMEMBERED_GROUPS
+        return cls(
+            group=np.empty(shape, np.int64), area=np.empty(shape, np.int64), place=np.full(sites, REMEMBERED_GROUPS)
+        )
 
     def renew(self, groups: Boxes, sites: Boxes, left: Int, taken: NDArray[np.bool_]) -> None:
         """Go on to the best group that is not taken, for each of the sites left."""
@@ -114,7 +117,7 @@ class _Preferences:
         return self.group[left, self.place[left]], self.area[left, self.place[left]]
 
 
-def windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
+def choose_windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
     """Give every site k consecutive users, disjoint, out of MK's groups: those it takes the least area with.
 
     Returns int64[m] or None: index of the first user of each; None where there are fewer groups than sites.
@@ -132,7 +135,7 @@ def windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
     return start
 
 
-def _bounds(users: Boxes, offset: Int) -> Boxes:
+def _bound_groups(users: Boxes, offset: Int) -> Boxes:
     first = offset[:-1]
     low = (np.minimum.reduceat(side, first) for side in (users.x0, users.y0))
     high = (np.maximum.reduceat(side, first) for side in (users.x1, users.y1))
@@ -140,7 +143,7 @@ def _bounds(users: Boxes, offset: Int) -> Boxes:
     return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
 
 
-@kernel
+@compile_kernel
 def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any) -> None:
     """cost[i] is the least for the first i users, size[i] that of the last group among them."""
     cost[0] = 0
@@ -151,14 +154,14 @@ def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any)
             u = i - g
             left, bottom = min(left, x0[u]), min(bottom, y0[u])
             right, top = max(right, x1[u]), max(top, y1[u])
-            if g >= k and cost[u] < _WORST:
+            if g >= k and cost[u] < _INFINITE_COST:
                 total = cost[u] + (np.int64(right) - left + 1) * (np.int64(top) - bottom + 1)
                 if total < cost[i]:
                     cost[i] = total
                     size[i] = g
 
 
-@kernel
+@compile_kernel
 def _renew(
     gx0: Any, gy0: Any, gx1: Any, gy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, left: Any, taken: Any, group: Any,
     area: Any, place: Any,

@@ -11,8 +11,8 @@ from dbanon.base.cloaks import Cloaks, count_by_hour, summarise_sides
 from dbanon.base.errors import DataError, InfeasibleError, ParameterError, format_count
 from dbanon.base.trajectory import Int, Sites, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import considered
-from dbanon.methods.kernels.order import run_order
+from dbanon.methods.kernels.considered import select_considered
+from dbanon.methods.kernels.order import rank_subjects
 from dbanon.methods.sensitive_sites import (
     Parameters,
     _bichromatic,
@@ -23,27 +23,27 @@ from dbanon.methods.sensitive_sites import (
 )
 from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
 
-_CLOAKED = '{"cloaked": true}'
-_LARGEST_COST = 2**62
+_CLOAKED_JSON = '{"cloaked": true}'
+_MAX_COST = 2**62
 
 
 def compute_cloaks(
     data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, sites: Sites
 ) -> Cloaks:
     """Hide k users with each site; see `dbanon.methods.sensitive_sites.anonymise`."""
-    rank = run_order(data, rng)
-    data = considered("sensitive-sites", data, params.since, params.until)
+    rank = rank_subjects(data, rng)
+    data = select_considered("sensitive-sites", data, params.since, params.until)
     _demand_within(params)
     align.demand_sane_times(data)
-    data = _snapshot.around(data, params.at, params.max_gap_s)
-    seen = _snapshot.look(data, sites, params.at, params.max_gap_s)
+    data = _snapshot.select_hour(data, params.at, params.max_gap_s)
+    seen = _snapshot.find_users(data, sites, params.at, params.max_gap_s)
     scene = _snapshot.arrange(data, sites, seen, rank)
-    if scene.domain * len(scene.sites) > _LARGEST_COST:
+    if scene.domain * len(scene.sites) > _MAX_COST:
         raise DataError(
             f"People and sites must span fewer than 2^62 cells, times sites. They span {scene.domain:.3g}. Keep wild "
             f"positions out when loading, or load with a coarser grid_m."
         )
-    return _cloaks(data, scene, seen, ALGORITHMS[algorithm](scene, params, rng))
+    return _make_cloaks(data, scene, seen, ALGORITHMS[algorithm](scene, params, rng))
 
 
 def _demand_within(params: Parameters) -> None:
@@ -95,22 +95,22 @@ class Rows:
     metrics: dict[str, Any]
 
 
-def _bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
+def _compute_bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -> Rows:
     demand_users(scene, params.k, "bk")
     users, sites, k = scene.users, scene.sites, params.k
-    start = _bichromatic.best_starts(users, sites, k)
-    plain = _owners(scene, start[:, None] + np.arange(k))
+    start = _bichromatic.find_best_starts(users, sites, k)
+    plain = _assign_sites(scene, start[:, None] + np.arange(k))
     if not params.improve:
-        return disjoint(scene, params, plain)
+        return make_rows(scene, params, plain)
     # The search only goes downhill, so it begins with the smaller of the two mappings.
-    other = _monochromatic.windows(users, sites, k)
-    if other is not None and _cost(scene, other, k) < _cost(scene, start, k):
+    other = _monochromatic.choose_windows(users, sites, k)
+    if other is not None and _compute_cost(scene, other, k) < _compute_cost(scene, start, k):
         start = other
     members = _improve.improve(users, sites, start[:, None] + np.arange(k))
-    return disjoint(scene, params, _owners(scene, members), plain)
+    return make_rows(scene, params, _assign_sites(scene, members), plain)
 
 
-def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> Rows:
+def _compute_mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> Rows:
     offset = _monochromatic.partition(scene.users, params.k)
     groups, m = len(offset) - 1, len(scene.sites)
     if groups < m:
@@ -122,10 +122,13 @@ def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) ->
     chosen = _monochromatic.assign(scene.users, scene.sites, offset, rng.permutation(m))
     site_of_group = np.full(groups, -1, np.int32)
     site_of_group[chosen] = np.arange(m, dtype=np.int32)
-    return disjoint(scene, params, np.repeat(site_of_group, np.diff(offset)))
+    return make_rows(scene, params, np.repeat(site_of_group, np.diff(offset)))
 
 
-ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator], Rows]] = {"bk": _bk, "mk": _mk}
+ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator], Rows]] = {
+    "bk": _compute_bk,
+    "mk": _compute_mk,
+}
 
 
 def demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
@@ -138,12 +141,12 @@ def demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
         )
 
 
-def _cost(scene: _snapshot.Scene, start: Int, k: int) -> int:
+def _compute_cost(scene: _snapshot.Scene, start: Int, k: int) -> int:
     """Total area where each site has the k users from `start` on."""
     return int(scene.users.windows(k).take(start).joined(scene.sites).areas().sum())
 
 
-def _owners(scene: _snapshot.Scene, members: Int) -> Int32:
+def _assign_sites(scene: _snapshot.Scene, members: Int) -> Int32:
     site = np.full(len(scene.users), -1, np.int32)
     site[members.ravel()] = np.repeat(np.arange(len(members), dtype=np.int32), members.shape[1])
     return site
@@ -152,7 +155,7 @@ def _owners(scene: _snapshot.Scene, members: Int) -> Int32:
 # ---- from a mapping to rows ------------------------------------------------------------------------------------------
 
 
-def disjoint(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: Int32 | None = None) -> Rows:
+def make_rows(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: Int32 | None = None) -> Rows:
     """Guard a mapping, and publish each user once: with the rectangle of its site, or as it is.
 
     Parameters
@@ -162,20 +165,20 @@ def disjoint(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: Int
     plain : int32[n], optional
         What an improved mapping is measured against, because guards may make the worse of the better.
     """
-    chosen = _guarded(scene, site, params)
-    before = None if plain is None else _guarded(scene, plain, params)
+    chosen = _guard_mapping(scene, site, params)
+    before = None if plain is None else _guard_mapping(scene, plain, params)
     if before is not None and before.ggc_percent < chosen.ggc_percent:
         chosen = before
     site, box, hidden = chosen.site, chosen.box, chosen.site >= 0
-    told = metrics(scene, box, hidden)
+    told = compute_metrics(scene, box, hidden)
     told["ggc_before_guards_percent"] = chosen.ggc_before_percent
     told["added_by_guards"] = chosen.added
     if before is not None:
         told["bk_ggc_percent"] = before.ggc_percent
-    region, crowd = cells(scene.users), np.ones(len(site), np.int64)
+    region, crowd = stack_cells(scene.users), np.ones(len(site), np.int64)
     # All of a site's users get one rectangle (Definition 2), so a reader of the rows cannot distinguish them.
-    region[hidden] = cells(box)[site[hidden]]
-    crowd[hidden] = _crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
+    region[hidden] = stack_cells(box)[site[hidden]]
+    crowd[hidden] = _count_crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
     return Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden, metrics=told)
 
 
@@ -190,22 +193,22 @@ class _Guarded:
     added: int
 
 
-def _guarded(scene: _snapshot.Scene, site: Int32, params: Parameters) -> _Guarded:
+def _guard_mapping(scene: _snapshot.Scene, site: Int32, params: Parameters) -> _Guarded:
     users, sites = scene.users, scene.sites
     after = _guards.add(
         users, sites, scene.site_rank, site, guard_m=params.guard_m, cell_m=scene.cell_m, inside=params.guard_inside
     )
-    box = _guards.rectangles(users, sites, after)
+    box = _guards.bound_sites(users, sites, after)
     return _Guarded(
         site=after,
         box=box,
-        ggc_percent=_ggc(box, scene),
-        ggc_before_percent=_ggc(_guards.rectangles(users, sites, site), scene),
+        ggc_percent=_compute_ggc(box, scene),
+        ggc_before_percent=_compute_ggc(_guards.bound_sites(users, sites, site), scene),
         added=int((after >= 0).sum() - (site >= 0).sum()),
     )
 
 
-def _cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, rows: Rows) -> Cloaks:
+def _make_cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, rows: Rows) -> Cloaks:
     trajectory = scene.trajectory[rows.user]
     # Records by trajectory, not by curve or site: their numbers say nothing of who is hidden with which.
     order = np.argsort(trajectory, kind="stable")
@@ -234,27 +237,27 @@ def _cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, ro
         },
         metrics=rows.metrics,
         extra=np.where(rows.hidden[order], 0, -1),
-        extras=(_CLOAKED,),
+        extras=(_CLOAKED_JSON,),
     )
 
 
-def _crowds(box: Boxes, users: Int) -> Int:
+def _count_crowds(box: Boxes, users: Int) -> Int:
     """Count the users hidden in rectangles exactly like each site's."""
-    same = np.unique(cells(box), axis=0, return_inverse=True)[1].ravel()
+    same = np.unique(stack_cells(box), axis=0, return_inverse=True)[1].ravel()
     return np.bincount(same, weights=users)[same].astype(np.int64)
 
 
-def cells(boxes: Boxes) -> Int:
+def stack_cells(boxes: Boxes) -> Int:
     """Give the first and last cells of rectangles: int64[r, 4]."""
     return np.column_stack(boxes.columns).astype(np.int64)
 
 
-def _ggc(box: Boxes, scene: _snapshot.Scene) -> float:
+def _compute_ggc(box: Boxes, scene: _snapshot.Scene) -> float:
     """Equation (9): the sum of areas in percent of the bounding box of users and sites."""
     return 100 * int(box.areas().sum()) / scene.domain
 
 
-def metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str, Any]:
+def compute_metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str, Any]:
     """Measure the rectangles of sites; `hidden` says which users are in one."""
     area = box.areas() * scene.cell_m**2
     return {
@@ -262,7 +265,7 @@ def metrics(scene: _snapshot.Scene, box: Boxes, hidden: Any) -> dict[str, Any]:
         "sites": len(scene.sites),
         "users_cloaked": int(hidden.sum()),
         "users_left_exact": int(len(hidden) - hidden.sum()),
-        "ggc_percent": _ggc(box, scene),
+        "ggc_percent": _compute_ggc(box, scene),
         **summarise_sides(np.sqrt(area)),
         "gc_median_m2": float(np.median(area)),
         "gc_mean_m2": float(area.mean()),

@@ -11,7 +11,7 @@ from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.kernels.considered import select_fixes
 from dbanon.methods.sensitive_sites._boxes import Boxes
 
-LARGEST_SIDE = 2**30
+MAX_SIDE_CELLS = 2**30
 """Cells between any two users or sites, on either axis: differences then fit int32."""
 
 
@@ -41,7 +41,7 @@ class Scene:
     absent: int  # as in `Seen`
 
 
-def around(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
+def select_hour(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
     """Keep the fixes of the hour (UTC) of an instant, and those that give a position at it.
 
     Who is not seen in that hour is not left out of its snapshot: a dataset may hold many evenings.
@@ -53,13 +53,13 @@ def around(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
     return select_fixes(data, (slot >= min(hour, at - max_gap_s)) & (slot < hour + 3600))
 
 
-def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Seen:
+def find_users(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Seen:
     """Find where users are: at an instant, or anywhere if each has one fix only.
 
     Raises `ParameterError` if a subject has several fixes and no instant is given, or it is no slot of the dataset.
     """
     if at is None:
-        return _only_fixes(data, sites)
+        return _take_only_fixes(data, sites)
     if at % data.grid_s:
         raise ParameterError(
             f"The 'at' parameter of sensitive-sites must be a multiple of the dataset's grid_s, {data.grid_s} s. Got "
@@ -69,18 +69,18 @@ def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Se
     instant = align.Instants(start=at, step_s=data.grid_s, count=1, mode=align.LAST, max_gap_s=max_gap_s)
     found, _, _ = align.survey(line, instant, data.grid_m)
     who = np.flatnonzero(found).astype(np.int32)
-    x, y = align.positions(line, instant, who)
-    trajectory = align.suppliers(line, instant, who)[1].astype(np.int64)
+    x, y = align.compute_positions(line, instant, who)
+    trajectory = align.list_suppliers(line, instant, who)[1].astype(np.int64)
     return Seen(
         trajectory=trajectory,
-        bounds=_shaped(data, sites, trajectory, x[:, 0], y[:, 0]),
+        bounds=_bound_users(data, sites, trajectory, x[:, 0], y[:, 0]),
         start=at,
         end=at + data.grid_s,
         absent=len(line.subject) - len(who),
     )
 
 
-def _only_fixes(data: Trajectories, sites: Sites) -> Seen:
+def _take_only_fixes(data: Trajectories, sites: Sites) -> Seen:
     if data.fixes > data.subjects:
         raise ParameterError(
             f"Every person must have one fix, or the 'at' parameter must say at which instant to look. Got "
@@ -91,11 +91,11 @@ def _only_fixes(data: Trajectories, sites: Sites) -> Seen:
     first, last = (float(data.t.min()), float(data.t.max())) if data.fixes else (0.0, 0.0)
     start, slot = (int(np.floor(t / data.grid_s)) * data.grid_s for t in (first, last))
     trajectory = np.argsort(data.subject, kind="stable")
-    bounds = _shaped(data, sites, trajectory, data.x[trajectory], data.y[trajectory])
+    bounds = _bound_users(data, sites, trajectory, data.x[trajectory], data.y[trajectory])
     return Seen(trajectory=trajectory, bounds=bounds, start=start, end=slot + data.grid_s, absent=0)
 
 
-def _shaped(data: Trajectories, sites: Sites, trajectory: Int, x: Float, y: Float) -> Float:
+def _bound_users(data: Trajectories, sites: Sites, trajectory: Int, x: Float, y: Float) -> Float:
     """Bounds of users: of their shapes where they have one."""
     bounds = np.column_stack([x, y, x, y])
     ids = data.trajectory_id[trajectory]
@@ -125,18 +125,18 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int) -> Scene:
     of_users, of_sites = np.floor(seen.bounds / data.grid_m), np.floor(sites.site_bounds / data.grid_m)
     both = np.concatenate([of_users, of_sites])
     root, sides = both[:, :2].min(axis=0), both[:, 2:].max(axis=0) - both[:, :2].min(axis=0) + 1
-    if sides.max() > LARGEST_SIDE:
+    if sides.max() > MAX_SIDE_CELLS:
         raise DataError(
             f"People and sites must lie within 2^30 cells of one another. They span {sides.max():.3g}. Keep wild "
             f"ones out when loading trajectories and sites: drop outliers, or keep to a box."
         )
-    order = hilbert.order_for(int(sides.max()))
+    order = hilbert.choose_order(int(sides.max()))
     # Relative to the least cell: int32 holds them, and a shift of all data by whole cells changes nothing.
     user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (of_users, of_sites))
     user_rank = rank[data.subject[seen.trajectory]]
     # Figures 6 and 11 take users and sites in the order of the Hilbert curve.
-    by_curve = _along(user_cells, user_rank, order)
-    site_by_curve = _along(site_cells, sites.site_id, order)
+    by_curve = _order_along_curve(user_cells, user_rank, order)
+    site_by_curve = _order_along_curve(site_cells, sites.site_id, order)
     return Scene(
         users=Boxes.of(user_cells[by_curve]),
         sites=Boxes.of(site_cells[site_by_curve]),
@@ -150,7 +150,7 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int) -> Scene:
     )
 
 
-def _along(cells: Int, last: Int, order: int) -> NDArray[np.intp]:
+def _order_along_curve(cells: Int, last: Int, order: int) -> NDArray[np.intp]:
     """Order rectangles by their middles on the least curve that separates all cells; on one cell by `last`."""
     x, y = (cells[:, 0] + cells[:, 2]) // 2, (cells[:, 1] + cells[:, 3]) // 2
-    return np.lexsort((last, hilbert.index(x, y, order)))
+    return np.lexsort((last, hilbert.number_cells(x, y, order)))

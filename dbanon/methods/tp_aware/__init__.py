@@ -18,13 +18,13 @@ from dbanon.methods import (
     Algorithm,
     Column,
     Method,
-    align,
-    max_gap_s,
-    parameter,
-    since,
-    start,
-    step_s,
-    until,
+    declare_align,
+    declare_max_gap_s,
+    declare_parameter,
+    declare_since,
+    declare_start,
+    declare_step_s,
+    declare_until,
 )
 
 
@@ -32,21 +32,21 @@ from dbanon.methods import (
 class Parameters:
     """What a run of tp-aware can be asked for."""
 
-    k: int = parameter(5, "Least number of people in a bundle.", type="integer", minimum=2, promises="more")
-    step_s: int = step_s()
-    instants: int = parameter(
+    k: int = declare_parameter(5, "Least number of people in a bundle.", type="integer", minimum=2, promises="more")
+    step_s: int = declare_step_s()
+    instants: int = declare_parameter(
         30, "Instants in a window: the length of a published trajectory.", type="integer", minimum=1, maximum=10_000
     )
-    start: int | None = start()
-    align: str = align()
-    max_gap_s: int = max_gap_s()
-    cloak: str = parameter(
+    start: int | None = declare_start()
+    align: str = declare_align()
+    max_gap_s: int = declare_max_gap_s()
+    cloak: str = declare_parameter(
         "mbr",
         "Publish minimum bounding rectangles, or the quadrants of the tree that holds them.",
         type="choice",
         choices=("mbr", "quadrant"),
     )
-    min_cloak_m: float | None = parameter(
+    min_cloak_m: float | None = declare_parameter(
         None,
         "Least side of a cloak, rounded up to a multiple of grid_m. By default it is grid_m.",
         type="number",
@@ -54,7 +54,7 @@ class Parameters:
         minimum=0,
         maximum=100_000,
     )
-    min_contents: int = parameter(
+    min_contents: int = declare_parameter(
         1,
         "Least number of distinct contents in a set of requests. Rows of a bundle are joined until the set has so many "
         "or is empty. 1 joins no rows.",
@@ -63,13 +63,13 @@ class Parameters:
         maximum=1000,
         promises="more",
     )
-    improve: bool = parameter(
+    improve: bool = declare_parameter(
         True,
         "Whether to regroup for smaller bounding rectangles, by means that are not in the paper. It is for mbr cloaks.",
         type="switch",
     )
-    since: int | None = since()
-    until: int | None = until()
+    since: int | None = declare_since()
+    until: int | None = declare_until()
 
 
 METHOD = Method(

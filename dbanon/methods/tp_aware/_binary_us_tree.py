@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 
 # In every kernel x, y are int32[n, l], cells relative to the root's corner. A child of fewer than k is -1. Kernels
 # allocate nothing, call nothing of NumPy's and take few types: each of these costs a first run time to compile.
 
 
-@kernel
-def _top_level(x: Any, y: Any, order: Any, lo: Any, hi: Any) -> Any:
+@compile_kernel
+def _count_differing_bits(x: Any, y: Any, order: Any, lo: Any, hi: Any) -> Any:
     """The number of low bits in which the cells of a range differ at some instant."""
     differ = np.int32(0)
     first = order[lo]
@@ -42,7 +42,7 @@ def _top_level(x: Any, y: Any, order: Any, lo: Any, hi: Any) -> Any:
     return levels
 
 
-@kernel
+@compile_kernel
 def _read_words(v: Any, level: Any, chunk: Any, order: Any, word: Any, lo: Any, hi: Any) -> None:
     """Write 64 bits of the strings of a range, those of one half-level and up to 64 instants, left-aligned."""
     begin, end = 64 * chunk, min(v.shape[1], 64 * chunk + 64)
@@ -54,7 +54,7 @@ def _read_words(v: Any, level: Any, chunk: Any, order: Any, word: Any, lo: Any, 
         word[p] = bits << np.uint64(64 - (end - begin))
 
 
-@kernel
+@compile_kernel
 def _partition(order: Any, word: Any, lo: Any, hi: Any, bit: Any, spare_order: Any, spare_word: Any) -> Any:
     """Split a range stably by one bit of its words; the start of the ones."""
     mask = np.uint64(1) << np.uint64(bit)
@@ -99,7 +99,7 @@ def build(x: Any, y: Any, height: int, k: int) -> Any:
     return order, node[:made].copy()
 
 
-@kernel
+@compile_kernel
 def _build(  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
     x: Any, y: Any, height: Any, k: Any, order: Any, word: Any, spare_order: Any, spare_word: Any, stack: Any, node: Any
 ) -> Any:
@@ -142,7 +142,7 @@ def _build(  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
                 chunk = 0
                 half += 1
                 if half % 2 == 0:  # jump over levels at which all are in one quadrant
-                    half = max(half, 2 * (height - _top_level(x, y, order, lo, hi)))
+                    half = max(half, 2 * (height - _count_differing_bits(x, y, order, lo, hi)))
         me = made
         made += 1
         node[me, 0], node[me, 1], node[me, 2], node[me, 3], node[me, 4] = lo, hi, depth, -1, -1
@@ -166,7 +166,7 @@ def _build(  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
     return made
 
 
-def areas(depth: Any, instants: int, height: int) -> Any:
+def compute_areas(depth: Any, instants: int, height: int) -> Any:
     """Sum over the instants of the areas, in cells, of a node at each depth: float64, exact below 2^53."""
     full, rest = np.divmod(np.asarray(depth, np.int64), 2 * instants)
     halved_x, halved_y = np.minimum(rest, instants), np.maximum(rest - instants, 0)
@@ -175,7 +175,7 @@ def areas(depth: Any, instants: int, height: int) -> Any:
     return np.ldexp(quarters.astype(np.float64), (2 * (height - full) - 2).astype(np.int32))
 
 
-def quadrants(x: Any, y: Any, depth: Any, height: int) -> Any:
+def compute_quadrants(x: Any, y: Any, depth: Any, height: int) -> Any:
     """Boxes of nodes at `depth` that hold trajectories x, y ``[r, l]``: half-open int64[r, l, 4] in cells."""
     instants = x.shape[1]
     full, rest = (part[:, None] for part in np.divmod(np.asarray(depth, np.int64), 2 * instants))
@@ -188,7 +188,7 @@ def quadrants(x: Any, y: Any, depth: Any, height: int) -> Any:
     return box
 
 
-def best_configuration(node: Any, area: Any, k: int) -> Any:
+def find_best_configuration(node: Any, area: Any, k: int) -> Any:
     """Find the cheapest complete k-summing configuration.
 
     For a node with d trajectories and h ancestors, row[u] is the least cost of anonymising d - u of them at it or below
@@ -203,7 +203,7 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:
     node : int32[N, 6]
         From `build`, preorder.
     area : float64[N]
-        From `areas`.
+        From `compute_areas`.
 
     Returns
     -------
@@ -237,7 +237,7 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:
     return passed, kept, rows[row_at[0]]
 
 
-@kernel
+@compile_kernel
 def _fill_rows(
     node: Any, area: Any, k: Any, length: Any, most: Any, temp: Any, best: Any, best_s: Any, rows: Any, row_at: Any,
     choice: Any, choice_at: Any,
@@ -256,10 +256,10 @@ def _fill_rows(
             continue
         # Stage one of section 4.2.4 (lines 17 and 18 without u): temp[s], the least cost with s passed by the children.
         if left >= 0 and right >= 0:
-            _two(node, k, left, right, length, most[m], rows, row_at, temp)
+            _combine_two(node, k, left, right, length, most[m], rows, row_at, temp)
         else:
             top = row_at[max(left, right)]
-            _one(node, k, d, max(left, right), length, rows, top, temp)
+            _combine_one(node, k, d, max(left, right), length, rows, top, temp)
         # Suffix minima; on equal cost the smaller s, hence <=.
         low, low_s = np.inf, most[m]
         # best[s] = min of temp[s'] + area s' over s' >= s: what makes stage two linear.
@@ -281,8 +281,8 @@ def _fill_rows(
         top += length[m]
 
 
-@kernel
-def _one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any, temp: Any) -> None:
+@compile_kernel
+def _combine_one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any, temp: Any) -> None:
     """Stage one where one child is a node: the other passes all it has."""
     d1 = node[child, 1] - node[child, 0]
     # Fewer than k are outside the child; they all come up (line 8), so no s is less than their number.
@@ -297,8 +297,10 @@ def _one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any,
         temp[d] = 0.0
 
 
-@kernel
-def _two(node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows: Any, row_at: Any, temp: Any) -> None:
+@compile_kernel
+def _combine_two(
+    node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows: Any, row_at: Any, temp: Any
+) -> None:
     """Stage one where both children are nodes: what they pass is added up in every way."""
     d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
     limit = (k - 1) * (node[left, 5] + 1)
@@ -322,14 +324,14 @@ def _two(node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows:
         temp[d1 + d2] = 0.0
 
 
-@kernel
-def _share(node: Any, k: Any, left: Any, right: Any, length: Any, rows: Any, row_at: Any, s: Any) -> Any:
+@compile_kernel
+def _find_share(node: Any, k: Any, left: Any, right: Any, length: Any, rows: Any, row_at: Any, s: Any) -> Any:
     """Find how many of the s passed by two children the left one passes: the least number of the least cost."""
     d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
     limit = (k - 1) * (node[left, 5] + 1)
     n1, n2, r1, r2 = length[left], length[right], row_at[left], row_at[right]
-    # The cases of `_two` for one s, by growing share of the left child and with strict <, so that the least share wins:
-    # it is the least where the right child passes all it has.
+    # The cases of `_combine_two` for one s, by growing share of the left child and with strict <, so that the least
+    # share wins: it is the least where the right child passes all it has.
     least, share = np.inf, d1
     if d2 <= limit and d2 <= s < d2 + n1:
         least, share = rows[r1 + s - d2], s - d2
@@ -342,7 +344,7 @@ def _share(node: Any, k: Any, left: Any, right: Any, length: Any, rows: Any, row
     return share
 
 
-@kernel
+@compile_kernel
 def _backtrack(
     node: Any, k: Any, length: Any, rows: Any, row_at: Any, choice: Any, choice_at: Any, passed: Any, kept: Any
 ) -> None:
@@ -358,15 +360,15 @@ def _backtrack(
         s = d if u == d else choice[choice_at[m] + u]
         kept[m] = s - u
         if left >= 0 and right >= 0:
-            passed[left] = _share(node, k, left, right, length, rows, row_at, s)
+            passed[left] = _find_share(node, k, left, right, length, rows, row_at, s)
             passed[right] = s - passed[left]
         else:
             one = max(left, right)
             passed[one] = s - (d - (node[one, 1] - node[one, 0]))
 
 
-@kernel
-def _median(column: Any, n: Any) -> Any:
+@compile_kernel
+def _find_median(column: Any, n: Any) -> Any:
     """The lower median of the first n values, which it moves about (Hoare's selection)."""
     lo, hi, middle = 0, n - 1, (n - 1) // 2
     # Kept true: column[:lo] <= column[lo..hi] <= column[hi + 1:], and lo <= middle <= hi.
@@ -390,8 +392,8 @@ def _median(column: Any, n: Any) -> Any:
     return column[middle]
 
 
-@kernel
-def _farthest_last(x: Any, y: Any, pool: Any, lo: Any, n: Any, distance: Any, column: Any) -> None:
+@compile_kernel
+def _sort_farthest_last(x: Any, y: Any, pool: Any, lo: Any, n: Any, distance: Any, column: Any) -> None:
     """Order ``pool[lo:lo + n]`` by L1 distance, over all instants, to the coordinatewise median; ties by index."""
     for p in range(n):
         distance[p] = 0
@@ -400,7 +402,7 @@ def _farthest_last(x: Any, y: Any, pool: Any, lo: Any, n: Any, distance: Any, co
         at = j % x.shape[1]
         for p in range(n):
             column[p] = v[pool[lo + p], at]
-        middle = _median(column, n)
+        middle = _find_median(column, n)
         for p in range(n):
             distance[p] += abs(v[pool[lo + p], at] - middle)
     # The farthest is on top of the heap: `heaped` >= 0 builds it from below, < 0 puts its top behind the rest.
@@ -412,17 +414,17 @@ def _farthest_last(x: Any, y: Any, pool: Any, lo: Any, n: Any, distance: Any, co
             pool[lo], pool[lo + size] = pool[lo + size], pool[lo]
         while 2 * root + 1 < size:
             child = 2 * root + 1
-            if child + 1 < size and _nearer(distance, pool, lo, child, child + 1):
+            if child + 1 < size and _is_nearer(distance, pool, lo, child, child + 1):
                 child += 1
-            if not _nearer(distance, pool, lo, root, child):
+            if not _is_nearer(distance, pool, lo, root, child):
                 break
             distance[root], distance[child] = distance[child], distance[root]
             pool[lo + root], pool[lo + child] = pool[lo + child], pool[lo + root]
             root = child
 
 
-@kernel
-def _nearer(distance: Any, pool: Any, lo: Any, a: Any, b: Any) -> Any:
+@compile_kernel
+def _is_nearer(distance: Any, pool: Any, lo: Any, a: Any, b: Any) -> Any:
     return distance[a] < distance[b] or (distance[a] == distance[b] and pool[lo + a] < pool[lo + b])
 
 
@@ -448,7 +450,7 @@ def assign(x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any) -> Any
     return members, np.concatenate([[0], np.cumsum(kept[bundle], dtype=np.int64)]), node[bundle, 2]
 
 
-@kernel
+@compile_kernel
 def _assign(
     x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any, pool: Any, distance: Any, column: Any, members: Any
 ) -> None:
@@ -472,7 +474,7 @@ def _assign(
         # m's trajectories are the top of the pool; those nearest to their median stay, the rest go up.
         base = waiting - kept[m] - passed[m]
         if passed[m] > 0:
-            _farthest_last(x, y, pool, base, waiting - base, distance, column)
+            _sort_farthest_last(x, y, pool, base, waiting - base, distance, column)
         for p in range(kept[m]):
             members[done + p] = pool[base + p]
         for p in range(passed[m]):
@@ -481,15 +483,15 @@ def _assign(
         done += kept[m]
 
 
-def boxes(x: Any, y: Any, members: Any, offset: Any) -> Any:
+def bound_bundles(x: Any, y: Any, members: Any, offset: Any) -> Any:
     """Minimum bounding rectangles of bundles at every instant: half-open int32[R, l, 4] in cells."""
     box = np.empty((len(offset) - 1, x.shape[1], 4), np.int32)
-    _boxes(x, y, members, offset, box)
+    _bound_bundles(x, y, members, offset, box)
     return box
 
 
-@kernel
-def _boxes(x: Any, y: Any, members: Any, offset: Any, box: Any) -> None:
+@compile_kernel
+def _bound_bundles(x: Any, y: Any, members: Any, offset: Any, box: Any) -> None:
     for r in range(len(offset) - 1):
         for p in range(offset[r], offset[r + 1]):
             i = members[p]

@@ -17,7 +17,7 @@ SAMPLED_INSTANTS = 8
 """Instants, evenly spread, by which subjects are compared first: areas are sums, and those of some instants a bound."""
 
 _MIN_SUBJECTS_FOR_THREADS = 1 << 16
-_COPIED = 1 << 14  # subjects at once
+_SUBJECTS_PER_COPY = 1 << 14  # subjects at once
 _SAMPLED_SUBJECTS = 2000  # of a block, about: by them is found what it differs most in
 
 
@@ -36,8 +36,8 @@ def copy_sampled_positions(x: Any, y: Any, who: NDArray[np.integer]) -> NDArray[
     """Copy where subjects are at the few instants: int32[2f, m], x before y, both by instant."""
     few = spread(x.shape[1])[:SAMPLED_INSTANTS]
     columns = np.empty((2 * len(few), len(who)), np.int32)
-    for low in range(0, len(who), _COPIED):
-        part = slice(low, low + _COPIED)
+    for low in range(0, len(who), _SUBJECTS_PER_COPY):
+        part = slice(low, low + _SUBJECTS_PER_COPY)
         columns[: len(few), part] = x[who[part]][:, few].T
         columns[len(few) :, part] = y[who[part]][:, few].T
     return columns
@@ -68,13 +68,13 @@ def cut(x: Any, y: Any, least: int) -> tuple[NDArray[np.int32], Int]:
     # Kept true: the blocks are disjoint, in order, and hold everybody; each round halves those that are too large.
     while max(map(len, blocks)) >= 2 * least:
         halves = cores.run_together(
-            [partial(_halves, columns, block, least) for block in blocks], len(x), _MIN_SUBJECTS_FOR_THREADS
+            [partial(_halve, columns, block, least) for block in blocks], len(x), _MIN_SUBJECTS_FOR_THREADS
         )
         blocks = [half for pair in halves for half in pair]
     return np.concatenate(blocks), np.concatenate([[0], np.cumsum([len(block) for block in blocks])])
 
 
-def _halves(columns: NDArray[np.int32], block: NDArray[np.int32], least: int) -> list[NDArray[np.int32]]:
+def _halve(columns: NDArray[np.int32], block: NDArray[np.int32], least: int) -> list[NDArray[np.int32]]:
     if len(block) < 2 * least:
         return [block]
     some = columns[:, block[:: len(block) // _SAMPLED_SUBJECTS + 1]]

@@ -13,33 +13,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.tp_aware import _blocks
 
-SAMPLE = 100
+SAMPLED_SUBJECTS = 100
 """Subjects, each in one window, that are looked at in a run."""
 
-_SEED = 20120905  # of the sample: not the run's, on which nothing here depends
+_SAMPLE_SEED = 20120905  # of the sample: not the run's, on which nothing here depends
 
 
-def sampled(present: Int) -> list[Int]:
+def draw_sample(present: Int) -> list[Int]:
     """Draw subjects of windows of so many: those of each window, ascending."""
     ends = np.cumsum(present)
-    drawn = np.random.default_rng(_SEED).choice(int(ends[-1]), min(int(ends[-1]), SAMPLE), replace=False)
+    drawn = np.random.default_rng(_SAMPLE_SEED).choice(
+        int(ends[-1]), min(int(ends[-1]), SAMPLED_SUBJECTS), replace=False
+    )
     drawn = np.sort(drawn)
     parts = np.split(drawn, np.searchsorted(drawn, ends[:-1]))
     return [part - before for part, before in zip(parts, ends - present, strict=True)]
 
 
-def estimated(areas: Float, of: int) -> tuple[float, float]:
+def estimate_sum(areas: Float, of: int) -> tuple[float, float]:
     """Give the sum over `of` subjects, estimated from those of a sample, and its standard error."""
     # The last factor is there because subjects are drawn without replacement.
     error = float(areas.std(ddof=1)) * of / len(areas) ** 0.5 * (1 - len(areas) / of) ** 0.5
     return float(areas.mean()) * of, error
 
 
-def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, who: Int) -> Float:
+def find_least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, who: Int) -> Float:
     """Find what the cloaks of some subjects have at least, summed over the instants.
 
     Parameters
@@ -63,7 +65,7 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
     turn = _blocks.spread(x.shape[1])
     blocks = [order[lo:hi] for lo, hi in pairwise(offset.tolist())]
     mine = _blocks.copy_sampled_positions(x, y, who)
-    bound = np.stack([_bounds(_blocks.copy_sampled_positions(x, y, block), mine) for block in blocks], axis=1)
+    bound = np.stack([_compute_bounds(_blocks.copy_sampled_positions(x, y, block), mine) for block in blocks], axis=1)
     lowest, area = np.full((len(who), k - 1), np.inf), np.empty(int(np.diff(offset).max()))
     first = bound.argmin(axis=1)
     # Kept true: `lowest` are the smallest areas of each subject with those of the blocks visited so far.
@@ -72,7 +74,7 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
             # A block whose bound is not below the (k - 1)-th smallest area of a subject cannot change it.
             asked = first == b if nearest else (first != b) & (bound[:, b] < lowest[:, -1])
             if asked.any():
-                _least(
+                _insert_areas(
                     x,
                     y,
                     block,
@@ -86,7 +88,7 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
     return np.asarray(lowest[:, -1])
 
 
-def _bounds(near: NDArray[np.int32], mine: NDArray[np.int32]) -> Float:
+def _compute_bounds(near: NDArray[np.int32], mine: NDArray[np.int32]) -> Float:
     """Give the least area of each subject with anybody of a block, at the few instants: float64[m]."""
     low, high = near.min(axis=1), near.max(axis=1)
     # The rectangle of a subject and any member of a block reaches from the subject to the block's box.
@@ -95,8 +97,8 @@ def _bounds(near: NDArray[np.int32], mine: NDArray[np.int32]) -> Float:
     return np.asarray((sides[:few] * sides[few:]).sum(axis=0))
 
 
-@kernel
-def _least(
+@compile_kernel
+def _insert_areas(
     x: Any, y: Any, block: Any, near: Any, turn: Any, asked: Any, who: Any, area: Any, lowest: Any
 ) -> None:  # fmt: skip
     """Put areas of the rectangles of a subject and one of a block among the subject's smallest, for some subjects."""
@@ -116,7 +118,7 @@ def _least(
                 _insert(lowest, m, _complete_area(x, y, block[p], i, turn, few, area[p], lowest[m, last]))
 
 
-@kernel
+@compile_kernel
 def _complete_area(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: Any, most: Any) -> Any:
     """Give the area at all instants, of which `area` has the few and a cell at each other; if above `most`, less."""
     for f in range(few, len(turn)):
@@ -127,7 +129,7 @@ def _complete_area(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: An
     return area
 
 
-@kernel
+@compile_kernel
 def _insert(lowest: Any, m: Any, area: Any) -> None:
     """Put an area among a subject's smallest, if it is one; the greatest of them goes."""
     at = lowest.shape[1] - 1

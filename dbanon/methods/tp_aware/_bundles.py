@@ -15,24 +15,24 @@ from dbanon.base.errors import DataError, InfeasibleError, format_count
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.methods.kernels.considered import considered
-from dbanon.methods.kernels.instants import instants
+from dbanon.methods.kernels.considered import select_considered
+from dbanon.methods.kernels.instants import list_instants
 from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _improve
 
 MAX_WINDOWS = 100_000
 MAX_LEVELS = 30
 
 _MIN_POSITIONS_FOR_THREADS = 1 << 14
-_THREADS = 4  # that a window with so many positions keeps busy: a seventh of its work is done by one
+_THREADS_PER_WINDOW = 4  # that a window with so many positions keeps busy: a seventh of its work is done by one
 
 
 def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
     """Bundle the subjects of every window; see `dbanon.methods.tp_aware.anonymise`."""
-    cell_m = _cell_m(params, data.grid_m)
-    data = considered("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
+    cell_m = _choose_cell_m(params, data.grid_m)
+    data = select_considered("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
     align.demand_sane_times(data)
     line = align.merge(data)
-    surveys = _surveys(line, _windows(data, params), cell_m, params.k)
+    surveys = _survey_windows(line, _list_windows(data, params), cell_m, params.k)
     most = max((s.present for s in surveys), default=0)
     if most < params.k:
         found = f"Got at most {most}. Lower k, shorten instants or raise max_gap_s."
@@ -43,14 +43,14 @@ def compute_cloaks(data: Trajectories, params: Parameters, algorithm: str, tasks
     # Fewer than k present: k-summing (Definition 5) passes all of them up, and the root may pass up none
     # (Definition 3).
     published = [s for s in surveys if s.present >= params.k]
-    root = _root(published)
+    root = _find_root(published)
     plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root)
     # Drawn over all windows before they are shared out, so the bound does not depend on who computes which.
-    sampled = _bound.sampled(np.array([s.present for s in published]))
+    sampled = _bound.draw_sample(np.array([s.present for s in published]))
     cells = (plan.cells(s, few) for s, few in zip(published, sampled, strict=True))
-    threads = _THREADS if most * params.instants >= _MIN_POSITIONS_FOR_THREADS else 1
+    threads = _THREADS_PER_WINDOW if most * params.instants >= _MIN_POSITIONS_FOR_THREADS else 1
     groups = tasks.map(_group, ((algorithm, params, window) for window in cells), threads=threads)
-    windows = [_publish(plan, s.instants, s.who, g) for s, g in zip(published, groups, strict=True)]
+    windows = [_make_window(plan, s.instants, s.who, g) for s, g in zip(published, groups, strict=True)]
     return _gather(windows, surveys, params.k)
 
 
@@ -123,7 +123,7 @@ class _Plan:
     root: tuple[float, float, int]
 
     def cells(self, survey: _Survey, sampled: Int) -> "_Cells":
-        x, y = align.cells(self.line, survey.instants, survey.who, self.cell_m, self.root[:2])
+        x, y = align.compute_cells(self.line, survey.instants, survey.who, self.cell_m, self.root[:2])
         return _Cells(x, y, self.root[2], sampled)
 
 
@@ -159,35 +159,35 @@ class _Groups:
     least: Float  # of the cloaks of the subjects sampled here
 
 
-def _traj_anon(x: Any, y: Any, levels: int, k: int) -> Bundles:
+def _compute_traj_anon(x: Any, y: Any, levels: int, k: int) -> Bundles:
     # Section 4.2: the tree, its cheapest k-summing configuration, and one of the policies of that. By Lemma 1 all of
     # these cost the same.
     order, node = _binary_us_tree.build(x, y, levels, k)
-    area = _binary_us_tree.areas(node[:, 2], x.shape[1], levels)
-    passed, kept, cost = _binary_us_tree.best_configuration(node, area, k)
+    area = _binary_us_tree.compute_areas(node[:, 2], x.shape[1], levels)
+    passed, kept, cost = _binary_us_tree.find_best_configuration(node, area, k)
     members, offset, depth = _binary_us_tree.assign(x, y, order, node, passed, kept)
     # A node is one sequence of quadrants, so any member of a bundle gives it.
     first = members[offset[:-1]]
-    box = _binary_us_tree.quadrants(x[first], y[first], depth, levels)
+    box = _binary_us_tree.compute_quadrants(x[first], y[first], depth, levels)
     return Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
 
 
 _Algorithm = Callable[[Any, Any, int, int], Bundles]
 
-ALGORITHMS: dict[str, _Algorithm] = {"traj-anon": _traj_anon}
+ALGORITHMS: dict[str, _Algorithm] = {"traj-anon": _compute_traj_anon}
 
 
-def _cell_m(params: Parameters, grid_m: float) -> float:
+def _choose_cell_m(params: Parameters, grid_m: float) -> float:
     if params.min_cloak_m is None:
         return grid_m
     # 1.1 / 0.1 is a little more than 11 in float64 and must not become 12.
     return max(1, math.ceil(params.min_cloak_m / grid_m - 1e-9)) * grid_m
 
 
-def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
+def _list_windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
     if not data.fixes:
         return []
-    whole = instants("tp-aware", data, params)
+    whole = list_instants("tp-aware", data, params)
     windows = -(-whole.count // params.instants)
     if windows > MAX_WINDOWS:
         raise DataError(
@@ -202,11 +202,11 @@ def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
     ]
 
 
-def _surveys(line: align.Timeline, windows: list[align.Instants], cell_m: float, k: int) -> list[_Survey]:
+def _survey_windows(line: align.Timeline, windows: list[align.Instants], cell_m: float, k: int) -> list[_Survey]:
     if not windows:
         return []
-    reached = align.reached(line, windows)
-    return [_survey(line, w, cell_m, k) if r else _unseen(w) for w, r in zip(windows, reached, strict=True)]
+    reached = align.find_reached_windows(line, windows)
+    return [_survey(line, w, cell_m, k) if r else _make_unseen(w) for w, r in zip(windows, reached, strict=True)]
 
 
 def _survey(line: align.Timeline, instants: align.Instants, cell_m: float, k: int) -> _Survey:
@@ -215,11 +215,11 @@ def _survey(line: align.Timeline, instants: align.Instants, cell_m: float, k: in
     return _Survey(instants=instants, seen=int((found > 0).sum()), present=len(who), who=kept, extent=extent)
 
 
-def _unseen(instants: align.Instants) -> _Survey:
+def _make_unseen(instants: align.Instants) -> _Survey:
     return _Survey(instants=instants, seen=0, present=0, who=np.empty(0, np.int32), extent=np.empty(0))
 
 
-def _root(published: list[_Survey]) -> tuple[float, float, int]:
+def _find_root(published: list[_Survey]) -> tuple[float, float, int]:
     """The run's one root: the least cell of all who may be published, and H of the square of 2^H cells over them."""
     extent = np.array([s.extent for s in published])
     x, y = extent[:, :2].min(axis=0)
@@ -250,10 +250,10 @@ def _group(algorithm: str, params: Parameters, cells: _Cells) -> _Groups:
     )
 
 
-def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32], groups: _Groups) -> _Window:
+def _make_window(plan: _Plan, instants: align.Instants, present: NDArray[np.int32], groups: _Groups) -> _Window:
     """Make the cloaks of one window from its bundles, in metres and with the trajectories of their members."""
     line = plan.line
-    row, trajectory = align.suppliers(line, instants, present)
+    row, trajectory = align.list_suppliers(line, instants, present)
     crowd = np.diff(groups.offset)
     bundle_of = np.empty(len(present), np.int64)
     bundle_of[groups.members] = np.repeat(np.arange(len(crowd)), crowd)
@@ -283,31 +283,31 @@ def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tupl
     better = np.empty_like(order)
     calls: list[Callable[[], Any]] = [
         lambda: algorithm(x, y, levels, k),
-        lambda: _bound.least_areas(x, y, order, ends, k, sampled),
+        lambda: _bound.find_least_areas(x, y, order, ends, k, sampled),
     ]
     if improve:
         # Each block writes to its own part of `better`, so the calls may run at once.
-        calls += _improve.grouping(x, y, order, ends, k, better)
+        calls += _improve.plan_grouping(x, y, order, ends, k, better)
     found, least, *_ = cores.run_together(calls, x.size, _MIN_POSITIONS_FOR_THREADS)
-    ways = [_grouped(x, y, found.members, found.offset)]
+    ways = [_measure_groups(x, y, found.members, found.offset)]
     if improve:
-        ways.append(_grouped(x, y, better, _improve.begins(ends, k)))
+        ways.append(_measure_groups(x, y, better, _improve.find_begins(ends, k)))
     return found, ways, least
 
 
-def _grouped(x: Any, y: Any, members: NDArray[np.int32], offset: Int) -> _Grouped:
-    rank, members, offset = _by_first_member(members, offset)
-    tight = _binary_us_tree.boxes(x, y, members, offset)
-    cost = float((cells_in(tight).sum(axis=1) * np.diff(offset)).sum())
+def _measure_groups(x: Any, y: Any, members: NDArray[np.int32], offset: Int) -> _Grouped:
+    rank, members, offset = _sort_bundles(members, offset)
+    tight = _binary_us_tree.bound_bundles(x, y, members, offset)
+    cost = float((count_cells(tight).sum(axis=1) * np.diff(offset)).sum())
     return _Grouped(rank, members, offset, tight, cost)
 
 
-def cells_in(box: NDArray[np.int32]) -> Float:
+def count_cells(box: NDArray[np.int32]) -> Float:
     sides = box[..., 2:].astype(np.float64) - box[..., :2]
     return sides[..., 0] * sides[..., 1]
 
 
-def _by_first_member(members: NDArray[np.int32], offset: Int) -> tuple[Int, NDArray[np.int32], Int]:
+def _sort_bundles(members: NDArray[np.int32], offset: Int) -> tuple[Int, NDArray[np.int32], Int]:
     """Sort bundles by their least member and members within them; the bundles' old places come first."""
     size = np.diff(offset)
     least = np.minimum.reduceat(members, offset[:-1])
@@ -342,12 +342,12 @@ def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
         subjects=np.repeat(crowd, length),
         member_record=np.concatenate([w.member_bundle + b + 1 for w, b in zip(windows, before, strict=True)]),
         member_trajectory=np.concatenate([w.member_trajectory for w in windows]),
-        suppressed=_suppressed(surveys, k),
-        metrics=_metrics(windows, surveys, k, crowd, bounds),
+        suppressed=_count_suppressed(surveys, k),
+        metrics=_compute_metrics(windows, surveys, k, crowd, bounds),
     )
 
 
-def _suppressed(surveys: list[_Survey], k: int) -> dict[str, Any]:
+def _count_suppressed(surveys: list[_Survey], k: int) -> dict[str, Any]:
     return {
         "subjects": {
             "absent_at_some_instant": sum(s.seen - s.present for s in surveys),
@@ -375,18 +375,18 @@ def _suppressed(surveys: list[_Survey], k: int) -> dict[str, Any]:
     }
 
 
-def _metrics(
+def _compute_metrics(
     windows: list[_Window], surveys: list[_Survey], k: int, crowd: NDArray[np.int32], bounds: Float
 ) -> dict[str, Any]:
     seen = sum(s.seen for s in surveys)
     published = sum(s.present for s in surveys if s.present >= k)
-    bound_m2, error_m2 = _bound.estimated(np.concatenate([w.least_m2 for w in windows]), published)
+    bound_m2, error_m2 = _bound.estimate_sum(np.concatenate([w.least_m2 for w in windows]), published)
     side = np.sqrt((bounds[:, 2] - bounds[:, 0]) * (bounds[:, 3] - bounds[:, 1]))
     return {
         "windows": len(surveys),
         "windows_published": len(windows),
         "bundles": len(crowd),
-        "subjects_published": _distinct(windows),
+        "subjects_published": _count_distinct(windows),
         "subject_windows_seen": seen,
         "subject_windows_present": sum(s.present for s in surveys),
         "subject_windows_published": published,
@@ -401,7 +401,7 @@ def _metrics(
     }
 
 
-def _distinct(windows: list[_Window]) -> int:
+def _count_distinct(windows: list[_Window]) -> int:
     """Count the subjects of any window; each window has its own in ascending order."""
     found = np.zeros(1 + max(int(w.subjects[-1]) for w in windows), bool)
     for w in windows:

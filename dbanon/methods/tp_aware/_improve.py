@@ -19,17 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Int
 from dbanon.methods.tp_aware import _blocks
 
 _LANES = 16  # instants that the processor does at once: positions are stored by so many
-_BITS = 13  # of positions in a block, so that the areas of so many instants add up in 32 bits, two sides multiply in 16
-_MARGIN = 8  # whoever has a bound up to the best area and this part of it is listed
+_POSITION_BITS = (
+    13  # of positions in a block, so that the areas of so many instants add up in 32 bits, two sides multiply in 16
+)
+_MARGIN_DIVISOR = 8  # whoever has a bound up to the best area and this part of it is listed
 _INFINITE_AREA = np.int64(2**63 - 1)
 
 
-def grouping(
+def plan_grouping(
     x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, members: NDArray[np.int32]
 ) -> list[Callable[[], None]]:
     """Return a call for each block, which puts its subjects into groups of k to 2k - 1.
@@ -41,7 +43,7 @@ def grouping(
     order, offset : int32[n], int64[b + 1]
         Blocks of k or more, from `_blocks.cut`.
     members : int32[n]
-        Gets the subjects, block by block and group by group; where each begins is what `begins` gives.
+        Gets the subjects, block by block and group by group; where each begins is what `find_begins` gives.
 
     Notes
     -----
@@ -62,13 +64,13 @@ def grouping(
     return [partial(group, lo, hi) for lo, hi in pairwise(offset.tolist())]
 
 
-def begins(offset: Int, k: int) -> Int:
+def find_begins(offset: Int, k: int) -> Int:
     """Say where the groups of blocks begin, int64[g + 1]: all but the last of a block have k members."""
     each = [np.arange(lo, hi - k + 1, k) for lo, hi in pairwise(offset.tolist())]
     return np.append(np.concatenate(each), offset[-1])
 
 
-@kernel
+@compile_kernel
 def _copy(x: Any, y: Any, who: Any, turn: Any, place: Any, near: Any, distance: Any) -> Any:
     """Copy the positions of a block; return the distance of each from the mean of all, summed over the instants."""
     few, distance[:] = len(near) // 2, 0
@@ -79,7 +81,9 @@ def _copy(x: Any, y: Any, who: Any, turn: Any, place: Any, near: Any, distance: 
             west, east = min(west, x[i, j]), max(east, x[i, j])
             south, north = min(south, y[i, j]), max(north, y[i, j])
     shift = 0
-    while (max(east - west, north - south) >> shift) + 1 >= 1 << _BITS:  # a side is the difference and one more
+    while (
+        max(east - west, north - south) >> shift
+    ) + 1 >= 1 << _POSITION_BITS:  # a side is the difference and one more
         shift += 1
     for axis, side, least in ((0, x, west), (1, y, south)):
         for j in range(len(turn)):
@@ -96,7 +100,7 @@ def _copy(x: Any, y: Any, who: Any, turn: Any, place: Any, near: Any, distance: 
     return distance
 
 
-@kernel
+@compile_kernel
 def _group(place: Any, k: Any, outermost: Any, near: Any, areas: Any, numbers: Any, box: Any, out: Any) -> None:
     """Group a block; `out` gets its members, by their numbers in it, group by group."""
     left, few = len(outermost), len(near) // 2
@@ -121,12 +125,12 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, areas: Any, numbers: A
             reach = min(reach, bound[s])  # `_LANES` or more: it grows by a part of itself
         for _ in range(k - 1):
             # Kept true: who is not listed has a bound above `reach`, so the least area up to it is the least of all.
-            best, least, ahead = _cheapest(place, box, known, listed, some, ahead, asked)
+            best, least, ahead = _find_cheapest(place, box, known, listed, some, ahead, asked)
             while least > reach or best < 0:
                 reach = least if best >= 0 else reach
-                reach += reach // _MARGIN
+                reach += reach // _MARGIN_DIVISOR
                 some, ahead = _list(bound, left, reach, whom, slot, known, listed, some, best)
-                best, least, ahead = _cheapest(place, box, known, listed, some, ahead, asked)
+                best, least, ahead = _find_cheapest(place, box, known, listed, some, ahead, asked)
             bound[slot[listed[best]]] = _INFINITE_AREA
             out[done] = listed[best]
             done += 1
@@ -139,15 +143,15 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, areas: Any, numbers: A
         out[done + s] = whom[s]
 
 
-@kernel
-def _cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahead: Any, asked: Any) -> Any:
+@compile_kernel
+def _find_cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahead: Any, asked: Any) -> Any:
     """Find who leaves the least area of those listed, ties by number, and who comes next: places in the list, or -1.
 
     `ahead` came next when the group was smaller: most others have a bound above its area.
     """
     best, least, second, after = -1, _INFINITE_AREA, -1, _INFINITE_AREA
     if ahead >= 0:
-        known[ahead] = _joined(place, listed[ahead], box)
+        known[ahead] = _measure_joined(place, listed[ahead], box)
         best, least = ahead, known[ahead]
     # Without a branch: the processor cannot foresee who is to be asked.
     count = np.int64(0)
@@ -159,7 +163,7 @@ def _cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahead: A
         at = asked[a]
         if known[at] > least or at == best:
             continue
-        known[at] = _joined(place, listed[at], box)
+        known[at] = _measure_joined(place, listed[at], box)
         if known[at] < least or (known[at] == least and listed[at] < listed[best]):
             best, least, second, after = at, known[at], best, least
         elif known[at] < after:
@@ -167,7 +171,7 @@ def _cheapest(place: Any, box: Any, known: Any, listed: Any, some: Any, ahead: A
     return best, least, second
 
 
-@kernel
+@compile_kernel
 def _list(
     bound: Any, left: Any, reach: Any, whom: Any, slot: Any, known: Any, listed: Any, some: Any, best: Any
 ) -> Any:  # fmt: skip
@@ -183,7 +187,7 @@ def _list(
     return count, ahead
 
 
-@kernel
+@compile_kernel
 def _close(group: Any, left: Any, few: Any, near: Any, whom: Any, slot: Any) -> Any:
     """Fill the slots of a group from the end; how many are left."""
     for i in group:
@@ -198,7 +202,7 @@ def _close(group: Any, left: Any, few: Any, near: Any, whom: Any, slot: Any) -> 
     return left
 
 
-@kernel
+@compile_kernel
 def _begin(place: Any, seed: Any, near: Any, left: Any, bound: Any, box: Any) -> None:
     """Make the group of one subject; bounds are the areas at the few instants, and one cell at each other."""
     few = len(near) // 2
@@ -217,8 +221,8 @@ def _begin(place: Any, seed: Any, near: Any, left: Any, bound: Any, box: Any) ->
             bound[s] += np.int32(wide) * np.int32(high)
 
 
-@kernel
-def _joined(place: Any, i: Any, box: Any) -> Any:
+@compile_kernel
+def _measure_joined(place: Any, i: Any, box: Any) -> Any:
     """Give the area of a group with one more, summed over the instants."""
     total = np.int64(0)
     for c in range(place.shape[1]):
@@ -232,7 +236,7 @@ def _joined(place: Any, i: Any, box: Any) -> Any:
     return total
 
 
-@kernel
+@compile_kernel
 def _grow(place: Any, i: Any, box: Any) -> None:
     for c in range(place.shape[1]):
         for j in range(_LANES):

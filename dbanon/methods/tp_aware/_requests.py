@@ -10,25 +10,25 @@ import pyarrow.compute as pc
 
 from dbanon.base.cloaks import Cloaks, summarise_sides
 from dbanon.base.trajectory import Bool, Int, Requests, Trajectories
-from dbanon.methods.kernels.instants import in_own_time
+from dbanon.methods.kernels.instants import is_in_own_time
 from dbanon.methods.parsing import LATEST_S
 from dbanon.methods.tp_aware import Parameters
 
-_LISTED = 1 << 16  # rows whose sets are Python's lists, or texts, at once
+_ROWS_PER_BATCH = 1 << 16  # rows whose sets are Python's lists, or texts, at once
 
 
 def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Requests) -> Cloaks:
     """Join requests to finished cloaks; see `dbanon.methods.tp_aware.attach`."""
     # Bundles are final: requests fill their rows and never change who is in them, or groups would betray senders
     # (Example 11).
-    requests = _considered(requests, data, params)
+    requests = _select_considered(requests, data, params)
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
     time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
-    record, unsent = _placed(cloaks, data, params.step_s, requests.subject, time)
+    record, unsent = _find_records(cloaks, data, params.step_s, requests.subject, time)
     if params.min_contents > 1:
         # A bundle keeps all its requests or none, by a count over all its members, so nothing depends on who of them
         # sent which.
-        few = (record > 0) & ~_enough(record, requests.content, params.min_contents)
+        few = (record > 0) & ~_has_enough(record, requests.content, params.min_contents)
         unsent["bundle_below_min_contents"] = int(few.sum())
         record[few] = 0
     carried = record > 0
@@ -36,10 +36,10 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
     first_row = cloaks.offset[record[carried] - 1]
     row = first_row + (time[carried] - cloaks.periods[cloaks.period[first_row], 0]) // params.step_s
     if params.min_contents > 1:
-        begins = _begins(cloaks, row, content, params.min_contents)
-        cloaks, row = _joined(cloaks, begins), np.cumsum(begins)[row] - 1
-    extra, extras = _request_sets(cloaks.rows, row, content, requests.contents)
-    senders = _senders(requests, carried)
+        begins = _find_begins(cloaks, row, content, params.min_contents)
+        cloaks, row = _join_rows(cloaks, begins), np.cumsum(begins)[row] - 1
+    extra, extras = _make_request_sets(cloaks.rows, row, content, requests.contents)
+    senders = _count_senders(requests, carried)
     counts = {
         "requests_total": len(time),
         "requests_published": int(carried.sum()),
@@ -47,15 +47,15 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
         "requests_of_few_subjects": int((senders < params.k).sum()),
     }
     return dataclasses.replace(
-        cloaks.with_extra(extra, extras),
+        cloaks.replace_extra(extra, extras),
         suppressed={**cloaks.suppressed, "requests": unsent},
         metrics={**cloaks.metrics, **counts},
     )
 
 
-def _considered(requests: Requests, data: Trajectories, params: Parameters) -> Requests:
+def _select_considered(requests: Requests, data: Trajectories, params: Parameters) -> Requests:
     """Keep the requests of the run's own time: those of other evenings are not left out of this one."""
-    own = in_own_time(requests.t, data, params)
+    own = is_in_own_time(requests.t, data, params)
     if own.all():
         return requests
     return dataclasses.replace(
@@ -63,25 +63,25 @@ def _considered(requests: Requests, data: Trajectories, params: Parameters) -> R
     )
 
 
-def _placed(cloaks: Cloaks, data: Trajectories, step: int, subject: Int, time: Int) -> tuple[Int, dict[str, int]]:
+def _find_records(cloaks: Cloaks, data: Trajectories, step: int, subject: Int, time: Int) -> tuple[Int, dict[str, int]]:
     """Find the record that carries each request, 0 where none does, and count the latter by reason."""
     span = cloaks.suppressed["windows"]
     window_start = np.array([w["start"] for w in span], np.int64)
     inside = (time >= window_start[0]) & (time < span[-1]["start"] + span[-1]["instants"] * step)
     record = np.zeros(len(time), np.int64)
-    record[inside] = _records_of(cloaks, data, window_start, subject[inside], time[inside])
+    record[inside] = _find_window_records(cloaks, data, window_start, subject[inside], time[inside])
     return record, {
         "sender_not_published": int((inside & (record == 0)).sum()),
         "outside_windows": int((~inside).sum()),
     }
 
 
-def _records_of(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: Int, time: Int) -> Int:
+def _find_window_records(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: Int, time: Int) -> Int:
     """Find the record that carries each subject in the window of each time; 0 where none does."""
     record_start = cloaks.periods[cloaks.period[cloaks.offset[cloaks.member_record - 1]], 0]
-    joined = _by_window(np.searchsorted(window_start, record_start), len(window_start))
-    asked = _by_window(np.searchsorted(window_start, time, side="right") - 1, len(window_start))
-    carried = _subjects(data, cloaks.member_trajectory)
+    joined = _split_by_window(np.searchsorted(window_start, record_start), len(window_start))
+    asked = _split_by_window(np.searchsorted(window_start, time, side="right") - 1, len(window_start))
+    carried = _find_subjects(data, cloaks.member_trajectory)
     record = np.zeros(len(time), np.int64)
     # The record of each subject in one window. The last is of -1, the senders without a trajectory, and stays 0.
     carrier = np.zeros(int(max(carried.max(initial=0), subject.max(initial=0))) + 2, np.int64)
@@ -92,13 +92,13 @@ def _records_of(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: 
     return record
 
 
-def _by_window(window: Int, windows: int) -> list[Int]:
+def _split_by_window(window: Int, windows: int) -> list[Int]:
     """List the places of each window."""
     order = np.argsort(window, kind="stable")
     return np.split(order, np.searchsorted(window[order], np.arange(1, windows)))
 
 
-def _subjects(data: Trajectories, trajectory: Int) -> Int:
+def _find_subjects(data: Trajectories, trajectory: Int) -> Int:
     """Give the subject of each trajectory id; sorted, since searches at random places take ten times as long."""
     order = np.argsort(trajectory)
     subject = np.empty(len(order), np.int64)
@@ -106,25 +106,25 @@ def _subjects(data: Trajectories, trajectory: Int) -> Int:
     return subject
 
 
-def _enough(record: Int, content: Int, least: int) -> Bool:
+def _has_enough(record: Int, content: Int, least: int) -> Bool:
     """Whether the members of each request's record sent so many distinct contents in all: bool[r]."""
-    return np.asarray(_numbers(record, content)[record] >= least)
+    return np.asarray(_count_distinct(record, content)[record] >= least)
 
 
-def _begins(cloaks: Cloaks, row: Int, content: Int, least: int) -> Bool:
+def _find_begins(cloaks: Cloaks, row: Int, content: Int, least: int) -> Bool:
     """Find the rows that stay, or begin a joined one: bool[c]. Every record with requests has `least` contents or more.
 
     It depends on what is sent in a record and when, not on who of it sends it.
     """
     begins = np.ones(cloaks.rows, bool)
     record = cloaks.record_id
-    for _, own in groupby(_sets(row, content), key=lambda item: record[item[0]]):
-        for first, last in _stretches(own, least):
+    for _, own in groupby(_iter_sets(row, content), key=lambda item: record[item[0]]):
+        for first, last in _find_stretches(own, least):
             begins[first + 1 : last + 1] = False
     return begins
 
 
-def _stretches(sets: Iterable[tuple[int, list[int]]], least: int) -> list[tuple[int, int]]:
+def _find_stretches(sets: Iterable[tuple[int, list[int]]], least: int) -> list[tuple[int, int]]:
     """Find the first and last rows to join in one record, of its rows that have requests, in order of time."""
     found: list[tuple[int, int]] = []
     held: set[int] = set()
@@ -141,7 +141,7 @@ def _stretches(sets: Iterable[tuple[int, list[int]]], least: int) -> list[tuple[
     return found
 
 
-def _joined(cloaks: Cloaks, begins: Bool) -> Cloaks:
+def _join_rows(cloaks: Cloaks, begins: Bool) -> Cloaks:
     """Join every row that does not begin one to the row before it: periods united, a rectangle around rectangles."""
     first = np.flatnonzero(begins)
     last = np.append(first[1:], cloaks.rows) - 1
@@ -161,53 +161,55 @@ def _joined(cloaks: Cloaks, begins: Bool) -> Cloaks:
     )
 
 
-def _request_sets(rows: int, row: Int, content: Int, contents: tuple[str, ...]) -> tuple[Int, tuple[str, ...]]:
+def _make_request_sets(rows: int, row: Int, content: Int, contents: tuple[str, ...]) -> tuple[Int, tuple[str, ...]]:
     """Make each row's set of contents as JSON text; -1 where there is none. Equal sets share one text."""
-    row, content, offset = _distinct_sets(row, content)
+    row, content, offset = _find_distinct_sets(row, content)
     known = pa.array(contents, pa.string())
 
     def block(low: int) -> pa.DictionaryArray:
-        at = offset[low : low + _LISTED + 1]
+        at = offset[low : low + _ROWS_PER_BATCH + 1]
         own = known.take(pa.array(content[at[0] : at[-1]]))
         lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(at - at[0], pa.int32()), own), ", ")
         return pc.binary_join_element_wise('{"requests": [', lists, "]}", "").dictionary_encode()
 
-    blocks = [block(low) for low in range(0, len(row), _LISTED)] or [pa.array([], pa.string()).dictionary_encode()]
+    blocks = [block(low) for low in range(0, len(row), _ROWS_PER_BATCH)] or [
+        pa.array([], pa.string()).dictionary_encode()
+    ]
     sets = pa.chunked_array(blocks).unify_dictionaries()
     extra = np.full(rows, -1, np.int64)
     extra[row] = np.concatenate([chunk.indices for chunk in sets.chunks])
     return extra, tuple(sets.chunk(0).dictionary.to_pylist())
 
 
-def _sets(row: Int, content: Int) -> Iterator[tuple[int, list[int]]]:
+def _iter_sets(row: Int, content: Int) -> Iterator[tuple[int, list[int]]]:
     """List the rows that have requests, each with its distinct contents, sorted."""
-    row, content, offset = _distinct_sets(row, content)
-    for low in range(0, len(row), _LISTED):
-        places = pairwise(offset[low : low + _LISTED + 1].tolist())
-        for one, (begin, end) in zip(row[low : low + _LISTED].tolist(), places, strict=True):
+    row, content, offset = _find_distinct_sets(row, content)
+    for low in range(0, len(row), _ROWS_PER_BATCH):
+        places = pairwise(offset[low : low + _ROWS_PER_BATCH + 1].tolist())
+        for one, (begin, end) in zip(row[low : low + _ROWS_PER_BATCH].tolist(), places, strict=True):
             yield one, content[begin:end].tolist()
 
 
-def _distinct_sets(row: Int, content: Int) -> tuple[Int, Int, Int]:
+def _find_distinct_sets(row: Int, content: Int) -> tuple[Int, Int, Int]:
     """Find the rows that have requests, their distinct contents, sorted, and where those of each row begin and end."""
     base = int(content.max(initial=0)) + 1
-    of, content = np.divmod(_distinct(row * base + content), base)
+    of, content = np.divmod(_sort_distinct(row * base + content), base)
     first = np.flatnonzero(np.diff(of, prepend=-1))
     return of[first], content, np.append(first, len(of))
 
 
-def _senders(requests: Requests, carried: Bool) -> Int:
+def _count_senders(requests: Requests, carried: Bool) -> Int:
     """Count the subjects that send each published content in the run's own time."""
-    return np.asarray(_numbers(requests.content, requests.subject)[np.unique(requests.content[carried])])
+    return np.asarray(_count_distinct(requests.content, requests.subject)[np.unique(requests.content[carried])])
 
 
-def _numbers(of: Int, what: Int) -> Int:
+def _count_distinct(of: Int, what: Int) -> Int:
     """Count the distinct values of `what`, -1 or more, that go with each ``0, 1, ...`` of `of`."""
     base = int(what.max(initial=-1)) + 2
-    return np.bincount(_distinct(of * base + what + 1) // base)
+    return np.bincount(_sort_distinct(of * base + what + 1) // base)
 
 
-def _distinct(values: Int) -> Int:
+def _sort_distinct(values: Int) -> Int:
     """Sort and keep one of each; `np.unique` hashes first, which takes ten times as long for millions."""
     values = np.sort(values)
     new = np.ones(len(values), bool)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbanon.postgres.server import ROLE, SERVER_VARIABLES, EmbeddedServer, uri
+from dbanon.postgres.server import ROLE, SERVER_VARIABLES, EmbeddedServer, format_uri
 from tests import pages
 from tests.acceptance import terminal as terminals
 from tests.acceptance.terminal import Terminal
@@ -86,7 +86,7 @@ def set_up_and_release(terminal: Terminal, server: EmbeddedServer) -> None:
     socket = server.url.partition("host=")[2].partition("&")[0].replace("%2F", "/")
 
     def url(user: str, database: str = "geo") -> str:
-        return uri({"user": ROLE if user == "postgres" else user, "dbname": database, "host": socket})
+        return format_uri({"user": ROLE if user == "postgres" else user, "dbname": database, "host": socket})
 
     def psql(user: str, text: str) -> str:
         return terminal.must(f"psql -X -A -t -v ON_ERROR_STOP=1 '{url(user)}' <<'END'\n{text}END\n")

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.progress import Progress, silent
+from dbanon.base.progress import Progress, report_nothing
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.base.trajectory import Bool, Int, freeze
 from dbanon.methods.kte import Parameters, _k_merge
 from dbanon.methods.kte._hide import _clusters, _epochs
 from dbanon.methods.kte._hide._draw import Drawing, Rules
 from dbanon.methods.kte._hide._epochs import EpochSamples
-from dbanon.methods.kte._hide._improve import improve, inputs, ragged
+from dbanon.methods.kte._hide._improve import improve, list_inputs, make_ragged
 from dbanon.methods.kte._hide._windows import REASONS, Presence, close
 from dbanon.methods.kte._samples import Merged, Samples
 
@@ -69,7 +69,7 @@ def hide(
     rng: np.random.Generator,
     *,
     tasks: Tasks = HERE,
-    progress: Progress = silent,
+    progress: Progress = report_nothing,
 ) -> Hidden:
     """Hide everyone in each window of tau + leak among k - 1 others.
 
@@ -98,29 +98,31 @@ def hide(
     history[runs.subject, runs.epoch] = label
     rules = Rules(k=params.k, apart=params.reuse == "apart", join=False, rank=places)
     found = find(runs, history, rules, better=params.improve, progress=progress)
-    return _hidden(runs, found, params, tasks)
+    return _make_hidden(runs, found, params, tasks)
 
 
-def find(runs: EpochSamples, history: Int, rules: Rules, *, better: bool, progress: Progress = silent) -> _Found:
+def find(
+    runs: EpochSamples, history: Int, rules: Rules, *, better: bool, progress: Progress = report_nothing
+) -> _Found:
     """Find hiding sets of all windows.
 
     With `better`, no more samples are left out than without, and a published sample costs no more.
     """
-    plain = _close(runs, history, rules, progress)
+    plain = _draw_until_closed(runs, history, rules, progress)
     if not better:
         return plain
     # Clusters would only cut the parts, of near people each, in which sets are drawn.
     anyone = np.where(history < 0, history, 0)
-    across = _close(runs, anyone, replace(rules, join=True), progress)
+    across = _draw_until_closed(runs, anyone, replace(rules, join=True), progress)
     if across.presence.suppressed() <= plain.presence.suppressed():
         improve(runs, across.presence, across.others, rules, progress)
-        if _mean_cost(runs, across) <= _mean_cost(runs, plain):
+        if _compute_mean_cost(runs, across) <= _compute_mean_cost(runs, plain):
             return across
     improve(runs, plain.presence, plain.others, rules, progress)
     return plain
 
 
-def _close(runs: EpochSamples, history: Int, rules: Rules, progress: Progress) -> _Found:
+def _draw_until_closed(runs: EpochSamples, history: Int, rules: Rules, progress: Progress) -> _Found:
     """Draw until each subject has a hiding set; those left without are suppressed, and all windows are drawn again."""
     presence, costs = Presence(runs), dict[bytes, NDArray[np.float32]]()
     # Lines 6-16, until no subject fails. The paper forms windows once; but a subject left out (line 16) may be the one
@@ -135,7 +137,7 @@ def _close(runs: EpochSamples, history: Int, rules: Rules, progress: Progress) -
             presence.suppress(some, window, 0)
 
 
-def _inputs(runs: EpochSamples, found: _Found) -> tuple[Int, Int, Int]:
+def _gather_inputs(runs: EpochSamples, found: _Found) -> tuple[Int, Int, Int]:
     """Give the runs that are published, and offsets and runs of what is merged in them."""
     kept = np.flatnonzero(found.presence.kept[runs.subject, runs.epoch])
     order = kept[np.argsort(runs.epoch[kept], kind="stable")]
@@ -146,27 +148,27 @@ def _inputs(runs: EpochSamples, found: _Found) -> tuple[Int, Int, Int]:
     table = np.full((len(runs.subject), width), -1, np.int64)
     for epoch in range(runs.epochs):
         some = order[bounds[epoch] : bounds[epoch + 1]]
-        rows = inputs(runs, found.others, runs.subject[some], epoch)
+        rows = list_inputs(runs, found.others, runs.subject[some], epoch)
         table[some] = rows
-    return kept, *ragged(table[kept])
+    return kept, *make_ragged(table[kept])
 
 
-def _mean_cost(runs: EpochSamples, found: _Found) -> float:
+def _compute_mean_cost(runs: EpochSamples, found: _Found) -> float:
     """Cost of what is published, for each sample that is."""
-    kept, offset, run = _inputs(runs, found)
-    cost = _k_merge.costs(runs.samples, offset, runs.begin[run], runs.end[run])
+    kept, offset, run = _gather_inputs(runs, found)
+    cost = _k_merge.compute_costs(runs.samples, offset, runs.begin[run], runs.end[run])
     return float(cost.sum()) / max(1, int((runs.end - runs.begin)[kept].sum()))
 
 
-def _hidden(runs: EpochSamples, found: _Found, params: Parameters, tasks: Tasks) -> Hidden:
-    kept, offset, run = _inputs(runs, found)
+def _make_hidden(runs: EpochSamples, found: _Found, params: Parameters, tasks: Tasks) -> Hidden:
+    kept, offset, run = _gather_inputs(runs, found)
     # Lines 17-20: a record for each person, merged epoch by epoch, so no row crosses the border of an epoch.
     merged = _k_merge.merge(runs.samples, offset, runs.begin[run], runs.end[run], tasks)
     # Runs are in order of subject and time, so their rows are.
     last = np.searchsorted(runs.subject[kept], np.arange(runs.subjects + 1))
     owner, window = np.nonzero((found.others >= 0).any(axis=2))
     some = found.others[owner, window].astype(np.int64)
-    other_offset, other = ragged(some)
+    other_offset, other = make_ragged(some)
     start = runs.started[window] * params.leak_s if len(window) else window
     return Hidden(
         run_subject=runs.subject,

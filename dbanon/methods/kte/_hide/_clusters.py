@@ -17,14 +17,14 @@ from dbanon.base.tasks import Tasks
 from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._epochs import EpochSamples
-from dbanon.methods.kte._samples import Part, part, received
+from dbanon.methods.kte._samples import Part, freeze_part, select_part
 
-PEOPLE = 50  # of a cluster, on average
-ALL_PAIRS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
-CANDIDATES = 60  # near ones of each, where they are more
-_DIMENSIONS = 16  # eigenvectors at most: more tell clusters apart no better, and take much longer
-_DENSE = 300  # rows of a matrix of which all eigenvectors are computed
-_FLOOR = 1e-6  # of affinities: costs of 14 times the median tell no more than that two are far apart
+MEAN_CLUSTER_PEOPLE = 50  # of a cluster, on average
+MAX_ALL_PAIRS_SUBJECTS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
+CANDIDATES_PER_SUBJECT = 60  # near ones of each, where they are more
+_MAX_EIGENVECTORS = 16  # eigenvectors at most: more tell clusters apart no better, and take much longer
+_MAX_DENSE_ROWS = 300  # rows of a matrix of which all eigenvectors are computed
+_MIN_AFFINITY = 1e-6  # of affinities: costs of 14 times the median tell no more than that two are far apart
 
 
 def cluster(
@@ -50,7 +50,7 @@ def cluster(
     order = np.lexsort((rank[runs.subject], runs.epoch))
     bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
     nodes = [order[bounds[epoch] : bounds[epoch + 1]] for epoch in range(runs.epochs)]
-    wanted = [min(max(1, round(len(some) / PEOPLE)), len(some)) for some in nodes]
+    wanted = [min(max(1, round(len(some) / MEAN_CLUSTER_PEOPLE)), len(some)) for some in nodes]
     seeds = rng.integers(1 << 62, size=runs.epochs).tolist()
     parted = [epoch for epoch in range(runs.epochs) if wanted[epoch] > 1 and len(nodes[epoch]) > 2]
 
@@ -58,7 +58,12 @@ def cluster(
         for number, epoch in enumerate(parted):
             some = nodes[epoch]
             progress("clusters", number, len(parted))
-            yield part(runs.samples, runs.begin[some], runs.end[some]), runs.place[some], wanted[epoch], seeds[epoch]
+            yield (
+                select_part(runs.samples, runs.begin[some], runs.end[some]),
+                runs.place[some],
+                wanted[epoch],
+                seeds[epoch],
+            )
 
     for epoch, found in zip(parted, tasks.map(_cluster, work()), strict=True):
         label[nodes[epoch]] = found
@@ -68,32 +73,32 @@ def cluster(
 def _cluster(samples: Part, place: Float, wanted: int, seed: int) -> Int:
     """Label what each person does in an epoch: a task (Algorithm 2, lines 3-5)."""
     # Where people are many, only pairs of near ones get a cost.
-    affinity = _affinity(*_candidates(place), received(samples))
-    return _spectral(affinity, wanted, np.random.default_rng(seed))
+    affinity = _compute_affinity(*_find_candidates(place), freeze_part(samples))
+    return _cluster_components(affinity, wanted, np.random.default_rng(seed))
 
 
-def _candidates(place: Float) -> tuple[Int, Int]:
+def _find_candidates(place: Float) -> tuple[Int, Int]:
     """Pairs i < j that are near each other in place and time; all of them where they are few."""
     n = len(place)
-    if n <= ALL_PAIRS:
+    if n <= MAX_ALL_PAIRS_SUBJECTS:
         first, second = np.triu_indices(n, 1)
         return first, second
-    _, near = cKDTree(place).query(place, CANDIDATES + 1)
-    one, other = np.repeat(np.arange(n), CANDIDATES + 1), near.ravel()
+    _, near = cKDTree(place).query(place, CANDIDATES_PER_SUBJECT + 1)
+    one, other = np.repeat(np.arange(n), CANDIDATES_PER_SUBJECT + 1), near.ravel()
     pair = np.unique((np.minimum(one, other) * n + np.maximum(one, other))[one != other])
     return pair // n, pair % n
 
 
-def _affinity(first: Int, second: Int, samples: Part) -> Any:
+def _compute_affinity(first: Int, second: Int, samples: Part) -> Any:
     """Make a symmetric sparse matrix of exp(-cost / median)."""
     n, begin, end = len(samples.offset) - 1, samples.offset[:-1], samples.offset[1:]
-    cost = _k_merge.pair_costs(samples, begin[first], end[first], begin[second], end[second])
-    value = np.maximum(_FLOOR, np.exp(-cost / np.median(cost)))
+    cost = _k_merge.compute_pair_costs(samples, begin[first], end[first], begin[second], end[second])
+    value = np.maximum(_MIN_AFFINITY, np.exp(-cost / np.median(cost)))
     rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
     return csr_array((np.concatenate([value, value]), (rows, columns)), shape=(n, n))
 
 
-def _spectral(affinity: Any, clusters: int, rng: np.random.Generator) -> Int:
+def _cluster_components(affinity: Any, clusters: int, rng: np.random.Generator) -> Int:
     """Cluster each component of the graph, into parts of the clusters in proportion to its size."""
     n, (components, component) = affinity.shape[0], connected_components(affinity, directed=False)
     label, used = np.zeros(n, np.int64), 0
@@ -102,20 +107,26 @@ def _spectral(affinity: Any, clusters: int, rng: np.random.Generator) -> Int:
         members = np.flatnonzero(component == number)
         wanted = max(1, round(clusters * len(members) / n))
         if wanted > 1 and len(members) > 2:
-            label[members] = used + _parts(affinity[members][:, members], min(wanted, len(members) - 1), rng)
+            label[members] = used + _cluster_connected(
+                affinity[members][:, members], min(wanted, len(members) - 1), rng
+            )
         else:
             label[members] = used
         used += wanted
     return label
 
 
-def _parts(affinity: Any, clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _cluster_connected(affinity: Any, clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Cluster a connected graph (Ng, Jordan, Weiss: On Spectral Clustering, NIPS 2001)."""
     scale = 1 / np.sqrt(affinity.sum(axis=1))
     laplacian = diags_array(scale) @ affinity @ diags_array(scale)
-    n, dimensions = affinity.shape[0], min(clusters, _DIMENSIONS)
+    n, dimensions = affinity.shape[0], min(clusters, _MAX_EIGENVECTORS)
     start = rng.random(n) + 0.5
-    vectors = _dense(laplacian, dimensions) if n <= _DENSE else _sparse(laplacian, dimensions, start)
+    vectors = (
+        _compute_dense_vectors(laplacian, dimensions)
+        if n <= _MAX_DENSE_ROWS
+        else _compute_sparse_vectors(laplacian, dimensions, start)
+    )
     vectors = vectors / np.maximum(1e-12, np.linalg.norm(vectors, axis=1))[:, None]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a cluster that stays empty is none
@@ -123,12 +134,12 @@ def _parts(affinity: Any, clusters: int, rng: np.random.Generator) -> NDArray[np
     return np.asarray(label, np.int64)
 
 
-def _dense(laplacian: Any, dimensions: int) -> Float:
+def _compute_dense_vectors(laplacian: Any, dimensions: int) -> Float:
     vectors: Float = np.linalg.eigh(laplacian.toarray())[1][:, -dimensions:]
     return vectors
 
 
-def _sparse(laplacian: Any, dimensions: int, start: Float) -> Float:
+def _compute_sparse_vectors(laplacian: Any, dimensions: int, start: Float) -> Float:
     try:
         vectors: Float = eigsh(laplacian, dimensions, which="LA", v0=start, tol=1e-3, ncv=4 * dimensions, maxiter=40)[1]
     except ArpackNoConvergence as error:  # what has converged separates the larger clusters

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.base.kernels import kernel
+from dbanon.base.kernels import compile_kernel
 from dbanon.base.trajectory import Bool, Int
 
 
-def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple[NDArray[np.int32] | None, Bool]:
+def find_covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple[NDArray[np.int32] | None, Bool]:
     """Find k - 1 covers of a set with distinct parents, cheap ones.
 
     Parameters
@@ -36,7 +36,7 @@ def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple
     free = later.copy()
     for number in range(k - 1):
         allowed = first if number == 0 else free
-        match = _cover(cost, allowed)
+        match = _find_cover(cost, allowed)
         if (match < 0).any():
             break
         chosen[:, number] = match
@@ -46,7 +46,7 @@ def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple
         return chosen, np.zeros(n, bool)
     # A largest matching of the first cover's pairs leaves a subject out, and any choice needs such a cover.
     if number == 0 and (k == 2 or first is not later):
-        return None, _left(match, n)
+        return None, _mark_uncovered(match, n)
     return _choose_covers(first, later, chosen, k)
 
 
@@ -59,17 +59,17 @@ def _choose_covers(
     free = later.copy()
     if alone:
         free[np.arange(n), chosen[:, 0]] = False
-    graph, blocked = _regular(free, k - 1 - alone)
+    graph, blocked = _choose_regular_graph(free, k - 1 - alone)
     if blocked.any():
         return None, blocked
     for number in range(alone, k - 1):  # a regular graph falls apart into assignments
-        match = _cover(np.zeros((n, n), np.float32), graph)
+        match = _find_cover(np.zeros((n, n), np.float32), graph)
         chosen[:, number] = match
         graph[np.arange(n), match] = False
     return chosen, blocked
 
 
-def _left(match: Int, n: int) -> Bool:
+def _mark_uncovered(match: Int, n: int) -> Bool:
     """Say which own none or are owned by none."""
     left = match < 0
     taken = np.zeros(n, bool)
@@ -77,8 +77,8 @@ def _left(match: Int, n: int) -> Bool:
     return left | ~taken
 
 
-@kernel
-def _cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
+@compile_kernel
+def _find_cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
     """The other of each, -1 for none: greedy cycles, then as many as there can be."""
     n = len(cost)
     match, owner = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
@@ -122,8 +122,8 @@ def _cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
     return match
 
 
-@kernel
-def _regular(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one recurrence
+@compile_kernel
+def _choose_regular_graph(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one recurrence
     """Choose pairs so that everyone is `degree` times on either side; and who cannot be."""
     n = len(allowed)
     graph = np.zeros((n, n), np.bool_)

@@ -17,7 +17,7 @@ from dbanon.methods.kte._hide import _cycles
 from dbanon.methods.kte._hide._epochs import EpochSamples
 from dbanon.methods.kte._hide._windows import Presence, cut_at_medians
 
-PART = 300  # people of a part at most: the costs of all its pairs are computed
+MAX_PART_PEOPLE = 300  # people of a part at most: the costs of all its pairs are computed
 
 Failed = list[tuple[int, Int]]
 
@@ -50,7 +50,7 @@ class Drawing:
         """Draw all windows in order; give those who found no hiding set."""
         failed: Failed = []
         for window in range(self.runs.windows):
-            for alike in presence.alike(window):
+            for alike in presence.group_alike(window):
                 left = self._draw_alike(presence, alike, window, history)
                 if len(left):
                     failed.append((window, left))
@@ -68,7 +68,7 @@ class Drawing:
         pool, drawn = [alike[size[part_of] < k]], []
         for number in np.flatnonzero(size >= k):
             for some in self._parts(alike[part_of == number], epochs):
-                left = self._set(some, epochs, window)
+                left = self._draw_sets(some, epochs, window)
                 pool.append(left)
                 drawn.append(np.setdiff1d(some, left))
         left = np.concatenate(pool)
@@ -76,7 +76,7 @@ class Drawing:
         # first.
         if len(left) >= k:
             some_parts = self._parts(left[np.argsort(self.rules.rank[left])], epochs)
-            again = [self._set(some, epochs, window) for some in some_parts]
+            again = [self._draw_sets(some, epochs, window) for some in some_parts]
             drawn += [np.setdiff1d(some, out) for some, out in zip(some_parts, again, strict=True)]
             left = np.concatenate(again)
         return self._join(left, drawn, epochs, window) if self.rules.join and len(left) else left
@@ -84,14 +84,14 @@ class Drawing:
     def _join(self, left: Int, drawn: list[Int], epochs: Int, window: int) -> Int:
         """Draw parts again with those left, the parts nearest to them first."""
         drawn = [some for some in drawn if len(some)]
-        place = self._signature(left, epochs).mean(axis=0)
-        away = [float(np.square(self._signature(some, epochs).mean(axis=0) - place).sum()) for some in drawn]
+        place = self._gather_places(left, epochs).mean(axis=0)
+        away = [float(np.square(self._gather_places(some, epochs).mean(axis=0) - place).sum()) for some in drawn]
         for number in np.argsort(away, kind="stable")[:5]:
             before = self.others[drawn[number], window].copy()
             some = np.concatenate([drawn[number], left])
             some = some[np.argsort(self.rules.rank[some])]
             self.others[some, window] = -1
-            out = self._set(some, epochs, window)
+            out = self._draw_sets(some, epochs, window)
             # Taken only if all of the part stay hidden and some of those left become so: those left only get fewer.
             if len(np.setdiff1d(out, left)) or len(out) >= len(left):
                 self.others[some, window] = -1
@@ -102,24 +102,24 @@ class Drawing:
                 break
         return left
 
-    def _signature(self, members: Int, epochs: Int) -> Float:
+    def _gather_places(self, members: Int, epochs: Int) -> Float:
         place: Float = self.runs.place[self.runs.at[members][:, epochs]].reshape(len(members), -1)
         return place
 
     def _parts(self, members: Int, epochs: Int) -> list[Int]:
-        if len(members) <= PART:
+        if len(members) <= MAX_PART_PEOPLE:
             return [members]
-        return [members[some] for some in cut_at_medians(self._signature(members, epochs), PART)]
+        return [members[some] for some in cut_at_medians(self._gather_places(members, epochs), MAX_PART_PEOPLE)]
 
-    def _set(self, members: Int, epochs: Int, window: int) -> Int:
+    def _draw_sets(self, members: Int, epochs: Int, window: int) -> Int:
         """Draw hiding sets among members; give those who stay without."""
         begun = members
         while len(members) >= self.rules.k:
-            cost = self._cost(members, epochs)
-            first, later = self._allowed(members, window)
+            cost = self._compute_cost(members, epochs)
+            first, later = self._find_allowed(members, window)
             # Lines 10-14. Where line 16 would leave all of the part out, only some of those blocked go, and the rest
             # try again.
-            chosen, blocked = _cycles.covers(cost, first, later, self.rules.k)
+            chosen, blocked = _cycles.find_covers(cost, first, later, self.rules.k)
             if chosen is not None:
                 self.others[members, window] = members[chosen]
                 return np.setdiff1d(begun, members)
@@ -130,7 +130,7 @@ class Drawing:
             members = np.delete(members, worst)
         return begun
 
-    def _cost(self, members: Int, epochs: Int) -> NDArray[np.float32]:
+    def _compute_cost(self, members: Int, epochs: Int) -> NDArray[np.float32]:
         """Cost of merging each pair in all epochs of the window: float32[n, n]."""
         key = len(epochs).to_bytes(4, "big") + epochs.tobytes() + members.tobytes()
         if key not in self._costs:
@@ -139,12 +139,12 @@ class Drawing:
             for epoch in epochs:
                 at = runs.at[members, epoch]
                 a, b = at[one], at[other]
-                cost = _k_merge.pair_costs(runs.samples, runs.begin[a], runs.end[a], runs.begin[b], runs.end[b])
+                cost = _k_merge.compute_pair_costs(runs.samples, runs.begin[a], runs.end[a], runs.begin[b], runs.end[b])
                 total[one, other] += cost
             self._costs[key] = (total + total.T).astype(np.float32)
         return self._costs[key]
 
-    def _allowed(self, members: Int, window: int) -> tuple[Bool, Bool]:
+    def _find_allowed(self, members: Int, window: int) -> tuple[Bool, Bool]:
         """Give pairs of owner and other not used before, and those that may be another time."""
         n = len(members)
         self._place[members] = np.arange(n)

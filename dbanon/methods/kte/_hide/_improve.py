@@ -20,8 +20,8 @@ from dbanon.methods.kte._hide._epochs import EpochSamples
 from dbanon.methods.kte._hide._windows import Presence, cut_at_medians
 
 SWEEPS = 2
-NEAREST = 12  # others that an owner may take over, beside its own
-TOGETHER = 400  # owners of one assignment at most
+NEAREST_OTHERS = 12  # others that an owner may take over, beside its own
+MAX_ASSIGNED_OWNERS = 400  # owners of one assignment at most
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,21 +46,21 @@ def improve(
     for step in range(steps):
         window = step % runs.windows
         for cover in range(rules.k - 1):
-            _window(runs, presence, others, window, cover, rules=rules)
+            _improve_window(runs, presence, others, window, cover, rules=rules)
         progress("improvement", step + 1, steps)
 
 
-def _window(
+def _improve_window(
     runs: EpochSamples, presence: Presence, others: NDArray[np.int32], window: int, cover: int, *, rules: Rules
 ) -> None:
     choices: list[_Choice] = []
-    for some in presence.alike(window):
+    for some in presence.group_alike(window):
         alike = some[np.argsort(rules.rank[some])]
         epochs = window + np.flatnonzero(presence.kept[alike[0], window : window + runs.window])
         place = runs.place[runs.at[alike][:, epochs]].reshape(len(alike), -1)
-        for part in cut_at_medians(place, TOGETHER):
-            choices.append(_choice(runs, others, alike[part], epochs, at=(window, cover), rules=rules))
-    cost = _costs(runs, others, window, cover, choices)
+        for part in cut_at_medians(place, MAX_ASSIGNED_OWNERS):
+            choices.append(_make_choice(runs, others, alike[part], epochs, at=(window, cover), rules=rules))
+    cost = _compute_costs(runs, others, window, cover, choices)
     for choice, costs in zip(choices, cost, strict=True):
         matrix = np.full((len(choice.owner), len(choice.other)), np.inf)
         matrix[choice.by, choice.which] = costs
@@ -71,14 +71,14 @@ def _window(
             others[choice.owner, window, cover] = choice.other[match]
 
 
-def _choice(
+def _make_choice(
     runs: EpochSamples, others: NDArray[np.int32], owner: Int, epochs: Int, *, at: tuple[int, int], rules: Rules
 ) -> _Choice:
     """Give each owner the nearest of all their others, but those it may not have."""
     window, cover = at
     n, other = len(owner), others[owner, window, cover].astype(np.int64)
     place = runs.place[runs.at[np.concatenate([owner, other])][:, epochs]].reshape(2 * n, -1)
-    count = min(NEAREST, n)
+    count = min(NEAREST_OTHERS, n)
     _, near = cKDTree(place[n:]).query(place[:n], count)
     by, which = np.repeat(np.arange(n), count), near.reshape(-1)
     mine, theirs = owner[by], other[which]
@@ -97,19 +97,21 @@ def _choice(
     )  # fmt: skip
 
 
-def _costs(runs: EpochSamples, others: NDArray[np.int32], window: int, cover: int, choices: list[_Choice]) -> list[Int]:
+def _compute_costs(
+    runs: EpochSamples, others: NDArray[np.int32], window: int, cover: int, choices: list[_Choice]
+) -> list[Int]:
     """Cost of the final merge of every owner with every other it may have, over the epochs of the window."""
     tables, pairs = [], []
     for number, choice in enumerate(choices):
         for epoch in choice.epochs:
-            fixed = inputs(runs, others, choice.owner, int(epoch), (window, cover))
+            fixed = list_inputs(runs, others, choice.owner, int(epoch), (window, cover))
             tables.append(np.column_stack([fixed[choice.by], runs.at[choice.other[choice.which], epoch]]))
             pairs.append(np.full(len(choice.by), number))
     if not tables:
         return []
     table = np.concatenate(tables)
-    offset, run = ragged(table)
-    cost = _k_merge.costs(runs.samples, offset, runs.begin[run], runs.end[run])
+    offset, run = make_ragged(table)
+    cost = _k_merge.compute_costs(runs.samples, offset, runs.begin[run], runs.end[run])
     # Add up the epochs of each choice.
     cuts = np.cumsum([len(some) for some in pairs])[:-1]
     given, found = np.split(cost, cuts), []
@@ -120,7 +122,7 @@ def _costs(runs: EpochSamples, others: NDArray[np.int32], window: int, cover: in
     return found
 
 
-def inputs(
+def list_inputs(
     runs: EpochSamples, others: NDArray[np.int32], owner: Int, epoch: int, without: tuple[int, int] | None = None
 ) -> Int:
     """Give the runs merged in the records of owners in an epoch, -1 for none: int64[n, 1 + windows * others]."""
@@ -136,7 +138,7 @@ def inputs(
     return np.column_stack([runs.at[owner, epoch], merged]).astype(np.int64)
 
 
-def ragged(table: Int) -> tuple[Int, Int]:
+def make_ragged(table: Int) -> tuple[Int, Int]:
     """Turn rows padded with -1 into offsets and values."""
     there = table >= 0
     return np.concatenate([[0], np.cumsum(there.sum(axis=1))]), table[there]

@@ -43,7 +43,7 @@ class Presence:
         """Count the samples left out."""
         return int(self._number[~self.kept].sum())
 
-    def alike(self, window: int) -> Iterator[Int]:
+    def group_alike(self, window: int) -> Iterator[Int]:
         """Give those with samples in the same epochs of a window."""
         part = self.kept[:, window : window + self._window]
         active = np.flatnonzero(part.any(axis=1))
@@ -69,7 +69,7 @@ def close(presence: Presence, windows: int, k: int, rank: Int) -> None:
     while changed:
         # Every failure of a pass is collected before anything is suppressed.
         # Fewer than k with the same epochs: by whatever choice of others, a record would say nothing where they are.
-        few = [(w, some) for w in range(windows) for some in presence.alike(w) if len(some) < k]
+        few = [(w, some) for w in range(windows) for some in presence.group_alike(w) if len(some) < k]
         for window, some in few:
             presence.suppress(some, window, 0)
         silent = [_silence(presence, window, k, rank) for window in range(windows)]
